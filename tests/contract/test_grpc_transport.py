@@ -15,69 +15,53 @@ class TestGrpcTransport(TransportContract):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "0.0.0.0"])
-def test_addresses_are_of_either_version_or_names(host: str) -> None:
-    async def body() -> None:
-        transport = GrpcTransport()
-        listener = await transport.listen(f"{host}:0", Echo())
-        assert listener.address.startswith(f"{host}:")
-        connection = transport.connect(listener.address)
-        assert await connection.call("m", b"x", timeout_s=DEADLINE_S) == b"m:x"
-        await connection.close()
-        await listener.close()
-
-    asyncio.run(body())
+async def test_addresses_are_of_either_version_or_names(host: str) -> None:
+    transport = GrpcTransport()
+    listener = await transport.listen(f"{host}:0", Echo())
+    assert listener.address.startswith(f"{host}:")
+    connection = transport.connect(listener.address)
+    assert await connection.call("m", b"x", timeout_s=DEADLINE_S) == b"m:x"
+    await connection.close()
+    await listener.close()
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:0", "no port", "no.such.host.invalid:1"])
-def test_what_can_t_be_listened_at_is_not_reached(address: str) -> None:
-    async def body() -> None:
-        with pytest.raises(NotReached, match=address):
-            await GrpcTransport().listen(address, Echo())
-
-    asyncio.run(body())
+async def test_what_can_t_be_listened_at_is_not_reached(address: str) -> None:
+    with pytest.raises(NotReached, match=address):
+        await GrpcTransport().listen(address, Echo())
 
 
 @pytest.mark.parametrize("steps", range(1, 7))
-def test_whoever_is_cancelled_while_it_begins_to_listen_is_cancelled_and_listens_no_more(steps: int) -> None:
+async def test_whoever_is_cancelled_while_it_begins_to_listen_is_cancelled_and_listens_no_more(steps: int) -> None:
     """Whenever that comes: gRPC itself goes on as if nothing had happened, and a process that is told to end at that
     moment would not."""
-
-    async def body() -> None:
-        transport = GrpcTransport()
-        first = await transport.listen("127.0.0.1:0", Echo())
-        await first.close()
-        listening = asyncio.ensure_future(transport.listen(first.address, Echo()))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        assert not listening.done()
-        listening.cancel()
-        await asyncio.wait([listening])
-        assert listening.cancelled()
-        again = await transport.listen(first.address, Echo())
-        await again.close()
-
-    asyncio.run(body())
+    transport = GrpcTransport()
+    first = await transport.listen("127.0.0.1:0", Echo())
+    await first.close()
+    listening = asyncio.ensure_future(transport.listen(first.address, Echo()))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    assert not listening.done()
+    listening.cancel()
+    await asyncio.wait([listening])
+    assert listening.cancelled()
+    again = await transport.listen(first.address, Echo())
+    await again.close()
 
 
-def test_a_name_that_nobody_has_is_not_reached() -> None:
-    async def body() -> None:
-        connection = GrpcTransport().connect("no.such.host.invalid:1")
-        with pytest.raises(NotReached):
-            await connection.call("m", b"", timeout_s=DEADLINE_S)
-        await connection.close()
-
-    asyncio.run(body())
+async def test_a_name_that_nobody_has_is_not_reached() -> None:
+    connection = GrpcTransport().connect("no.such.host.invalid:1")
+    with pytest.raises(NotReached):
+        await connection.call("m", b"", timeout_s=DEADLINE_S)
+    await connection.close()
 
 
-def test_a_long_refusal_is_cut_to_what_headers_may_have() -> None:
-    async def body() -> None:
-        transport = GrpcTransport()
-        listener = await transport.listen("127.0.0.1:0", Echo())
-        connection = transport.connect(listener.address)
-        with pytest.raises(Exception, match="not \u00fc\u00fc") as rejected:
-            await connection.call("reject", ("\u00fc" * 100_000).encode(), timeout_s=DEADLINE_S)
-        assert type(rejected.value).__name__ == "Rejected"
-        await connection.close()
-        await listener.close()
-
-    asyncio.run(body())
+async def test_a_long_refusal_is_cut_to_what_headers_may_have() -> None:
+    transport = GrpcTransport()
+    listener = await transport.listen("127.0.0.1:0", Echo())
+    connection = transport.connect(listener.address)
+    with pytest.raises(Exception, match="not \u00fc\u00fc") as rejected:
+        await connection.call("reject", ("\u00fc" * 100_000).encode(), timeout_s=DEADLINE_S)
+    assert type(rejected.value).__name__ == "Rejected"
+    await connection.close()
+    await listener.close()

@@ -15,25 +15,19 @@ class TestInProcessTransport(TransportContract):
         return InProcessTransport()
 
 
-def test_a_deadline_goes_by_the_transport_s_clock() -> None:
-    async def body() -> None:
-        clock, service = ManualClock(), Echo()
-        transport = InProcessTransport(clock)
-        listener = await transport.listen("a:0", service)
-        call = asyncio.create_task(transport.connect(listener.address).call("hang", b"", timeout_s=3600.0))
-        await service.waiting.wait()
-        clock.advance(3600.0)
-        with pytest.raises(DeadlinePassed):
-            await call
-        await listener.close()
-
-    asyncio.run(body())
+async def test_a_deadline_goes_by_the_transport_s_clock() -> None:
+    clock, service = ManualClock(), Echo()
+    transport = InProcessTransport(clock)
+    listener = await transport.listen("a:0", service)
+    call = asyncio.create_task(transport.connect(listener.address).call("hang", b"", timeout_s=3600.0))
+    await service.waiting.wait()
+    clock.advance(3600.0)
+    with pytest.raises(DeadlinePassed):
+        await call
+    await listener.close()
 
 
-def test_a_free_port_is_one_that_nobody_asked_for_by_number() -> None:
-    async def body() -> None:
-        transport = InProcessTransport()
-        await transport.listen("a:1", Echo())
-        assert (await transport.listen("a:0", Echo())).address == "a:2"
-
-    asyncio.run(body())
+async def test_a_free_port_is_one_that_nobody_asked_for_by_number() -> None:
+    transport = InProcessTransport()
+    await transport.listen("a:1", Echo())
+    assert (await transport.listen("a:0", Echo())).address == "a:2"

@@ -142,25 +142,22 @@ def test_index_is_the_same_however_many_groups_it_takes_together(groups: list[li
         assert run(whole(Path(one), together=True)) == run(whole(Path(other), together=False))
 
 
-def test_index_that_can_not_be_written_is_told_by_the_sync_after_which_it_is_asked(
+async def test_index_that_can_not_be_written_is_told_by_the_sync_after_which_it_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        strange: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, what: strange.append(what))
-        storage = await open_rocksdb(tmp_path)
-        storage.write(Changes({(1, 0): b"r"}))
-        storage._reclaimer.wanted = True  # it looks at what is in use after the sync
+    strange: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: strange.append(what))
+    storage = await open_rocksdb(tmp_path)
+    storage.write(Changes({(1, 0): b"r"}))
+    storage._reclaimer.wanted = True  # it looks at what is in use after the sync
 
-        def fails(_: object) -> None:
-            raise StorageFailed("no space left")
+    def fails(_: object) -> None:
+        raise StorageFailed("no space left")
 
-        monkeypatch.setattr(storage._index, "write", fails)
-        with pytest.raises(StorageFailed):
-            await storage.sync()
-        with pytest.raises(StorageFailed):
-            storage.has(1, 0)
-        assert strange == []
-        await storage.close()
-
-    run(scenario())
+    monkeypatch.setattr(storage._index, "write", fails)
+    with pytest.raises(StorageFailed):
+        await storage.sync()
+    with pytest.raises(StorageFailed):
+        storage.has(1, 0)
+    assert strange == []
+    await storage.close()

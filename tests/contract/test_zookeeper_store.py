@@ -32,28 +32,24 @@ class TestZooKeeperStore(MetadataStoreContract):
         return backend_of(make)
 
 
-def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-49: each is a write of a majority, and any client can make a broker sync"""
+    space = ZooKeeperSpace(zookeeper.hosts)
+    try:
+        store = await space.connect()
+        assert isinstance(store, ZooKeeperStore)
+        request, sent = store._kazoo.request, 0
 
-    async def share() -> None:
-        space = ZooKeeperSpace(zookeeper.hosts)
-        try:
-            store = await space.connect()
-            assert isinstance(store, ZooKeeperStore)
-            request, sent = store._kazoo.request, 0
+        async def count(*args: Any, **options: Any) -> Any:
+            nonlocal sent
+            sent += 1
+            return await request(*args, **options)
 
-            async def count(*args: Any, **options: Any) -> Any:
-                nonlocal sent
-                sent += 1
-                return await request(*args, **options)
-
-            monkeypatch.setattr(store._kazoo, "request", count)
-            await asyncio.gather(*(store.sync() for _ in range(100)))
-            assert sent == 1
-        finally:
-            await space.close()
-
-    run(share())
+        monkeypatch.setattr(store._kazoo, "request", count)
+        await asyncio.gather(*(store.sync() for _ in range(100)))
+        assert sent == 1
+    finally:
+        await space.close()
 
 
 def test_a_chroot_that_does_not_exist_is_created_only_on_request(zookeeper: LocalZooKeeper) -> None:

@@ -193,85 +193,70 @@ def test_half_a_mark_is_no_damage(tmp_path: Path) -> None:
         run(_check_numbers(other))
 
 
-def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            await store.put("/a", b"1", ABSENT)
-            with monkeypatch.context() as patch:
-                patch.setattr(group_commit, "RESERVE_BYTES", 1 << 62)
-                for _ in range(2):
-                    with pytest.raises(StoreFull, match=str(tmp_path)):
-                        await store.put("/b", b"2", ABSENT)
-                assert await store.children("/") == ["a"]
-            await store.put("/b", b"2", ABSENT)
-            assert await store.children("/") == ["a", "b"]
-
-    run(scenario())
-
-
-def test_closing_on_a_full_disk_closes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session's ephemeral nodes go when it is opened again."""
-
-    async def scenario() -> None:
-        store = await open_embedded(tmp_path, SystemClock())
-        await store.put("/ephemeral", b"", ABSENT, ephemeral=True)
+async def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        await store.put("/a", b"1", ABSENT)
         with monkeypatch.context() as patch:
             patch.setattr(group_commit, "RESERVE_BYTES", 1 << 62)
-            await store.close()
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            assert await store.children("/") == []
+            for _ in range(2):
+                with pytest.raises(StoreFull, match=str(tmp_path)):
+                    await store.put("/b", b"2", ABSENT)
+            assert await store.children("/") == ["a"]
+        await store.put("/b", b"2", ABSENT)
+        assert await store.children("/") == ["a", "b"]
 
-    run(scenario())
+
+async def test_closing_on_a_full_disk_closes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's ephemeral nodes go when it is opened again."""
+    store = await open_embedded(tmp_path, SystemClock())
+    await store.put("/ephemeral", b"", ABSENT, ephemeral=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(group_commit, "RESERVE_BYTES", 1 << 62)
+        await store.close()
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        assert await store.children("/") == []
 
 
 @pytest.mark.parametrize("place", ["end_session", "close"])
-def test_closing_that_fails_closes_the_folder_all_the_same(
+async def test_closing_that_fails_closes_the_folder_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    async def scenario() -> None:
-        database = await EmbeddedDatabase.open(tmp_path, SystemClock())
-        store = database.connect(owns_database=True)
-        await store.put("/a", b"", ABSENT)
-        monkeypatch.setattr(database.commit, place, lambda *_: _fail(_))
-        with pytest.raises(OSError, match="Input/output error"):
-            await store.close()
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            assert await store.children("/") == ["a"]
-
-    run(scenario())
+    database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+    store = database.connect(owns_database=True)
+    await store.put("/a", b"", ABSENT)
+    monkeypatch.setattr(database.commit, place, lambda *_: _fail(_))
+    with pytest.raises(OSError, match="Input/output error"):
+        await store.close()
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        assert await store.children("/") == ["a"]
 
 
-def test_a_value_that_cannot_be_written_is_a_definite_no_and_the_store_lives_on(tmp_path: Path) -> None:
+async def test_a_value_that_cannot_be_written_is_a_definite_no_and_the_store_lives_on(tmp_path: Path) -> None:
     """It spoils its group, which is told that nothing was done; no other, and not the sessions."""
-
-    async def scenario() -> None:
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            await store.put("/a", b"1", ABSENT)
-            # As from a caller whose types nobody checked.
-            commit, spoilt = store._database.commit, Put("/b", cast(bytes, "text"), ABSENT)
-            asked = [commit.transaction([each], store.session.id) for each in (spoilt, Put("/c", b"", ABSENT))]
-            for answer in await asyncio.gather(*asked, return_exceptions=True):
-                assert type(answer) is Refused
-                assert "nothing was written" in str(answer)
-            assert await store.children("/") == ["a"]
-            await store.put("/c", b"", ABSENT)
-            assert await store.children("/") == ["a", "c"]
-
-    run(scenario())
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        await store.put("/a", b"1", ABSENT)
+        # As from a caller whose types nobody checked.
+        commit, spoilt = store._database.commit, Put("/b", cast(bytes, "text"), ABSENT)
+        asked = [commit.transaction([each], store.session.id) for each in (spoilt, Put("/c", b"", ABSENT))]
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            assert type(answer) is Refused
+            assert "nothing was written" in str(answer)
+        assert await store.children("/") == ["a"]
+        await store.put("/c", b"", ABSENT)
+        assert await store.children("/") == ["a", "c"]
 
 
-def test_a_disk_that_does_not_tell_its_space_is_a_definite_no_and_the_store_lives_on(
+async def test_a_disk_that_does_not_tell_its_space_is_a_definite_no_and_the_store_lives_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "statvfs", _fail)
-                with pytest.raises(Refused, match="Input/output error"):
-                    await within(store.put("/a", b"", ABSENT), "the answer")
-            await store.put("/a", b"", ABSENT)
-
-    run(scenario())
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "statvfs", _fail)
+            with pytest.raises(Refused, match="Input/output error"):
+                await within(store.put("/a", b"", ABSENT), "the answer")
+        await store.put("/a", b"", ABSENT)
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
@@ -320,49 +305,45 @@ def _fail(_: object) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
+async def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
     """Neither by reads nor by what a refusal gives away; watches are told after."""
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        await store.put("/a", b"old", ABSENT)
+        watch = store.watch("/a")
+        await watch.wait()
+        commit = store._database.commit
+        make_durable, syncing, go_on = commit._make_durable, threading.Event(), threading.Event()
 
-    async def scenario() -> None:
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            await store.put("/a", b"old", ABSENT)
-            watch = store.watch("/a")
-            await watch.wait()
-            commit = store._database.commit
-            make_durable, syncing, go_on = commit._make_durable, threading.Event(), threading.Event()
+        def slowly(sequence: int) -> None:
+            syncing.set()
+            # A failing test must not leave the thread waiting.
+            go_on.wait(5)
+            make_durable(sequence)
 
-            def slowly(sequence: int) -> None:
-                syncing.set()
-                # A failing test must not leave the thread waiting.
-                go_on.wait(5)
-                make_durable(sequence)
-
-            commit._make_durable = slowly  # type: ignore[method-assign]
-            changes = [Put("/a", b"new", 0), Put("/b/c", b"", ABSENT)]
-            asked = [asyncio.create_task(store.transaction(changes))]
-            await until(syncing.is_set, "the group is written and being synced")
-            asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", ABSENT)])))
-            asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", 0)])))
-            waiting = asyncio.create_task(watch.wait())
-            await asyncio.sleep(0)
-            assert await store.get("/a") == Node(b"old", Stat(0))
-            assert await store.children("/") == ["a"]
-            assert await store.children("/b") == []
-            assert not any(each.done() for each in [*asked, waiting])
-            go_on.set()
-            ended = await asyncio.gather(*asked, return_exceptions=True)
-            assert isinstance(ended[1], NodeExists)
-            assert ended[2] == [Made("/b/c", 1)]
-            await waiting
-            assert await store.get("/a") == Node(b"new", Stat(1))
-            assert await store.children("/b") == ["c"]
-
-    run(scenario())
+        commit._make_durable = slowly  # type: ignore[method-assign]
+        changes = [Put("/a", b"new", 0), Put("/b/c", b"", ABSENT)]
+        asked = [asyncio.create_task(store.transaction(changes))]
+        await until(syncing.is_set, "the group is written and being synced")
+        asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", ABSENT)])))
+        asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", 0)])))
+        waiting = asyncio.create_task(watch.wait())
+        await asyncio.sleep(0)
+        assert await store.get("/a") == Node(b"old", Stat(0))
+        assert await store.children("/") == ["a"]
+        assert await store.children("/b") == []
+        assert not any(each.done() for each in [*asked, waiting])
+        go_on.set()
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(ended[1], NodeExists)
+        assert ended[2] == [Made("/b/c", 1)]
+        await waiting
+        assert await store.get("/a") == Node(b"new", Stat(1))
+        assert await store.children("/b") == ["c"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "full"])
-def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, kind: str) -> None:
+async def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, kind: str) -> None:
     """A failed fsync is not tried again, though it would succeed; the folder has to be opened anew."""
     folder, flag = tmp_path / "folder", tmp_path / "flag"
     shim = preloaded(tmp_path, flag)
@@ -377,13 +358,10 @@ def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, kind: s
     # Whether the change that failed is there is unknown: one node or two.
     assert re.fullmatch("OutcomeUnknown SessionLost lost [12] nodes", said.stdout)
 
-    async def check() -> None:
-        async with await open_embedded(folder, SystemClock()) as store:
-            assert await store.exists("/before") is not None
-            assert await store.exists("/after") is None
-            await store.put("/again", b"", ABSENT)
-
-    run(check())
+    async with await open_embedded(folder, SystemClock()) as store:
+        assert await store.exists("/before") is not None
+        assert await store.exists("/after") is None
+        await store.put("/again", b"", ABSENT)
 
 
 async def _write_and_copy(folder: Path, copy: Path) -> None:

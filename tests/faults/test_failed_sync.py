@@ -17,7 +17,7 @@ from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_roc
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, put_note
 from magnetar_wire.clock import SystemClock
 from tests.faults.forgetful_disk import ForgetfulDisk
-from tests.running import run, within
+from tests.running import within
 
 _RECORD = b"r" * 1000
 _SMALL = RocksOptions(segment_bytes=8 << 10)
@@ -46,85 +46,76 @@ async def _durable(storage: RocksStorage) -> list[int]:
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
-def test_what_is_found_after_a_failed_sync_is_durable_before_anybody_hears_of_it(
+async def test_what_is_found_after_a_failed_sync_is_durable_before_anybody_hears_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_anew: bool
 ) -> None:
     """CHK-21: the pages that were not written are read, and count as clean; the next sync succeeds without them."""
     disk = ForgetfulDisk(monkeypatch)
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
 
-    async def scenario() -> None:
-        await _fails(first, disk)
-        # The next process: where the one before is in this one, the folder must have another name.
-        shutil.copytree(first, second)
-        disk.moved(first, second)
-        if made_anew:
-            put_note(second, INDEX_DAMAGED, "as if")
-        storage = await open_rocksdb(second, _SMALL)
-        assert storage.intact != made_anew
-        vouched_for = await _durable(storage)
-        assert vouched_for[:10] == list(range(10))
-        assert len(vouched_for) > 10
-        shutil.copytree(second, third)
-        disk.moved(second, third)
-        disk.lose_power(third / "records")
-        again = await open_rocksdb(third, _SMALL)
-        assert await _durable(again) == vouched_for
-        assert again.intact != made_anew
-        await again.close()
-        await storage.close()
-
-    run(scenario())
+    await _fails(first, disk)
+    # The next process: where the one before is in this one, the folder must have another name.
+    shutil.copytree(first, second)
+    disk.moved(first, second)
+    if made_anew:
+        put_note(second, INDEX_DAMAGED, "as if")
+    storage = await open_rocksdb(second, _SMALL)
+    assert storage.intact != made_anew
+    vouched_for = await _durable(storage)
+    assert vouched_for[:10] == list(range(10))
+    assert len(vouched_for) > 10
+    shutil.copytree(second, third)
+    disk.moved(second, third)
+    disk.lose_power(third / "records")
+    again = await open_rocksdb(third, _SMALL)
+    assert await _durable(again) == vouched_for
+    assert again.intact != made_anew
+    await again.close()
+    await storage.close()
 
 
-def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
+async def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sector that could be neither written nor read must not keep the bookie from starting."""
     original, copy = tmp_path / "original", tmp_path / "copy"
 
-    async def scenario() -> None:
-        storage = await open_rocksdb(original)
-        storage.write(Changes({(1, 0): _RECORD}))
-        await storage.sync()
-        shutil.copytree(original, copy)
-        await storage.close()
-        (log,) = (copy / "records").iterdir()
-        whole = log.read_bytes()
-        log.write_bytes(whole * 2)
-        read = replay._read
+    storage = await open_rocksdb(original)
+    storage.write(Changes({(1, 0): _RECORD}))
+    await storage.sync()
+    shutil.copytree(original, copy)
+    await storage.close()
+    (log,) = (copy / "records").iterdir()
+    whole = log.read_bytes()
+    log.write_bytes(whole * 2)
+    read = replay._read
 
-        def bad(file: BinaryIO, size: int) -> bytes:
-            if file.tell() >= len(whole):
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return read(file, size)
+    def bad(file: BinaryIO, size: int) -> bytes:
+        if file.tell() >= len(whole):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(file, size)
 
-        monkeypatch.setattr(replay, "_read", bad)
-        storage = await open_rocksdb(copy)
-        assert storage.intact
-        assert await _durable(storage) == [0]
-        await storage.close()
-
-    run(scenario())
+    monkeypatch.setattr(replay, "_read", bad)
+    storage = await open_rocksdb(copy)
+    assert storage.intact
+    assert await _durable(storage) == [0]
+    await storage.close()
 
 
-def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(tmp_path: Path) -> None:
+async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(tmp_path: Path) -> None:
     """CHK-21: what frees room and what syncs the mark work by themselves, also on an idle bookie."""
 
     def fail() -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    async def scenario() -> None:
-        storage = await open_rocksdb(tmp_path, RocksOptions(mark_sync_interval_s=0.01))
-        bookie = Bookie("b1", storage, SystemClock())
-        storage.write(Changes({(1, 0): _RECORD}))
-        await storage.sync()
-        storage._mark.sync = fail  # type: ignore[method-assign]
-        error = await within(bookie.wait_failed(), "the bookie hears of it")
-        assert "Input/output error" in str(error)
-        with pytest.raises(StorageFailed):
-            await bookie.settled()
-        await bookie.close()
-        await storage.close()
-
-    run(scenario())
+    storage = await open_rocksdb(tmp_path, RocksOptions(mark_sync_interval_s=0.01))
+    bookie = Bookie("b1", storage, SystemClock())
+    storage.write(Changes({(1, 0): _RECORD}))
+    await storage.sync()
+    storage._mark.sync = fail  # type: ignore[method-assign]
+    error = await within(bookie.wait_failed(), "the bookie hears of it")
+    assert "Input/output error" in str(error)
+    with pytest.raises(StorageFailed):
+        await bookie.settled()
+    await bookie.close()
+    await storage.close()

@@ -174,43 +174,36 @@ def test_a_stopped_server_is_found_though_much_is_being_sent_to_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_and_comes_back_is_reached_again() -> None:
-    async def scenario() -> None:
-        transport = GrpcTransport()
-        listener = await transport.listen("127.0.0.1:0", Echo())
-        connection = transport.connect(listener.address)
-        for _ in range(3):
-            assert await works(connection)
-            await listener.close()
-            with pytest.raises((NotReached, Disconnected)):
-                await connection.call("m", b"", timeout_s=GENEROUS_S)
-            listener = await transport.listen(listener.address, Echo())
-            await until(lambda: works(connection), "it is reached again")
-        await connection.close()
+async def test_a_server_that_is_killed_and_comes_back_is_reached_again() -> None:
+    transport = GrpcTransport()
+    listener = await transport.listen("127.0.0.1:0", Echo())
+    connection = transport.connect(listener.address)
+    for _ in range(3):
+        assert await works(connection)
         await listener.close()
-
-    run(scenario())
+        with pytest.raises((NotReached, Disconnected)):
+            await connection.call("m", b"", timeout_s=GENEROUS_S)
+        listener = await transport.listen(listener.address, Echo())
+        await until(lambda: works(connection), "it is reached again")
+    await connection.close()
+    await listener.close()
 
 
 @pytest.mark.slow
-def test_an_address_that_nobody_answers_for_is_not_reached_in_time() -> None:
+async def test_an_address_that_nobody_answers_for_is_not_reached_in_time() -> None:
     """Packets to it vanish: the attempt is given up, and a call's own time-out may be shorter."""
-
-    async def scenario() -> None:
-        # A listener with its queue full takes no further connection, and does not refuse it either.
-        with contextlib.ExitStack() as sockets:
-            full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-            for _ in range(4):
-                filler = sockets.enter_context(socket.socket())
-                filler.setblocking(False)
-                filler.connect_ex(full.getsockname())
-            connection = GrpcTransport(QUICK).connect(f"127.0.0.1:{full.getsockname()[1]}")
-            with pytest.raises(NotReached):
-                await within(connection.call("m", b"", timeout_s=0.01), "the call's time is over")
-            with pytest.raises(NotReached):
-                await within(connection.call("m", b"", timeout_s=GENEROUS_S), "the attempt is given up")
-            with pytest.raises(NotReached):
-                await within(connection.open_stream("m").receive(), "the attempt is given up")
-            await connection.close()
-
-    run(scenario())
+    # A listener with its queue full takes no further connection, and does not refuse it either.
+    with contextlib.ExitStack() as sockets:
+        full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            filler = sockets.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        connection = GrpcTransport(QUICK).connect(f"127.0.0.1:{full.getsockname()[1]}")
+        with pytest.raises(NotReached):
+            await within(connection.call("m", b"", timeout_s=0.01), "the call's time is over")
+        with pytest.raises(NotReached):
+            await within(connection.call("m", b"", timeout_s=GENEROUS_S), "the attempt is given up")
+        with pytest.raises(NotReached):
+            await within(connection.open_stream("m").receive(), "the attempt is given up")
+        await connection.close()

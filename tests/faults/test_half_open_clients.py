@@ -13,7 +13,7 @@ import pytest
 from magnetar import InitialPosition, aio
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from tests.faults.proxy import Proxy
-from tests.running import run, until, within
+from tests.running import until, within
 from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
@@ -102,44 +102,38 @@ async def pairs(server: StandaloneProcess, names: tuple[str, ...]) -> AsyncItera
             await pair.close()
 
 
-def test_a_half_open_connection_is_found_though_nobody_uses_it_and_nothing_is_lost(server: StandaloneProcess) -> None:
+async def test_a_half_open_connection_is_found_though_nobody_uses_it_and_nothing_is_lost(
+    server: StandaloneProcess,
+) -> None:
     """PRD-9, CHK-33: bytes vanish one way, the other way, or both. An idle client finds out by itself; what is sent
     meanwhile waits, in order; when the network is there again everything goes on."""
-
-    async def go() -> None:
-        async with pairs(server, MODES) as made:
-            for mode, pair in made.items():
-                pair.proxy.loses_requests = mode in ("requests", "both")
-                pair.proxy.loses_answers = mode in ("answers", "both")
-            for mode, pair in made.items():
-                await until(pair.is_cut_off, f"it is found that {mode} vanish")
-            for pair in made.values():
-                pair.send(20)
-            for pair in made.values():
-                pair.proxy.heal()
-            for pair in made.values():
-                await pair.settled()
-
-    run(go(), timeout_s=120)
+    async with pairs(server, MODES) as made:
+        for mode, pair in made.items():
+            pair.proxy.loses_requests = mode in ("requests", "both")
+            pair.proxy.loses_answers = mode in ("answers", "both")
+        for mode, pair in made.items():
+            await until(pair.is_cut_off, f"it is found that {mode} vanish")
+        for pair in made.values():
+            pair.send(20)
+        for pair in made.values():
+            pair.proxy.heal()
+        for pair in made.values():
+            await pair.settled()
 
 
-def test_a_broker_that_was_paused_goes_on_with_nobody_it_knew(server: StandaloneProcess) -> None:
+async def test_a_broker_that_was_paused_goes_on_with_nobody_it_knew(server: StandaloneProcess) -> None:
     """CHK-52: what the resumed broker still has to say on streams that were left reaches nobody: no message comes
     twice into one opening, and what has a receipt never again."""
-
-    async def go() -> None:
-        async with pairs(server, ("paused", "quick")) as made:
-            paused, quick = made["paused"], made["quick"]
-            server.signal(signal.SIGSTOP)
-            try:
-                for pair in made.values():
-                    pair.send(50)
-                await until(paused.is_cut_off, "it is found that the broker stands still")
-            finally:
-                server.signal(signal.SIGCONT)
-            for pair in (paused, quick):
-                await pair.settled()
-                pair.send(5)
-                await pair.settled()
-
-    run(go(), timeout_s=120)
+    async with pairs(server, ("paused", "quick")) as made:
+        paused, quick = made["paused"], made["quick"]
+        server.signal(signal.SIGSTOP)
+        try:
+            for pair in made.values():
+                pair.send(50)
+            await until(paused.is_cut_off, "it is found that the broker stands still")
+        finally:
+            server.signal(signal.SIGCONT)
+        for pair in (paused, quick):
+            await pair.settled()
+            pair.send(5)
+            await pair.settled()

@@ -20,7 +20,7 @@ from tests.running import run
 _RECORD = b"r" * 100
 
 
-def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
+async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-24: who frees room and who adds write side by side, and RocksDB never has to flush by itself."""
@@ -30,46 +30,45 @@ def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     monkeypatch.setattr(reclaim, "_MOVED_RECORDS", 5)
     options = RocksOptions(segment_bytes=1 << 20, rewrite_below=0.7)
 
-    async def scenario() -> None:
-        storage = await open_rocksdb(tmp_path, options)
-        for first in range(0, records, 100):
-            both = {(ledger, entry): _RECORD for entry in range(first, first + 100) for ledger in (1, 2)}
-            storage.write(Changes(both))
-            await storage.sync()
-        first_segment = storage.segments.current
-        storage.write(Changes({(3, 0): b"x" * (1 << 20)}))  # in the next segment
+    storage = await open_rocksdb(tmp_path, options)
+    for first in range(0, records, 100):
+        both = {(ledger, entry): _RECORD for entry in range(first, first + 100) for ledger in (1, 2)}
+        storage.write(Changes(both))
         await storage.sync()
-        most, begun_ahead = 0, 0
-        put, begin_flush = storage.put, Index.begin_flush
+    first_segment = storage.segments.current
+    storage.write(Changes({(3, 0): b"x" * (1 << 20)}))  # in the next segment
+    await storage.sync()
+    most, begun_ahead = 0, 0
+    put, begin_flush = storage.put, Index.begin_flush
 
-        def watched(changes: Changes, *, moves: bool) -> None:
-            nonlocal most
-            put(changes, moves=moves)
-            most = max(most, storage._changes_unflushed)
+    def watched(changes: Changes, *, moves: bool) -> None:
+        nonlocal most
+        put(changes, moves=moves)
+        most = max(most, storage._changes_unflushed)
 
-        def watched_flush(index: Index) -> bool:
-            nonlocal begun_ahead
-            begun_ahead += storage.written > storage.durable
-            return begin_flush(index)
+    def watched_flush(index: Index) -> bool:
+        nonlocal begun_ahead
+        begun_ahead += storage.written > storage.durable
+        return begin_flush(index)
 
-        monkeypatch.setattr(storage, "put", watched)
-        monkeypatch.setattr(Index, "begin_flush", watched_flush)
-        storage.write(Changes(ledgers={2: LedgerRecord(deleted=True)}, dropped=[2]))
-        entry = 0
-        while first_segment in storage.usage.segments:
-            entry += 1
-            storage.write(Changes({(4, entry): _RECORD}))
-            await storage.sync()
-        assert await storage.read(1, range(records), 1 << 30) == [_RECORD] * records
-        await storage.close()
-        assert not begun_ahead
-        # At most one group of each comes in between.
-        assert most < 3 * due
-
-    run(scenario())
+    monkeypatch.setattr(storage, "put", watched)
+    monkeypatch.setattr(Index, "begin_flush", watched_flush)
+    storage.write(Changes(ledgers={2: LedgerRecord(deleted=True)}, dropped=[2]))
+    entry = 0
+    while first_segment in storage.usage.segments:
+        entry += 1
+        storage.write(Changes({(4, entry): _RECORD}))
+        await storage.sync()
+    assert await storage.read(1, range(records), 1 << 30) == [_RECORD] * records
+    await storage.close()
+    assert not begun_ahead
+    # At most one group of each comes in between.
+    assert most < 3 * due
 
 
-def test_sync_waits_for_the_flush_where_too_much_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sync_waits_for_the_flush_where_too_much_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CHK-24: the one before may be slow."""
     monkeypatch.setattr(storage_module, "_INDEX_CHANGES", 100)
     monkeypatch.setattr(storage_module, "_MOST_CHANGES", 200)
@@ -82,17 +81,14 @@ def test_sync_waits_for_the_flush_where_too_much_waits_for_it(tmp_path: Path, mo
 
     monkeypatch.setattr(Index, "begin_flush", slow)
 
-    async def scenario() -> None:
-        storage = await open_rocksdb(tmp_path)
-        storage.write(Changes({(1, entry): _RECORD for entry in range(150)}))
-        await storage.sync()
-        assert asked == 1
-        storage.write(Changes({(1, entry): _RECORD for entry in range(150, 300)}))
-        await storage.sync()
-        assert asked == 6
-        await storage.close()
-
-    run(scenario())
+    storage = await open_rocksdb(tmp_path)
+    storage.write(Changes({(1, entry): _RECORD for entry in range(150)}))
+    await storage.sync()
+    assert asked == 1
+    storage.write(Changes({(1, entry): _RECORD for entry in range(150, 300)}))
+    await storage.sync()
+    assert asked == 6
+    await storage.close()
 
 
 @pytest.mark.parametrize("closed", [True, False])

@@ -30,7 +30,7 @@ from tests.faults.ledger_torture import Torture
 from tests.faults.ledger_workload import QUICK
 from tests.faults.nemesis import ZOOKEEPER, Kind, Round, Strike
 from tests.faults.torture_cluster import TortureCluster
-from tests.running import run, until, within
+from tests.running import until, within
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -47,7 +47,7 @@ def _able() -> None:
         pytest.skip("gcc is needed for failing disks")
 
 
-def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
+async def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
     """STO-4; CHK-1, CHK-10, CHK-21: writers and bookies are killed, paused, cut off and given bad disks. In the end
     every entry of which a writer was told is there, once, in order and whole, on every bookie that is to have it."""
     rounds = [
@@ -77,99 +77,92 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
         ),
     ]
 
-    async def body() -> None:
-        plan = {"roll_entries": 150, "keep_ledgers": 4}
-        # What was left behind is waited for in the end.
-        quick: dict[str, Any] = {"intent_grace_period_s": 3.0, "lost_bookie_recovery_delay_s": 4.0}
-        async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan=plan, **quick) as torture:
-            await torture.wait_running()
-            for one in rounds:
-                await torture.round(one)
-            await torture.end()
-        report = torture.report
-        assert report.violations == []
-        # One disk failed, and whoever asked that bookie met it. Hung writers say that they stood still.
-        said = [line for line in report.said if "StorageFailed" not in line and "stood still" not in line]
-        assert said == []
-        assert report.verified == report.acknowledged > 500
-        # Of each chain one that was ended in the middle, and one that went on.
-        assert report.lives >= 4
-
-    run(body(), timeout_s=240)
+    plan = {"roll_entries": 150, "keep_ledgers": 4}
+    # What was left behind is waited for in the end.
+    quick: dict[str, Any] = {"intent_grace_period_s": 3.0, "lost_bookie_recovery_delay_s": 4.0}
+    async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan=plan, **quick) as torture:
+        await torture.wait_running()
+        for one in rounds:
+            await torture.round(one)
+        await torture.end()
+    report = torture.report
+    assert report.violations == []
+    # One disk failed, and whoever asked that bookie met it. Hung writers say that they stood still.
+    said = [line for line in report.said if "StorageFailed" not in line and "stood still" not in line]
+    assert said == []
+    assert report.verified == report.acknowledged > 500
+    # Of each chain one that was ended in the middle, and one that went on.
+    assert report.lives >= 4
 
 
-def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path) -> None:
+async def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path) -> None:
     """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which takes a dead one's place."""
+    # A bookie that died is not tried again, however long it stays registered; one that registers anew is.
+    options = QUICK.model_copy(update={"bookie_quarantine_time_s": 600.0})
+    async with TortureCluster(tmp_path, 3) as cluster, _client(cluster, options) as client:
+        whole = await _writer(client)
+        await _add(whole, 20)
+        victim, other, last = whole.metadata.last_fragment.bookies
+        await _dies(cluster, client, victim)
 
-    async def body() -> None:
-        # A bookie that died is not tried again, however long it stays registered; one that registers anew is.
-        options = QUICK.model_copy(update={"bookie_quarantine_time_s": 600.0})
-        async with TortureCluster(tmp_path, 3) as cluster, _client(cluster, options) as client:
-            whole = await _writer(client)
-            await _add(whole, 20)
-            victim, other, last = whole.metadata.last_fragment.bookies
-            await _dies(cluster, client, victim)
+        # One dead: the open ledger goes on, and lists it still; a new one is made with those that are there.
+        await _add(whole, 20)
+        assert whole.absent == [victim]
+        assert victim in whole.metadata.last_fragment.bookies
+        assert len(whole.metadata.fragments) == 1
+        degraded = await _writer(client)
+        assert sorted(degraded.metadata.last_fragment.bookies) == sorted([other, last])
+        assert degraded.metadata.degraded
+        await _add(degraded, 20)
+        assert not degraded.wants_roll
 
-            # One dead: the open ledger goes on, and lists it still; a new one is made with those that are there.
-            await _add(whole, 20)
-            assert whole.absent == [victim]
-            assert victim in whole.metadata.last_fragment.bookies
-            assert len(whole.metadata.fragments) == 1
-            degraded = await _writer(client)
-            assert sorted(degraded.metadata.last_fragment.bookies) == sorted([other, last])
-            assert degraded.metadata.degraded
-            await _add(degraded, 20)
-            assert not degraded.wants_roll
+        # It is back: the ensemble is mended, and the degraded ledger is to be followed by a whole one.
+        assert await cluster.start(victim, 30.0) == ""
+        await until(lambda: whole.absent == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
+        assert whole.metadata.last_fragment.first_entry_id == 40
+        await _add(whole, 20)
+        await until(lambda: degraded.wants_roll, "the degraded ledger wants to roll")
+        await _closed(client, degraded, 20)
 
-            # It is back: the ensemble is mended, and the degraded ledger is to be followed by a whole one.
-            assert await cluster.start(victim, 30.0) == ""
-            await until(lambda: whole.absent == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
-            assert whole.metadata.last_fragment.first_entry_id == 40
-            await _add(whole, 20)
-            await until(lambda: degraded.wants_roll, "the degraded ledger wants to roll")
-            await _closed(client, degraded, 20)
+        # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
+        await _dies(cluster, client, victim)
+        await _dies(cluster, client, other)
+        with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
+            await within(_add(whole, 20), "the end of adds that can't complete")
+        assert set(whole.absent) == {victim, other}
+        await _closed(client, whole, 60)
+        with pytest.raises(NotEnoughBookies) as raised:
+            await client.create(STRIPING, "a test")
+        assert raised.value.reasons == {victim: "is not registered", other: "is not registered"}
+        assert f"{victim} is not registered" in str(raised.value)
+        waiting = asyncio.create_task(client.wait_for_bookies(STRIPING))
+        await asyncio.sleep(0)
+        assert not waiting.done()
 
-            # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
-            await _dies(cluster, client, victim)
-            await _dies(cluster, client, other)
-            with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
-                await within(_add(whole, 20), "the end of adds that can't complete")
-            assert set(whole.absent) == {victim, other}
-            await _closed(client, whole, 60)
-            with pytest.raises(NotEnoughBookies) as raised:
-                await client.create(STRIPING, "a test")
-            assert raised.value.reasons == {victim: "is not registered", other: "is not registered"}
-            assert f"{victim} is not registered" in str(raised.value)
-            waiting = asyncio.create_task(client.wait_for_bookies(STRIPING))
-            await asyncio.sleep(0)
-            assert not waiting.done()
+        # One of them returns, and it goes on with two.
+        assert await cluster.start(other, 30.0) == ""
+        await within(waiting, "the end of waiting")
+        two = await _writer(client)
+        assert sorted(two.metadata.last_fragment.bookies) == sorted([other, last])
+        await _add(two, 20)
 
-            # One of them returns, and it goes on with two.
-            assert await cluster.start(other, 30.0) == ""
-            await within(waiting, "the end of waiting")
-            two = await _writer(client)
-            assert sorted(two.metadata.last_fragment.bookies) == sorted([other, last])
-            await _add(two, 20)
-
-            # All are there, and one more: who dies is replaced while writes go on.
-            assert await cluster.start(victim, 30.0) == ""
-            spare = await cluster.add()
-            await until(lambda: two.wants_roll and len(client.bookies.writable()) == 4, "all are there")
-            await _closed(client, two, 20)
-            mended = await _writer(client)
-            dying = mended.metadata.last_fragment.bookies[0]
-            (takes_over,) = {*cluster.names} - {*mended.metadata.last_fragment.bookies}
-            adding = asyncio.create_task(_add(mended, 300))
-            await until(lambda: mended.last_add_confirmed > 20, "it is being written to")
-            await cluster.kill(dying)
-            await within(adding, "all adds, none of which failed")
-            await until(lambda: dying not in mended.metadata.last_fragment.bookies, "the dead one is replaced")
-            assert takes_over in mended.metadata.last_fragment.bookies
-            assert mended.absent == []
-            assert spare in cluster.names
-            await _closed(client, mended, 300)
-
-    run(body(), timeout_s=240)
+        # All are there, and one more: who dies is replaced while writes go on.
+        assert await cluster.start(victim, 30.0) == ""
+        spare = await cluster.add()
+        await until(lambda: two.wants_roll and len(client.bookies.writable()) == 4, "all are there")
+        await _closed(client, two, 20)
+        mended = await _writer(client)
+        dying = mended.metadata.last_fragment.bookies[0]
+        (takes_over,) = {*cluster.names} - {*mended.metadata.last_fragment.bookies}
+        adding = asyncio.create_task(_add(mended, 300))
+        await until(lambda: mended.last_add_confirmed > 20, "it is being written to")
+        await cluster.kill(dying)
+        await within(adding, "all adds, none of which failed")
+        await until(lambda: dying not in mended.metadata.last_fragment.bookies, "the dead one is replaced")
+        assert takes_over in mended.metadata.last_fragment.bookies
+        assert mended.absent == []
+        assert spare in cluster.names
+        await _closed(client, mended, 300)
 
 
 @contextlib.asynccontextmanager

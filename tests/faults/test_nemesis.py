@@ -10,7 +10,7 @@ import pytest
 from magnetar_wire.randomness import SeededRandomness
 from tests.faults.nemesis import Kind, Round, next_round
 from tests.faults.proxy import Proxy
-from tests.running import run, until, within
+from tests.running import until, within
 
 BOOKIES = ["b1", "b2", "b3", "b4"]
 EVERYTHING = frozenset(Kind)
@@ -64,43 +64,39 @@ class _Ends:
 
 
 @pytest.mark.parametrize("how", ["loses", "holds", "cuts"])
-def test_the_proxy_loses_holds_and_cuts(how: str) -> None:
+async def test_the_proxy_loses_holds_and_cuts(how: str) -> None:
     """What was lost never comes, nor what follows it on that connection; what was held does."""
-
-    async def scenario() -> None:
-        proxy = Proxy("127.0.0.1", 1)
-        ends = _Ends(proxy)
-        server = await asyncio.start_server(ends.serve, "127.0.0.1", 0)
-        proxy.target = server.sockets[0].getsockname()[:2]
-        async with proxy:
-            reader, writer = await ends.connect()
-            writer.write(b"first ")
-            await until(lambda: ends.arrived == b"first ", "it is let through")
-            if how == "cuts":
-                proxy.cut_after = 3
-                writer.write(b"second")
-                await within(ends.ended.wait(), "the end of the connection")
-                assert ends.arrived == b"first sec"
-            elif how == "holds":
-                proxy.holds_requests = True
-                writer.write(b"second")
-                assert ends.server is not None
-                ends.server.write(b"answer")  # the other way is open
-                assert await within(reader.readexactly(6), "the answer") == b"answer"
-                assert ends.arrived == b"first "
-                proxy.heal()
-                await until(lambda: ends.arrived == b"first second", "what was held arrives")
-            else:
-                proxy.loses_requests = True
-                writer.write(b"second")
-                await until(lambda: proxy.lost == 6, "it is lost")
-                proxy.loses_requests = False
-                writer.write(b"third")
-                await until(lambda: proxy.lost == 11, "so is what follows")
-                proxy.heal()
-                await within(ends.ended.wait(), "the end of the connection")
-                assert ends.arrived == b"first "
-            writer.close()
-        server.close()
-
-    run(scenario())
+    proxy = Proxy("127.0.0.1", 1)
+    ends = _Ends(proxy)
+    server = await asyncio.start_server(ends.serve, "127.0.0.1", 0)
+    proxy.target = server.sockets[0].getsockname()[:2]
+    async with proxy:
+        reader, writer = await ends.connect()
+        writer.write(b"first ")
+        await until(lambda: ends.arrived == b"first ", "it is let through")
+        if how == "cuts":
+            proxy.cut_after = 3
+            writer.write(b"second")
+            await within(ends.ended.wait(), "the end of the connection")
+            assert ends.arrived == b"first sec"
+        elif how == "holds":
+            proxy.holds_requests = True
+            writer.write(b"second")
+            assert ends.server is not None
+            ends.server.write(b"answer")  # the other way is open
+            assert await within(reader.readexactly(6), "the answer") == b"answer"
+            assert ends.arrived == b"first "
+            proxy.heal()
+            await until(lambda: ends.arrived == b"first second", "what was held arrives")
+        else:
+            proxy.loses_requests = True
+            writer.write(b"second")
+            await until(lambda: proxy.lost == 6, "it is lost")
+            proxy.loses_requests = False
+            writer.write(b"third")
+            await until(lambda: proxy.lost == 11, "so is what follows")
+            proxy.heal()
+            await within(ends.ended.wait(), "the end of the connection")
+            assert ends.arrived == b"first "
+        writer.close()
+    server.close()

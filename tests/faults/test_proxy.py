@@ -85,27 +85,24 @@ def test_one_way_is_struck_and_the_other_is_open(how: str) -> None:
     run(answers())
 
 
-def test_who_is_cut_off_is_let_in_again_when_it_has_healed() -> None:
-    async def body() -> None:
-        async with _ends() as ends:
-            assert (ends.proxy.connections, ends.proxy.let_in) == (1, 1)
-            ends.proxy.closed_to_new = True
-            ends.proxy.cut()
-            with contextlib.suppress(ConnectionError):
-                assert await within(ends.reader.read(), "the end of the connection") == b""
-            assert ends.proxy.connections == 0
-            with contextlib.suppress(ConnectionError):
-                reader, writer = await asyncio.open_connection(*_host_and_port(ends.proxy))
-                assert await within(reader.read(), "the end of who comes anew") == b""
-                writer.close()
-            ends.proxy.heal()
-            ends.near.close()
-            ends.arrived = b""
-            await ends.connect()
-            assert (ends.proxy.connections, ends.proxy.let_in) == (1, 2)
-            await ends.proxy.close()
-
-    run(body())
+async def test_who_is_cut_off_is_let_in_again_when_it_has_healed() -> None:
+    async with _ends() as ends:
+        assert (ends.proxy.connections, ends.proxy.let_in) == (1, 1)
+        ends.proxy.closed_to_new = True
+        ends.proxy.cut()
+        with contextlib.suppress(ConnectionError):
+            assert await within(ends.reader.read(), "the end of the connection") == b""
+        assert ends.proxy.connections == 0
+        with contextlib.suppress(ConnectionError):
+            reader, writer = await asyncio.open_connection(*_host_and_port(ends.proxy))
+            assert await within(reader.read(), "the end of who comes anew") == b""
+            writer.close()
+        ends.proxy.heal()
+        ends.near.close()
+        ends.arrived = b""
+        await ends.connect()
+        assert (ends.proxy.connections, ends.proxy.let_in) == (1, 2)
+        await ends.proxy.close()
 
 
 def _host_and_port(proxy: Proxy) -> tuple[str, int]:

@@ -26,7 +26,7 @@ from tests.faults.torture.fault import Bears, Fault
 from tests.faults.torture.faults.connections import OnConnections
 from tests.faults.torture.standalone import Standalone
 from tests.faults.torture.system import System
-from tests.running import run, until, within
+from tests.running import until, within
 
 _PLACE = "t0"
 # Who leaves is empty the sooner.
@@ -103,22 +103,19 @@ class _Proxied:
         self.pulsar_proxies = {"b1": Proxy("127.0.0.1", 2)}
 
 
-def test_what_befalls_a_brokers_connections_befalls_those_of_both_protocols() -> None:
+async def test_what_befalls_a_brokers_connections_befalls_those_of_both_protocols() -> None:
     system, chance = _Proxied(), SeededRandomness("both")
     both = system.proxies["b1"], system.pulsar_proxies["b1"]
     struck = [one for one in faults.all() if isinstance(one, OnConnections) and one.group == "broker"]
     struck = [one for one in struck if not one.kind.endswith("METADATA")]
     assert len(struck) == 8
 
-    async def body() -> None:
-        for fault in struck:
-            sound = [_state(proxy) for proxy in both]
-            await fault.begin(cast(System, system), "b1", chance)
-            assert all(_state(proxy) != before for proxy, before in zip(both, sound, strict=True)), fault.kind
-            await fault.heal(cast(System, system), "b1")
-            assert [_state(proxy) for proxy in both] == sound, fault.kind
-
-    run(body())
+    for fault in struck:
+        sound = [_state(proxy) for proxy in both]
+        await fault.begin(cast(System, system), "b1", chance)
+        assert all(_state(proxy) != before for proxy, before in zip(both, sound, strict=True)), fault.kind
+        await fault.heal(cast(System, system), "b1")
+        assert [_state(proxy) for proxy in both] == sound, fault.kind
 
 
 def _state(proxy: Proxy) -> tuple[object, ...]:
@@ -199,24 +196,21 @@ def _fault(kind: str, group: str) -> Fault:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_each_fault_strikes_a_cluster_and_is_healed(tmp_path: Path) -> None:
+async def test_each_fault_strikes_a_cluster_and_is_healed(tmp_path: Path) -> None:
     try:
         find_java()
     except NoJava as error:
         pytest.skip(str(error))
 
-    async def body() -> None:
-        with Recorder(tmp_path / "history", "rig") as recorder:
-            folder = tmp_path / "cluster"
-            async with Cluster(folder, recorder, brokers=2, bookies=3, **_BRISK_REPAIRS) as cluster:
-                cluster.places = [_PLACE]
-                struck = _Struck(cluster, tmp_path / "history" / "rig.jsonl")
-                for theme in (_processes, _connections, _metadata, _disks, _bundles, _members, _everything):
-                    await theme(cluster, struck)
-                    await struck.ready()
-                    await struck.works()
-
-    run(body(), timeout_s=290)
+    with Recorder(tmp_path / "history", "rig") as recorder:
+        folder = tmp_path / "cluster"
+        async with Cluster(folder, recorder, brokers=2, bookies=3, **_BRISK_REPAIRS) as cluster:
+            cluster.places = [_PLACE]
+            struck = _Struck(cluster, tmp_path / "history" / "rig.jsonl")
+            for theme in (_processes, _connections, _metadata, _disks, _bundles, _members, _everything):
+                await theme(cluster, struck)
+                await struck.ready()
+                await struck.works()
 
 
 async def _processes(cluster: Cluster, struck: _Struck) -> None:
@@ -426,40 +420,37 @@ async def _everything(cluster: Cluster, struck: _Struck) -> None:
 
 
 @pytest.mark.slow
-def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
-    async def body() -> None:
-        with Recorder(tmp_path / "history", "rig") as recorder, socket.create_server(("127.0.0.1", 0)) as other:
-            standalone = Standalone(tmp_path / "standalone", recorder)
-            # Another process has taken the port that was chosen: it starts with other ports.
-            standalone.server.grpc = f"magnetar://127.0.0.1:{other.getsockname()[1]}"
-            async with standalone:
-                standalone.places = [_PLACE]
-                struck = _Struck(standalone, tmp_path / "history" / "rig.jsonl")
-                (name,) = standalone.brokers
-                await struck.works()
-                for kind in ("KILL", "KILL_STARTING", "STOP"):
-                    async with struck.by(kind, "broker"):
-                        assert not standalone.running(name)
-                async with struck.by("BLINK", "broker"):
-                    assert psutil.Process(standalone.server.pid).status() == psutil.STATUS_STOPPED
-                async with struck.by("CUT", "broker"):
-                    assert not await _greeted(standalone.proxies[name])
-                async with struck.by("UNLOAD", "place"):
-                    assert [act["act"] for act in struck.said("act")] == ["unload"]
-                await struck.works()
-                # What it has not got nobody strikes at.
-                there = {fault.group for fault in faults.all() if fault.group != "client" and fault.targets(standalone)}
-                assert there == {"broker", "place", "everything"}
-                # Another fault's end may have it started while it is told to end.
-                stopping = asyncio.create_task(standalone.stop(name))
-                await asyncio.sleep(0)
-                await standalone.start(name)
-                await stopping
-                await struck.ready()
-                assert standalone.ended_by_themselves == {}
-                # It is started anew by whoever asks, as an init system would.
-                standalone.server.kill()
-                await struck.ready()
-                assert standalone.ended_by_themselves == {name: 1}
-
-    run(body(), timeout_s=100)
+async def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "history", "rig") as recorder, socket.create_server(("127.0.0.1", 0)) as other:
+        standalone = Standalone(tmp_path / "standalone", recorder)
+        # Another process has taken the port that was chosen: it starts with other ports.
+        standalone.server.grpc = f"magnetar://127.0.0.1:{other.getsockname()[1]}"
+        async with standalone:
+            standalone.places = [_PLACE]
+            struck = _Struck(standalone, tmp_path / "history" / "rig.jsonl")
+            (name,) = standalone.brokers
+            await struck.works()
+            for kind in ("KILL", "KILL_STARTING", "STOP"):
+                async with struck.by(kind, "broker"):
+                    assert not standalone.running(name)
+            async with struck.by("BLINK", "broker"):
+                assert psutil.Process(standalone.server.pid).status() == psutil.STATUS_STOPPED
+            async with struck.by("CUT", "broker"):
+                assert not await _greeted(standalone.proxies[name])
+            async with struck.by("UNLOAD", "place"):
+                assert [act["act"] for act in struck.said("act")] == ["unload"]
+            await struck.works()
+            # What it has not got nobody strikes at.
+            there = {fault.group for fault in faults.all() if fault.group != "client" and fault.targets(standalone)}
+            assert there == {"broker", "place", "everything"}
+            # Another fault's end may have it started while it is told to end.
+            stopping = asyncio.create_task(standalone.stop(name))
+            await asyncio.sleep(0)
+            await standalone.start(name)
+            await stopping
+            await struck.ready()
+            assert standalone.ended_by_themselves == {}
+            # It is started anew by whoever asks, as an init system would.
+            standalone.server.kill()
+            await struck.ready()
+            assert standalone.ended_by_themselves == {name: 1}

@@ -39,36 +39,35 @@ def unexpected(what: str, error: Exception) -> None:
     raise AssertionError(what) from error
 
 
-def test_owners_and_the_end_of_a_session_are_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_owners_and_the_end_of_a_session_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[dict[str, Any]] = []
 
-    async def body() -> None:
-        server = MemoryServer(SystemClock(), session_timeout_s=60.0)
+    server = MemoryServer(SystemClock(), session_timeout_s=60.0)
 
-        async def connected(*_: object) -> MemoryStore:
-            return server.connect()
+    async def connected(*_: object) -> MemoryStore:
+        return server.connect()
 
-        monkeypatch.setattr(owners_module, "open_metadata", connected)
-        first, second = server.connect(), server.connect()
-        before = await own_all(first, "broker-1")
-        await put(second, paths.broker("broker-2"))
-        with Recorder(tmp_path, "rig") as recorder:
-            async with Owners("memory", recorder, lambda: ["t", "u-partition-1"], unexpected) as owners:
-                assert await owners.look() == {"t": before, "u-partition-1": before}
-                server.expire(first)
-                await within(owners.wait_over(before), "its session is seen to be over")
-                assert await owners.look() == {}
-                after = await own_all(server.connect(), "broker-3")
-                assert (await owners.look())["t"] == after
-        said.extend(json.loads(line) for line in (tmp_path / "rig.jsonl").read_text().splitlines())
-        over = [(one["broker"], one["session"]) for one in said if one["what"] == "session_over"]
-        assert over == [(before.broker, before.session)]
-        seen = [one["owners"].get("t") for one in said if one["what"] == "owners"]
-        told = list(dict.fromkeys(one and tuple(one) for one in seen))
-        assert told == [("broker-1", before.session), None, ("broker-3", after.session)]
-        assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
-
-    run(body())
+    monkeypatch.setattr(owners_module, "open_metadata", connected)
+    first, second = server.connect(), server.connect()
+    before = await own_all(first, "broker-1")
+    await put(second, paths.broker("broker-2"))
+    with Recorder(tmp_path, "rig") as recorder:
+        async with Owners("memory", recorder, lambda: ["t", "u-partition-1"], unexpected) as owners:
+            assert await owners.look() == {"t": before, "u-partition-1": before}
+            server.expire(first)
+            await within(owners.wait_over(before), "its session is seen to be over")
+            assert await owners.look() == {}
+            after = await own_all(server.connect(), "broker-3")
+            assert (await owners.look())["t"] == after
+    said.extend(json.loads(line) for line in (tmp_path / "rig.jsonl").read_text().splitlines())
+    over = [(one["broker"], one["session"]) for one in said if one["what"] == "session_over"]
+    assert over == [(before.broker, before.session)]
+    seen = [one["owners"].get("t") for one in said if one["what"] == "owners"]
+    told = list(dict.fromkeys(one and tuple(one) for one in seen))
+    assert told == [("broker-1", before.session), None, ("broker-3", after.session)]
+    assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
 
 
 def test_whoever_looks_at_owners_does_not_end_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

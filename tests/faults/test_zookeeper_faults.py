@@ -17,7 +17,7 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SystemRandomness
 from tests.contract.zookeeper_space import ZooKeeperSpace
 from tests.faults.proxy import Proxy
-from tests.running import run, until, within
+from tests.running import until, within
 
 pytestmark = pytest.mark.slow
 
@@ -36,188 +36,168 @@ def _proxy(zookeeper: LocalZooKeeper) -> Proxy:
     return Proxy("127.0.0.1", zookeeper.servers[0].client_port)
 
 
-def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: LocalZooKeeper) -> None:
+async def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: LocalZooKeeper) -> None:
     """Nothing is answered, nothing hangs, the session is suspended and not lost; then it is decided."""
-
-    async def scenario() -> None:
-        space = ZooKeeperSpace(zookeeper.hosts, session_timeout_s=2)
+    space = ZooKeeperSpace(zookeeper.hosts, session_timeout_s=2)
+    store = await space.connect()
+    heard: list[SessionState] = []
+    store.session.listen(heard.append)
+    await store.put("/a", b"before", ABSENT)
+    safe_until = store.session.safe_until()
+    zookeeper.servers[0].pause()
+    # Often enough that kazoo never gets to its own pings, by which alone it would notice.
+    asking = asyncio.create_task(_ask_on_and_on(store))
+    try:
+        outcomes: list[type[MetadataError]] = []
+        while store.session.state is SessionState.CONNECTED:
+            requests = (store.put("/a", b"after", 0), store.get("/a"), store.ping())
+            for each in [asyncio.ensure_future(request) for request in requests]:
+                with pytest.raises(Unavailable) as raised:
+                    await within(each, "the end of a request to a stopped server")
+                outcomes.append(raised.type)
+        assert OutcomeUnknown in outcomes
+        assert heard == [SessionState.SUSPENDED]
+        for refused in (store.get("/a"), store.put("/a", b"", 0), store.sync()):
+            with pytest.raises(NotSent):
+                await refused
+        assert store.session.safe_until() == safe_until
+    finally:
+        zookeeper.servers[0].resume()
+        await asking
+    await until(lambda: store.session.state is not SessionState.SUSPENDED, "the session's fate is known")
+    if store.session.state is SessionState.LOST:
+        with pytest.raises(SessionLost):
+            await store.get("/a")
         store = await space.connect()
+    await store.sync()
+    node = await store.get("/a")
+    # The put was on its way when the server stopped: it may have been made.
+    assert node in (Node(b"before", Stat(0)), Node(b"after", Stat(1)))
+    await space.close()
+
+
+async def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeeper) -> None:
+    """Suspended first, lost when the server says so, and kazoo's next session is not ours."""
+    async with _proxy(zookeeper) as proxy:
+        space = ZooKeeperSpace(zookeeper.hosts)
+        other = await space.connect()
+        # Named twice, so that kazoo would go on to a next server at once.
+        store = await space.connect_to(f"{proxy.address},{proxy.address}", session_timeout_s=1)
+        assert store.session.timeout_s == 1
         heard: list[SessionState] = []
         store.session.listen(heard.append)
-        await store.put("/a", b"before", ABSENT)
-        safe_until = store.session.safe_until()
-        zookeeper.servers[0].pause()
-        # Often enough that kazoo never gets to its own pings, by which alone it would notice.
-        asking = asyncio.create_task(_ask_on_and_on(store))
-        try:
-            outcomes: list[type[MetadataError]] = []
-            while store.session.state is SessionState.CONNECTED:
-                requests = (store.put("/a", b"after", 0), store.get("/a"), store.ping())
-                for each in [asyncio.ensure_future(request) for request in requests]:
-                    with pytest.raises(Unavailable) as raised:
-                        await within(each, "the end of a request to a stopped server")
-                    outcomes.append(raised.type)
-            assert OutcomeUnknown in outcomes
-            assert heard == [SessionState.SUSPENDED]
-            for refused in (store.get("/a"), store.put("/a", b"", 0), store.sync()):
-                with pytest.raises(NotSent):
-                    await refused
-            assert store.session.safe_until() == safe_until
-        finally:
-            zookeeper.servers[0].resume()
-            await asking
-        await until(lambda: store.session.state is not SessionState.SUSPENDED, "the session's fate is known")
-        if store.session.state is SessionState.LOST:
+        await store.put("/owner", b"", ABSENT, ephemeral=True)
+        watch = store.watch("/owner")
+        watching = asyncio.create_task(_for_ever(watch))
+        proxy.closed_to_new = True
+        proxy.cut()
+        await until(lambda: store.session.state is SessionState.SUSPENDED, "the session is suspended")
+
+        async def gone() -> bool:
+            return await other.exists("/owner") is None
+
+        await until(gone, "the server has given the session up")
+        assert SystemClock().monotonic() >= store.session.safe_until()
+        assert heard == [SessionState.SUSPENDED]
+        proxy.let_in = 0
+        proxy.heal()
+        await within(store.session.wait_lost(), "the loss of the session")
+        assert heard == [SessionState.SUSPENDED, SessionState.LOST]
+        with pytest.raises(SessionLost):
+            await within(watching, "the end of the watch")
+        for refused in (store.get("/owner"), store.put("/owner", b"", ABSENT, ephemeral=True), store.ping()):
             with pytest.raises(SessionLost):
-                await store.get("/a")
-            store = await space.connect()
-        await store.sync()
-        node = await store.get("/a")
-        # The put was on its way when the server stopped: it may have been made.
-        assert node in (Node(b"before", Stat(0)), Node(b"after", Stat(1)))
+                await refused
+        await store.close()
+        # The one that brought the news; kazoo would go on with a session of its own.
+        assert proxy.let_in == 1
+        assert heard == [SessionState.SUSPENDED, SessionState.LOST]
+        assert not await other.children("/owner")
         await space.close()
-
-    run(scenario())
-
-
-def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeeper) -> None:
-    """Suspended first, lost when the server says so, and kazoo's next session is not ours."""
-
-    async def scenario() -> None:
-        async with _proxy(zookeeper) as proxy:
-            space = ZooKeeperSpace(zookeeper.hosts)
-            other = await space.connect()
-            # Named twice, so that kazoo would go on to a next server at once.
-            store = await space.connect_to(f"{proxy.address},{proxy.address}", session_timeout_s=1)
-            assert store.session.timeout_s == 1
-            heard: list[SessionState] = []
-            store.session.listen(heard.append)
-            await store.put("/owner", b"", ABSENT, ephemeral=True)
-            watch = store.watch("/owner")
-            watching = asyncio.create_task(_for_ever(watch))
-            proxy.closed_to_new = True
-            proxy.cut()
-            await until(lambda: store.session.state is SessionState.SUSPENDED, "the session is suspended")
-
-            async def gone() -> bool:
-                return await other.exists("/owner") is None
-
-            await until(gone, "the server has given the session up")
-            assert SystemClock().monotonic() >= store.session.safe_until()
-            assert heard == [SessionState.SUSPENDED]
-            proxy.let_in = 0
-            proxy.heal()
-            await within(store.session.wait_lost(), "the loss of the session")
-            assert heard == [SessionState.SUSPENDED, SessionState.LOST]
-            with pytest.raises(SessionLost):
-                await within(watching, "the end of the watch")
-            for refused in (store.get("/owner"), store.put("/owner", b"", ABSENT, ephemeral=True), store.ping()):
-                with pytest.raises(SessionLost):
-                    await refused
-            await store.close()
-            # The one that brought the news; kazoo would go on with a session of its own.
-            assert proxy.let_in == 1
-            assert heard == [SessionState.SUSPENDED, SessionState.LOST]
-            assert not await other.children("/owner")
-            await space.close()
-
-    run(scenario())
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
 @pytest.mark.parametrize("other_writes", [False, True])
-def test_a_change_whose_answer_was_lost_is_found_out(zookeeper: LocalZooKeeper, lost: str, other_writes: bool) -> None:
+async def test_a_change_whose_answer_was_lost_is_found_out(
+    zookeeper: LocalZooKeeper, lost: str, other_writes: bool
+) -> None:
     """Made or not, overwritten meanwhile or not: in the end it was made exactly once."""
-
-    async def scenario() -> None:
-        async with _proxy(zookeeper) as proxy:
-            space = ZooKeeperSpace(zookeeper.hosts)
-            other = await space.connect()
-            store = await space.connect_to(proxy.address)
-            await _append(other, b"0")
-            assert await read(store, "/cas") is not None
-            proxy.lost = 0
-            proxy.loses_answers, proxy.loses_requests = lost == "answer", lost == "request"
-            writing = asyncio.create_task(_append(store, b"s", first_read_done=proxy))
-            if lost == "answer":
-                await until(lambda: _payload_is(other, b"0s"), "the change is made, its answer lost")
-            else:
-                await until(lambda: proxy.lost > 0, "the request is lost")
-            proxy.closed_to_new = True
-            proxy.cut()
-            await until(lambda: store.session.state is SessionState.SUSPENDED, "the session is suspended")
-            if other_writes:
-                await _append(other, b"o")
-            proxy.heal()
-            stored = await within(writing, "the end of the change")
-            await other.sync()
-            final = await read(other, "/cas")
-            assert final is not None
-            expected = {("answer", False): b"0s", ("answer", True): b"0so", ("request", False): b"0s"}
-            assert final.payload == expected.get((lost, other_writes), b"0os")
-            assert stored is not None
-            await space.close()
-
-    run(scenario())
+    async with _proxy(zookeeper) as proxy:
+        space = ZooKeeperSpace(zookeeper.hosts)
+        other = await space.connect()
+        store = await space.connect_to(proxy.address)
+        await _append(other, b"0")
+        assert await read(store, "/cas") is not None
+        proxy.lost = 0
+        proxy.loses_answers, proxy.loses_requests = lost == "answer", lost == "request"
+        writing = asyncio.create_task(_append(store, b"s", first_read_done=proxy))
+        if lost == "answer":
+            await until(lambda: _payload_is(other, b"0s"), "the change is made, its answer lost")
+        else:
+            await until(lambda: proxy.lost > 0, "the request is lost")
+        proxy.closed_to_new = True
+        proxy.cut()
+        await until(lambda: store.session.state is SessionState.SUSPENDED, "the session is suspended")
+        if other_writes:
+            await _append(other, b"o")
+        proxy.heal()
+        stored = await within(writing, "the end of the change")
+        await other.sync()
+        final = await read(other, "/cas")
+        assert final is not None
+        expected = {("answer", False): b"0s", ("answer", True): b"0so", ("request", False): b"0s"}
+        assert final.payload == expected.get((lost, other_writes), b"0os")
+        assert stored is not None
+        await space.close()
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_a_lost_answer_is_unknown_and_not_a_no(zookeeper: LocalZooKeeper, lost: str) -> None:
-    async def scenario() -> None:
-        async with _proxy(zookeeper) as proxy:
-            space = ZooKeeperSpace(zookeeper.hosts)
-            other = await space.connect()
-            store = await space.connect_to(proxy.address)
-            heard: list[SessionState] = []
-            store.session.listen(heard.append)
-            proxy.lost = 0
-            proxy.loses_answers, proxy.loses_requests = lost == "answer", lost == "request"
-            writing = asyncio.create_task(store.put("/a", b"x", ABSENT))
-            reading = asyncio.create_task(store.get("/a"))
-            await until(lambda: proxy.lost > 0, "something is lost")
-            proxy.cut()
-            for asked in (writing, reading):
-                with pytest.raises(OutcomeUnknown):
-                    await within(asked, "the end of a request")
-            proxy.heal()
-            await until(lambda: heard == [SessionState.SUSPENDED, SessionState.CONNECTED], "the connection is back")
-            await store.sync()
-            if lost == "request":
-                assert await store.get("/a") is None
-                await store.put("/a", b"y", ABSENT)
-            await other.sync()
-            await space.close()
-
-    run(scenario())
-
-
-def test_no_server_is_said_so(zookeeper: LocalZooKeeper) -> None:
-    async def scenario() -> None:
-        async with _proxy(zookeeper) as proxy:
-            proxy.closed_to_new = True
-            with pytest.raises(NotSent, match="session"):
-                await open_zookeeper(proxy.address, SystemClock(), connect_timeout_s=0.5)
-
-    run(scenario())
-
-
-def test_more_requests_than_kazoo_takes_at_once_do_not_block_the_loop(zookeeper: LocalZooKeeper) -> None:
-    """kazoo wakes its thread through a socket pair, which 300 requests fill while the server hangs."""
-
-    async def scenario() -> None:
-        space = ZooKeeperSpace(zookeeper.hosts, session_timeout_s=2)
-        store = await space.connect()
-        zookeeper.servers[0].pause()
-        try:
-            asked = [asyncio.create_task(store.put(f"/big/{n}", b"x" * 100_000, ABSENT)) for n in range(1000)]
-            ended = await within(asyncio.gather(*asked, return_exceptions=True), "the end of all requests")
-        finally:
-            zookeeper.servers[0].resume()
-        assert all(isinstance(each, Unavailable) for each in ended)
-        assert any(isinstance(each, NotSent) for each in ended)
+async def test_a_lost_answer_is_unknown_and_not_a_no(zookeeper: LocalZooKeeper, lost: str) -> None:
+    async with _proxy(zookeeper) as proxy:
+        space = ZooKeeperSpace(zookeeper.hosts)
+        other = await space.connect()
+        store = await space.connect_to(proxy.address)
+        heard: list[SessionState] = []
+        store.session.listen(heard.append)
+        proxy.lost = 0
+        proxy.loses_answers, proxy.loses_requests = lost == "answer", lost == "request"
+        writing = asyncio.create_task(store.put("/a", b"x", ABSENT))
+        reading = asyncio.create_task(store.get("/a"))
+        await until(lambda: proxy.lost > 0, "something is lost")
+        proxy.cut()
+        for asked in (writing, reading):
+            with pytest.raises(OutcomeUnknown):
+                await within(asked, "the end of a request")
+        proxy.heal()
+        await until(lambda: heard == [SessionState.SUSPENDED, SessionState.CONNECTED], "the connection is back")
+        await store.sync()
+        if lost == "request":
+            assert await store.get("/a") is None
+            await store.put("/a", b"y", ABSENT)
+        await other.sync()
         await space.close()
 
-    run(scenario())
+
+async def test_no_server_is_said_so(zookeeper: LocalZooKeeper) -> None:
+    async with _proxy(zookeeper) as proxy:
+        proxy.closed_to_new = True
+        with pytest.raises(NotSent, match="session"):
+            await open_zookeeper(proxy.address, SystemClock(), connect_timeout_s=0.5)
+
+
+async def test_more_requests_than_kazoo_takes_at_once_do_not_block_the_loop(zookeeper: LocalZooKeeper) -> None:
+    """kazoo wakes its thread through a socket pair, which 300 requests fill while the server hangs."""
+    space = ZooKeeperSpace(zookeeper.hosts, session_timeout_s=2)
+    store = await space.connect()
+    zookeeper.servers[0].pause()
+    try:
+        asked = [asyncio.create_task(store.put(f"/big/{n}", b"x" * 100_000, ABSENT)) for n in range(1000)]
+        ended = await within(asyncio.gather(*asked, return_exceptions=True), "the end of all requests")
+    finally:
+        zookeeper.servers[0].resume()
+    assert all(isinstance(each, Unavailable) for each in ended)
+    assert any(isinstance(each, NotSent) for each in ended)
+    await space.close()
 
 
 async def _append(store: MetadataStore, what: bytes, first_read_done: Proxy | None = None) -> object:

@@ -15,7 +15,7 @@ from magnetar_wire.process.exit_status import ExitStatus
 from tests.bookie_server import BookieServer, Load
 from tests.faults.shim import shim
 from tests.http_client import ask_json
-from tests.running import run, until
+from tests.running import until
 
 pytestmark = pytest.mark.slow
 
@@ -26,106 +26,93 @@ def server(tmp_path: Path) -> Iterator[BookieServer]:
         yield one
 
 
-def test_ending_in_peace_and_being_killed_lose_nothing_that_was_acknowledged(server: BookieServer) -> None:
+async def test_ending_in_peace_and_being_killed_lose_nothing_that_was_acknowledged(server: BookieServer) -> None:
     """CHK-21: SIGTERM under load drains, with the exit status 0; kill -9 loses nothing either, and is no limbo."""
-
-    async def body() -> None:
-        await server.start()
-        loads = [Load(server, ledger_id) for ledger_id in (1, 2, 3)]
-        await until(lambda: all(len(load.acknowledged) > 300 for load in loads), "much was added")
-        assert await server.stop() == ExitStatus.ENDED, server.said
-        for load in loads:
-            await load.ended()
-            assert set(load.refusals) <= {Status.READ_ONLY}
-        await server.start()
-        for load in loads:
-            await load.whole()
-        assert (await server.status())["limbo"]["below"] == 0
-        more = [Load(server, ledger_id) for ledger_id in (4, 5)]
-        await until(lambda: all(len(load.acknowledged) > 300 for load in more), "much was added")
-        await server.kill()
-        for load in more:
-            await load.ended()
-        await server.start()
-        for load in (*loads, *more):
-            await load.whole()
-        status = await server.status()
-        assert status["limbo"]["below"] == 0
-        assert status["pid"] == (server.process.pid if server.process else None)
-        # Nobody asked for these ledgers in the metadata store.
-        await until(lambda: "of which the metadata store knows nothing" in server.said, "they are reported")
-
-    run(body(), 110)
+    await server.start()
+    loads = [Load(server, ledger_id) for ledger_id in (1, 2, 3)]
+    await until(lambda: all(len(load.acknowledged) > 300 for load in loads), "much was added")
+    assert await server.stop() == ExitStatus.ENDED, server.said
+    for load in loads:
+        await load.ended()
+        assert set(load.refusals) <= {Status.READ_ONLY}
+    await server.start()
+    for load in loads:
+        await load.whole()
+    assert (await server.status())["limbo"]["below"] == 0
+    more = [Load(server, ledger_id) for ledger_id in (4, 5)]
+    await until(lambda: all(len(load.acknowledged) > 300 for load in more), "much was added")
+    await server.kill()
+    for load in more:
+        await load.ended()
+    await server.start()
+    for load in (*loads, *more):
+        await load.whole()
+    status = await server.status()
+    assert status["limbo"]["below"] == 0
+    assert status["pid"] == (server.process.pid if server.process else None)
+    # Nobody asked for these ledgers in the metadata store.
+    await until(lambda: "of which the metadata store knows nothing" in server.said, "they are reported")
 
 
-def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(server: BookieServer) -> None:
+async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(server: BookieServer) -> None:
     """CHK-23: a wiped bookie does not come back under its old name; what to do is said."""
-
-    async def body() -> None:
-        await server.start()
-        again = BookieServer(server.folder.parent / "again", bookie_id="b2")
-        again.data = server.data
-        again.spawn()
-        with again:
-            assert await again.ended() == ExitStatus.REFUSED
-            assert "open in another process" in again.said
-        assert await server.stop() == ExitStatus.ENDED
-        again.spawn(metadata=server.metadata)
-        with again:
-            assert await again.ended() == ExitStatus.REFUSED
-            assert "start it under its own name" in again.said.splitlines()[-1]
-        shutil.rmtree(server.data)
-        server.spawn()
-        assert await server.ended() == ExitStatus.REFUSED
-        assert "Decommission it" in server.said.splitlines()[-1]
-        server.spawn(metadata="zookeeper://", listen_adress="x")
-        assert await server.ended() == ExitStatus.REFUSED
-        assert "did you mean 'listen_address'" in server.said
-        assert "it names no server" in server.said
-
-    run(body(), 110)
+    await server.start()
+    again = BookieServer(server.folder.parent / "again", bookie_id="b2")
+    again.data = server.data
+    again.spawn()
+    with again:
+        assert await again.ended() == ExitStatus.REFUSED
+        assert "open in another process" in again.said
+    assert await server.stop() == ExitStatus.ENDED
+    again.spawn(metadata=server.metadata)
+    with again:
+        assert await again.ended() == ExitStatus.REFUSED
+        assert "start it under its own name" in again.said.splitlines()[-1]
+    shutil.rmtree(server.data)
+    server.spawn()
+    assert await server.ended() == ExitStatus.REFUSED
+    assert "Decommission it" in server.said.splitlines()[-1]
+    server.spawn(metadata="zookeeper://", listen_adress="x")
+    assert await server.ended() == ExitStatus.REFUSED
+    assert "did you mean 'listen_address'" in server.said
+    assert "it names no server" in server.said
 
 
-def test_read_only_by_hand_holds_after_a_restart(server: BookieServer) -> None:
+async def test_read_only_by_hand_holds_after_a_restart(server: BookieServer) -> None:
     """STO-2: a bookie can be set read-only."""
-
-    async def body() -> None:
-        await server.start()
-        assert await server.add(1, 0) == [(0, Status.OK)]
-        code, _ = await ask_json(server.http, "/read-only", "POST", {"read_only": True})
-        assert code == 200
-        assert await server.add(1, 1) == [(1, Status.READ_ONLY)]
-        await server.kill()
-        await server.start()
-        assert (await server.status())["read_only_because"] == ["its operator wants it"]
-        assert await server.add(1, 0, 1) == [(0, Status.OK), (1, Status.READ_ONLY)]
-        await ask_json(server.http, "/read-only", "POST", {"read_only": False})
-        assert await server.add(1, 1) == [(1, Status.OK)]
-
-    run(body(), 110)
+    await server.start()
+    assert await server.add(1, 0) == [(0, Status.OK)]
+    code, _ = await ask_json(server.http, "/read-only", "POST", {"read_only": True})
+    assert code == 200
+    assert await server.add(1, 1) == [(1, Status.READ_ONLY)]
+    await server.kill()
+    await server.start()
+    assert (await server.status())["read_only_because"] == ["its operator wants it"]
+    assert await server.add(1, 0, 1) == [(0, Status.OK), (1, Status.READ_ONLY)]
+    await ask_json(server.http, "/read-only", "POST", {"read_only": False})
+    assert await server.add(1, 1) == [(1, Status.OK)]
 
 
-def test_a_failed_fsync_ends_the_process_and_nothing_unsynced_was_acknowledged(
+async def test_a_failed_fsync_ends_the_process_and_nothing_unsynced_was_acknowledged(
     server: BookieServer, tmp_path: Path
 ) -> None:
     """CHK-21: a failed fsync is the end, with a status of its own, and starting anew goes on."""
     flag = tmp_path / "flag"
 
-    async def body() -> None:
-        await server.start({"LD_PRELOAD": shim("failing_disk", tmp_path), "FAILING_DISK": str(flag)})
-        load = Load(server, 1)
-        await until(lambda: len(load.acknowledged) > 100, "much was added")
-        flag.write_text("sync")
-        assert await server.ended() == ExitStatus.DISK_FAILED
-        assert "the disk of bookie b1 failed" in server.said.splitlines()[-1]
-        await load.ended()
-        await server.start()
-        await load.whole()
-
-    run(body(), 110)
+    await server.start({"LD_PRELOAD": shim("failing_disk", tmp_path), "FAILING_DISK": str(flag)})
+    load = Load(server, 1)
+    await until(lambda: len(load.acknowledged) > 100, "much was added")
+    flag.write_text("sync")
+    assert await server.ended() == ExitStatus.DISK_FAILED
+    assert "the disk of bookie b1 failed" in server.said.splitlines()[-1]
+    await load.ended()
+    await server.start()
+    await load.whole()
 
 
-def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(server: BookieServer, tmp_path: Path) -> None:
+async def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(
+    server: BookieServer, tmp_path: Path
+) -> None:
     """The health is true: 503 while a sync hangs, 200 when it goes on; ending takes a bounded time all the same."""
     flag = tmp_path / "flag"
     environment = {"HANGING_DISK": str(flag)}
@@ -138,51 +125,45 @@ def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(server:
     async def sick() -> bool:
         return not await healthy()
 
-    async def body() -> None:
-        environment["LD_PRELOAD"] = shim("hanging_disk", tmp_path)
-        await server.start(environment, health_max_sync_s=0.5, drain_timeout_s=0.5, close_timeout_s=0.5)
-        load = Load(server, 1)
-        await until(lambda: len(load.acknowledged) > 100, "much was added")
-        assert await healthy()
-        flag.touch()
-        await until(sick, "the health says that a sync hangs")
-        flag.unlink()
-        await until(healthy, "it has recovered")
-        flag.touch()
-        await until(sick, "the health says that a sync hangs")
-        server.signal(signal.SIGTERM)
-        assert await server.ended() == ExitStatus.DISK_FAILED
-        await load.ended()
-        flag.unlink()
-        await server.start()
-        await load.whole()
-
-    run(body(), 110)
+    environment["LD_PRELOAD"] = shim("hanging_disk", tmp_path)
+    await server.start(environment, health_max_sync_s=0.5, drain_timeout_s=0.5, close_timeout_s=0.5)
+    load = Load(server, 1)
+    await until(lambda: len(load.acknowledged) > 100, "much was added")
+    assert await healthy()
+    flag.touch()
+    await until(sick, "the health says that a sync hangs")
+    flag.unlink()
+    await until(healthy, "it has recovered")
+    flag.touch()
+    await until(sick, "the health says that a sync hangs")
+    server.signal(signal.SIGTERM)
+    assert await server.ended() == ExitStatus.DISK_FAILED
+    await load.ended()
+    flag.unlink()
+    await server.start()
+    await load.whole()
 
 
-def test_a_second_signal_ends_it_at_once(server: BookieServer, tmp_path: Path) -> None:
+async def test_a_second_signal_ends_it_at_once(server: BookieServer, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
 
-    async def body() -> None:
-        await server.start({"HANGING_DISK": str(flag), "LD_PRELOAD": shim("hanging_disk", tmp_path)})
-        flag.touch()
-        adding = asyncio.create_task(server.add(1, 0))
+    await server.start({"HANGING_DISK": str(flag), "LD_PRELOAD": shim("hanging_disk", tmp_path)})
+    flag.touch()
+    adding = asyncio.create_task(server.add(1, 0))
 
-        async def in_line() -> bool:
-            return int((await server.status())["pending_entries"]) == 1
+    async def in_line() -> bool:
+        return int((await server.status())["pending_entries"]) == 1
 
-        await until(in_line, "the add is on its way")
-        server.signal(signal.SIGINT)
-        await until(lambda: "ending in peace" in server.said, "it has heard the first one")
+    await until(in_line, "the add is on its way")
+    server.signal(signal.SIGINT)
+    await until(lambda: "ending in peace" in server.said, "it has heard the first one")
 
-        async def ended() -> bool:
-            # What comes in the same moment as the first counts as that one.
-            server.signal(signal.SIGTERM)
-            return server.process is not None and server.process.poll() is not None
+    async def ended() -> bool:
+        # What comes in the same moment as the first counts as that one.
+        server.signal(signal.SIGTERM)
+        return server.process is not None and server.process.poll() is not None
 
-        await until(ended, "it has ended")
-        assert await server.ended() == 128 + signal.SIGTERM
-        adding.cancel()
-        await asyncio.wait([adding])
-
-    run(body(), 110)
+    await until(ended, "it has ended")
+    assert await server.ended() == 128 + signal.SIGTERM
+    adding.cancel()
+    await asyncio.wait([adding])

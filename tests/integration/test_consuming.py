@@ -17,7 +17,7 @@ import magnetar
 from magnetar import ConsumerType, InitialPosition, Message, MessageId
 from magnetar.admin import Admin
 from magnetar.exceptions import AlreadyClosed, ConsumerBusy
-from tests.running import GENEROUS_S, run
+from tests.running import GENEROUS_S
 from tests.running_standalone import standalone
 
 pytestmark = pytest.mark.slow
@@ -109,29 +109,25 @@ def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> Non
         admin.close()
 
 
-def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
     """SUB-7, CON-11"""
-
-    async def go() -> None:
-        with standalone(tmp_path / "data") as server:
-            async with magnetar.aio.Client(server.grpc) as client:
-                # Without a subscription a topic keeps only its open ledger, and each start closes one.
-                await client.subscribe("t", "keeps it")
-                producer = await client.create_producer("t")
-                reader = await client.create_reader("t", MessageId.latest)
-                got: list[bytes] = []
-                sent = 0
-                for _ in range(3):
-                    await asyncio.gather(*(producer.send(b"%d" % (sent + at)) for at in range(100)))
-                    sent += 100
-                    got += [(await reader.read_next(LONG_MS)).data() for _ in range(70)]
-                    server.kill()
-                    server.start()
-                while await reader.has_message_available():
-                    got.append((await reader.read_next(LONG_MS)).data())
-                assert got == [b"%d" % number for number in range(300)]
-
-    run(go(), 110)
+    with standalone(tmp_path / "data") as server:
+        async with magnetar.aio.Client(server.grpc) as client:
+            # Without a subscription a topic keeps only its open ledger, and each start closes one.
+            await client.subscribe("t", "keeps it")
+            producer = await client.create_producer("t")
+            reader = await client.create_reader("t", MessageId.latest)
+            got: list[bytes] = []
+            sent = 0
+            for _ in range(3):
+                await asyncio.gather(*(producer.send(b"%d" % (sent + at)) for at in range(100)))
+                sent += 100
+                got += [(await reader.read_next(LONG_MS)).data() for _ in range(70)]
+                server.kill()
+                server.start()
+            while await reader.has_message_available():
+                got.append((await reader.read_next(LONG_MS)).data())
+            assert got == [b"%d" % number for number in range(300)]
 
 
 def _child(client: magnetar.Client, consumer: magnetar.Consumer, message: Message, answers: Connection) -> None:

@@ -17,7 +17,6 @@ from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_cli.standalone.standalone import Standalone
-from tests.running import run
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +56,7 @@ def count_ledgers(client: LedgerClient) -> list[str]:
 @pytest.mark.parametrize(
     "lag_bytes", [pytest.param(0, id="the default lag bound"), pytest.param(_MIB, id="one below what is in flight")]
 )
-def test_busy_topics_on_a_slow_disk_go_on_in_their_ledgers(lag_bytes: int) -> None:
+async def test_busy_topics_on_a_slow_disk_go_on_in_their_ledgers(lag_bytes: int) -> None:
     """CHK-66, STO-1: every message is acknowledged, and each topic makes one ledger."""
 
     async def publish(client: aio.Client, number: int) -> int:
@@ -66,29 +65,26 @@ def test_busy_topics_on_a_slow_disk_go_on_in_their_ledgers(lag_bytes: int) -> No
         ids = await asyncio.gather(*(producer.send(b"x" * _MESSAGE_BYTES) for _ in range(_MESSAGES)))
         return len(set(map(str, ids)))
 
-    async def body() -> None:
-        settings = StandaloneSettings(
-            ephemeral=True,
-            grpc_port=0,
-            pulsar_port=0,
-            http_port=0,
-            max_message_publish_buffer_size_in_mb=8,
-            max_pending_publish_bytes_per_topic=2 * _MIB,
-        )
-        if lag_bytes:  # which is refused where settings are read
-            settings = settings.model_copy(update={"max_bookie_lag_bytes": lag_bytes})
-        async with Standalone(settings) as standalone:
-            assert standalone.storage is not None
-            assert standalone.broker is not None
-            assert standalone.broker.life is not None
-            slow_down(standalone.storage)
-            made = count_ledgers(standalone.broker.life.client)
-            client = aio.Client(standalone.grpc_url)
-            try:
-                stored = await asyncio.gather(*(publish(client, number) for number in range(_TOPICS)))
-            finally:
-                await client.close()
-            assert stored == [_MESSAGES] * _TOPICS
-            assert len(made) == _TOPICS, made
-
-    run(body())
+    settings = StandaloneSettings(
+        ephemeral=True,
+        grpc_port=0,
+        pulsar_port=0,
+        http_port=0,
+        max_message_publish_buffer_size_in_mb=8,
+        max_pending_publish_bytes_per_topic=2 * _MIB,
+    )
+    if lag_bytes:  # which is refused where settings are read
+        settings = settings.model_copy(update={"max_bookie_lag_bytes": lag_bytes})
+    async with Standalone(settings) as standalone:
+        assert standalone.storage is not None
+        assert standalone.broker is not None
+        assert standalone.broker.life is not None
+        slow_down(standalone.storage)
+        made = count_ledgers(standalone.broker.life.client)
+        client = aio.Client(standalone.grpc_url)
+        try:
+            stored = await asyncio.gather(*(publish(client, number) for number in range(_TOPICS)))
+        finally:
+            await client.close()
+        assert stored == [_MESSAGES] * _TOPICS
+        assert len(made) == _TOPICS, made

@@ -64,24 +64,21 @@ def test_a_position_of_the_topic_that_had_the_name_before(url: str) -> None:
     assert len(slices(url, topic="again", startingOffsets=now)) == 1
 
 
-def test_a_namespace_that_is_created_while_queries_wait(url: str) -> None:
+async def test_a_namespace_that_is_created_while_queries_wait(url: str) -> None:
     """SPK-1: waitForTopic, for a pattern and for a name; without it the error names what is missing"""
     with pytest.raises(NoSuchTopic, match="there is no namespace public/later: create it first"):
         slices(url, topicsPattern="public/later/t.*")
     with pytest.raises(NoSuchTopic, match="there is no topic persistent://public/later/t"):
         slices(url, topic="public/later/t")
 
-    async def go() -> None:
-        waiting = [
-            asyncio.create_task(begin(url, waitForTopic="5m", **choice))
-            for choice in ({"topicsPattern": "public/later/t.*"}, {"topic": "public/later/t"})
-        ]
-        async with AsyncAdmin(url) as admin:
-            done, _ = await asyncio.wait(waiting, timeout=1)
-            assert not done
-            await admin.namespaces.create("public/later")
-            await admin.topics.create("public/later/t")
-        for initial in await asyncio.gather(*waiting):
-            assert list(initial) == ["persistent://public/later/t"]
-
-    asyncio.run(go())
+    waiting = [
+        asyncio.create_task(begin(url, waitForTopic="5m", **choice))
+        for choice in ({"topicsPattern": "public/later/t.*"}, {"topic": "public/later/t"})
+    ]
+    async with AsyncAdmin(url) as admin:
+        done, _ = await asyncio.wait(waiting, timeout=1)
+        assert not done
+        await admin.namespaces.create("public/later")
+        await admin.topics.create("public/later/t")
+    for initial in await asyncio.gather(*waiting):
+        assert list(initial) == ["persistent://public/later/t"]

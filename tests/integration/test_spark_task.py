@@ -267,7 +267,7 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
     assert "are skipped, as failOnDataLoss is false" in caplog.text
 
 
-def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:
+async def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:
     """SPK-1: what is committed ends between its chunks, and the first ones are kept for whoever goes on from there"""
     value = b"A" * 40_000
     shared = MessageMetadata(producer_name="p", publish_time=1, sequence_id=1)
@@ -280,26 +280,23 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: St
         rows = await asyncio.to_thread(rows_of, await stream.slices(start, end))
         return [row["value"] for row in rows]
 
-    async def body() -> None:
-        async with producing(server.grpc, "halves") as client, AsyncAdmin(server.grpc) as admin:
-            stream = TopicStream(admin, stream_options(given))
-            start = await stream.initial()
-            for at, chunk in enumerate(chunks):
-                await client.send((1, at, [chunk]))
-            await until(lambda: len(client.receipts) == len(chunks), "all are decided")
-            middle = await stream.latest(start, Limits(messages=limit))
-            assert await read(stream, start, middle) == []
-            await stream.latest(middle, Limits(messages=1))
-            await stream.commit(middle)
-            await stream.close()
-            (progress,) = (await admin.topics.stats("halves")).subscriptions
-            assert (progress.subscription, progress.backlog_messages) == ("spark", len(chunks))
-            following = TopicStream(admin, stream_options(given))
-            end = await following.latest(middle, Limits())
-            assert await read(following, middle, end) == [value]
-            await following.close()
-
-    asyncio.run(body())
+    async with producing(server.grpc, "halves") as client, AsyncAdmin(server.grpc) as admin:
+        stream = TopicStream(admin, stream_options(given))
+        start = await stream.initial()
+        for at, chunk in enumerate(chunks):
+            await client.send((1, at, [chunk]))
+        await until(lambda: len(client.receipts) == len(chunks), "all are decided")
+        middle = await stream.latest(start, Limits(messages=limit))
+        assert await read(stream, start, middle) == []
+        await stream.latest(middle, Limits(messages=1))
+        await stream.commit(middle)
+        await stream.close()
+        (progress,) = (await admin.topics.stats("halves")).subscriptions
+        assert (progress.subscription, progress.backlog_messages) == ("spark", len(chunks))
+        following = TopicStream(admin, stream_options(given))
+        end = await following.latest(middle, Limits())
+        assert await read(following, middle, end) == [value]
+        await following.close()
 
 
 @contextlib.asynccontextmanager

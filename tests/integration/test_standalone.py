@@ -73,7 +73,7 @@ async def consumed(connection: Connection, topic: str, last: bytes | None) -> li
     return found
 
 
-def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: Path) -> None:
+async def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: Path) -> None:
     """PRD-1: a receipt is durable. Killed while it is being published to, nothing receipted is missing, and the order
     is that of sending."""
 
@@ -98,24 +98,21 @@ def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: P
             await until(lambda: client.over, "the stream is over")
             return sorted(entry_number for _, entry_number in client.receipts)
 
-    async def body() -> None:
-        with standalone(tmp_path / "data") as server:
-            receipted = {}
-            async with connected(server) as connection:
-                await consumed(connection, "t", None)
-            for number in range(3):
-                receipted[f"p{number}"] = await life(server, number, 2000)
-                await asyncio.to_thread(server.start)
-            async with connected(server) as connection:
-                found = await consumed(connection, "t", entry(receipted["p2"][-1], bytes(500), "p2"))
-                for name, numbers in receipted.items():
-                    assert numbers == list(range(len(numbers)))
-                    wanted = [entry(one, bytes(500), name) for one in numbers]
-                    assert [one for one in found if check_entry(one)[0].producer_name == name][: len(wanted)] == wanted
-            assert await asyncio.to_thread(server.stop) == ExitStatus.ENDED, server.logged
-            assert "Traceback" not in server.logged
-
-    run(body(), 110)
+    with standalone(tmp_path / "data") as server:
+        receipted = {}
+        async with connected(server) as connection:
+            await consumed(connection, "t", None)
+        for number in range(3):
+            receipted[f"p{number}"] = await life(server, number, 2000)
+            await asyncio.to_thread(server.start)
+        async with connected(server) as connection:
+            found = await consumed(connection, "t", entry(receipted["p2"][-1], bytes(500), "p2"))
+            for name, numbers in receipted.items():
+                assert numbers == list(range(len(numbers)))
+                wanted = [entry(one, bytes(500), name) for one in numbers]
+                assert [one for one in found if check_entry(one)[0].producer_name == name][: len(wanted)] == wanted
+        assert await asyncio.to_thread(server.stop) == ExitStatus.ENDED, server.logged
+        assert "Traceback" not in server.logged
 
 
 def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
@@ -144,35 +141,31 @@ def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
         server.close()
 
 
-def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
+async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
     """OWN-1: any broker answers a lookup; the last message's place is told with the topic's incarnation."""
+    with standalone(tmp_path / "data") as server:
+        async with connected(server) as connection:
 
-    async def body() -> None:
-        with standalone(tmp_path / "data") as server:
-            async with connected(server) as connection:
+            async def ask(method: str, request: bytes) -> bytes:
+                return await connection.call(method, request, timeout_s=30)
 
-                async def ask(method: str, request: bytes) -> bytes:
-                    return await connection.call(method, request, timeout_s=30)
-
-                found = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="t").SerializeToString()))
-                assert f"magnetar://{found.address}" == server.grpc
-                wrong = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="a/b").SerializeToString()))
-                assert wrong.problem.text
-                asked = PartitionsRequest(topic="t", create=True).SerializeToString()
-                assert PartitionsAnswer.FromString(await ask("partitions", asked)).partitions == 0
-                client = ProduceClient(connection.open_stream("produce"))
-                opened = await client.open(1)
-                last = LastMessageRequest(topic="t").SerializeToString()
-                answer = LastMessageAnswer.FromString(await ask("last_message", last))
-                assert not answer.HasField("last")
-                assert answer.incarnation == opened.incarnation
-                await client.send((1, 0, [entry(0), entry(1, bytes(18), num_messages_in_batch=3)]))
-                await until(lambda: len(client.receipts) == 2, "both are stored")
-                answer = LastMessageAnswer.FromString(await ask("last_message", last))
-                assert (answer.last.ledger_id, answer.last.entry_id) == client.receipts[1, 1]
-                assert answer.last.batch_size == 3
-
-    run(body(), 110)
+            found = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="t").SerializeToString()))
+            assert f"magnetar://{found.address}" == server.grpc
+            wrong = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="a/b").SerializeToString()))
+            assert wrong.problem.text
+            asked = PartitionsRequest(topic="t", create=True).SerializeToString()
+            assert PartitionsAnswer.FromString(await ask("partitions", asked)).partitions == 0
+            client = ProduceClient(connection.open_stream("produce"))
+            opened = await client.open(1)
+            last = LastMessageRequest(topic="t").SerializeToString()
+            answer = LastMessageAnswer.FromString(await ask("last_message", last))
+            assert not answer.HasField("last")
+            assert answer.incarnation == opened.incarnation
+            await client.send((1, 0, [entry(0), entry(1, bytes(18), num_messages_in_batch=3)]))
+            await until(lambda: len(client.receipts) == 2, "both are stored")
+            answer = LastMessageAnswer.FromString(await ask("last_message", last))
+            assert (answer.last.ledger_id, answer.last.entry_id) == client.receipts[1, 1]
+            assert answer.last.batch_size == 3
 
 
 def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) -> None:
@@ -233,90 +226,79 @@ def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -
     assert not folders()
 
 
-def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_path: Path) -> None:
+async def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_path: Path) -> None:
     """SIGTERM: clients learn of it, and all that was receipted is there."""
+    with standalone(tmp_path / "data") as server:
+        async with connected(server) as connection:
+            await consumed(connection, "t", None)
+            client = ProduceClient(connection.open_stream("produce"))
+            await client.open(1)
 
-    async def body() -> None:
-        with standalone(tmp_path / "data") as server:
-            async with connected(server) as connection:
-                await consumed(connection, "t", None)
-                client = ProduceClient(connection.open_stream("produce"))
-                await client.open(1)
+            async def publish() -> None:
+                sent = 0
+                while not client.over and not client.ended:
+                    await client.send((1, sent, [entry(sent)]))
+                    sent += 1
 
-                async def publish() -> None:
-                    sent = 0
-                    while not client.over and not client.ended:
-                        await client.send((1, sent, [entry(sent)]))
-                        sent += 1
-
-                publishing = asyncio.create_task(publish())
-                await until(lambda: len(client.receipts) > 200, "much was receipted")
-                server.signal(signal.SIGTERM)
-                await until(lambda: client.over, "the stream ends")
-                await asyncio.wait([publishing])
-                publishing.exception()
-                assert await asyncio.to_thread(server.wait) == ExitStatus.ENDED, server.logged
-                assert client.ended, "it was told why"
-                assert "Traceback" not in server.logged
-            await asyncio.to_thread(server.start)
-            async with connected(server) as connection:
-                found = await consumed(connection, "t", entry(len(client.receipts) - 1))
-                assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
-
-    run(body(), 110)
+            publishing = asyncio.create_task(publish())
+            await until(lambda: len(client.receipts) > 200, "much was receipted")
+            server.signal(signal.SIGTERM)
+            await until(lambda: client.over, "the stream ends")
+            await asyncio.wait([publishing])
+            publishing.exception()
+            assert await asyncio.to_thread(server.wait) == ExitStatus.ENDED, server.logged
+            assert client.ended, "it was told why"
+            assert "Traceback" not in server.logged
+        await asyncio.to_thread(server.start)
+        async with connected(server) as connection:
+            found = await consumed(connection, "t", entry(len(client.receipts) - 1))
+            assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
 
 
-def test_a_disk_that_fails_ends_it_and_nothing_unsynced_was_receipted(tmp_path: Path) -> None:
+async def test_a_disk_that_fails_ends_it_and_nothing_unsynced_was_receipted(tmp_path: Path) -> None:
     """CHK-21: with a status of its own; starting anew goes on with all that was receipted."""
     flag = tmp_path / "flag"
 
-    async def body() -> None:
-        with standalone(tmp_path / "data", preloaded(tmp_path, flag)) as server:
-            async with connected(server) as connection:
-                await consumed(connection, "t", None)
-                client = ProduceClient(connection.open_stream("produce"))
-                await client.open(1)
+    with standalone(tmp_path / "data", preloaded(tmp_path, flag)) as server:
+        async with connected(server) as connection:
+            await consumed(connection, "t", None)
+            client = ProduceClient(connection.open_stream("produce"))
+            await client.open(1)
 
-                async def publish() -> None:
-                    sent = 0
-                    while not client.over:
-                        await client.send((1, sent, [entry(sent)]))
-                        sent += 1
+            async def publish() -> None:
+                sent = 0
+                while not client.over:
+                    await client.send((1, sent, [entry(sent)]))
+                    sent += 1
 
-                publishing = asyncio.create_task(publish())
-                await until(lambda: len(client.receipts) > 100, "much was receipted")
-                fail_disk(flag, "failed_sync")
-                assert await asyncio.to_thread(server.wait) == ExitStatus.DISK_FAILED, server.logged
-                await asyncio.wait([publishing])
-                publishing.exception()
-                await until(lambda: client.over, "the stream is over")
-            flag.unlink()
-            await asyncio.to_thread(server.start)
-            async with connected(server) as connection:
-                found = await consumed(connection, "t", entry(len(client.receipts) - 1))
-                assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
-
-    run(body(), 110)
+            publishing = asyncio.create_task(publish())
+            await until(lambda: len(client.receipts) > 100, "much was receipted")
+            fail_disk(flag, "failed_sync")
+            assert await asyncio.to_thread(server.wait) == ExitStatus.DISK_FAILED, server.logged
+            await asyncio.wait([publishing])
+            publishing.exception()
+            await until(lambda: client.over, "the stream is over")
+        flag.unlink()
+        await asyncio.to_thread(server.start)
+        async with connected(server) as connection:
+            found = await consumed(connection, "t", entry(len(client.receipts) - 1))
+            assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
 
 
-def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) -> None:
+async def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) -> None:
     """The class that the command runs, for tests and notebooks."""
-
-    async def body() -> None:
-        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, pulsar_port=0, http_port=0)
-        for _ in range(2):
-            async with Standalone(settings) as one:
-                with pytest.raises(FolderTaken, match=f"process {os.getpid()}"):
-                    await Standalone(settings).start()
-                connection = GrpcTransport().connect(one.grpc_url.removeprefix("magnetar://"))
-                client = ProduceClient(connection.open_stream("produce"))
-                await client.open(1)
-                await client.send((1, 0, [entry(0)]))
-                await until(lambda client=client: len(client.receipts) == 1, "it is stored")  # type: ignore[misc]
-                await connection.close()
-            assert not one.hanging
-
-    run(body(), 110)
+    settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, pulsar_port=0, http_port=0)
+    for _ in range(2):
+        async with Standalone(settings) as one:
+            with pytest.raises(FolderTaken, match=f"process {os.getpid()}"):
+                await Standalone(settings).start()
+            connection = GrpcTransport().connect(one.grpc_url.removeprefix("magnetar://"))
+            client = ProduceClient(connection.open_stream("produce"))
+            await client.open(1)
+            await client.send((1, 0, [entry(0)]))
+            await until(lambda client=client: len(client.receipts) == 1, "it is stored")  # type: ignore[misc]
+            await connection.close()
+        assert not one.hanging
 
 
 def test_it_listens_at_all_addresses_and_tells_clients_one(tmp_path: Path) -> None:

@@ -63,49 +63,45 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[str, int, int]]) -> None:
+async def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[str, int, int]]) -> None:
     """CON-3, CON-4"""
-
-    async def go() -> None:
-        acks, eras = PendingAcks(), Eras()
-        eras.opened(3, 0)
-        era = Era(None, eras.opening, eras.epoch)
-        entries = [entry(era, number) for number in range(20)]
-        sent: list[Acknowledge] = []
-        model: set[tuple[int, int, int]] = set()
-        for what, number, at in steps:
-            one = entries[number]
-            at %= len(one.columns)
-            place = (one.ledger_id, one.entry_id, at)
-            if what == "one":
-                acks.add(one, [at])
-                model.add(place)
-            elif what == "id":
-                acks.add_place(era, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
-                model.add(place)
-            elif what == "cumulative":
-                acks.add_cumulative(era, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
-                model |= {
-                    (other.ledger_id, other.entry_id, index)
-                    for other in entries
-                    for index in range(len(other.columns))
-                    if (other.ledger_id, other.entry_id, index) <= place
-                }
-            elif what == "redelivery":
-                eras.began(eras.epoch + 1, 3, 0)
-            elif what == "break":
-                acks.disconnected()
-                eras.opened(eras.epoch + 10, 0)
-            else:
-                taken = acks.take(5, eras, Gathered())
-                assert all(one.consumer_id == 5 for one in taken)
-                sent += taken
-                assert told(sent) == model
-                assert not acks
-        sent += acks.take(5, eras, Gathered())
-        assert told(sent) == model
-
-    asyncio.run(go())
+    acks, eras = PendingAcks(), Eras()
+    eras.opened(3, 0)
+    era = Era(None, eras.opening, eras.epoch)
+    entries = [entry(era, number) for number in range(20)]
+    sent: list[Acknowledge] = []
+    model: set[tuple[int, int, int]] = set()
+    for what, number, at in steps:
+        one = entries[number]
+        at %= len(one.columns)
+        place = (one.ledger_id, one.entry_id, at)
+        if what == "one":
+            acks.add(one, [at])
+            model.add(place)
+        elif what == "id":
+            acks.add_place(era, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
+            model.add(place)
+        elif what == "cumulative":
+            acks.add_cumulative(era, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
+            model |= {
+                (other.ledger_id, other.entry_id, index)
+                for other in entries
+                for index in range(len(other.columns))
+                if (other.ledger_id, other.entry_id, index) <= place
+            }
+        elif what == "redelivery":
+            eras.began(eras.epoch + 1, 3, 0)
+        elif what == "break":
+            acks.disconnected()
+            eras.opened(eras.epoch + 10, 0)
+        else:
+            taken = acks.take(5, eras, Gathered())
+            assert all(one.consumer_id == 5 for one in taken)
+            sent += taken
+            assert told(sent) == model
+            assert not acks
+    sent += acks.take(5, eras, Gathered())
+    assert told(sent) == model
 
 
 @given(
@@ -114,67 +110,63 @@ def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[str, in
         max_size=40,
     )
 )
-def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) -> None:
+async def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) -> None:
     """SUB-9, CHK-52: over is what was delivered before a seek or a take-over, on this stream or an earlier one."""
-
-    async def go() -> None:
-        acks, eras = PendingAcks(), Eras()
-        eras.opened(1, 0)
-        era = Era(None, eras.opening, eras.epoch)
-        number = 0
-        # Each era, whether it is over, and what was acknowledged in it: place → receipt.
-        over: dict[Era, bool] = {era: False}
-        pending: dict[int, tuple[Era, Receipt]] = {}
-        sent: dict[int, tuple[int, Era, Receipt]] = {}
-        for step in steps:
-            if step == "acknowledge":
-                for one in list(over)[-3:]:
-                    receipt = Receipt(asyncio.get_running_loop().create_future())
-                    acks.add_place(one, 1, number, -1, 0)
-                    acks.want_receipt([one], receipt)
-                    pending[number] = (one, receipt)
-                    number += 1
-            elif step in ("redelivery", "take-over"):
-                ended = step == "take-over"
-                eras.began(eras.epoch + 1, eras.epoch + 1 if ended else 0, eras.moves)
-                if ended:
-                    over = dict.fromkeys(over, True)
-                era = Era(None, eras.opening, eras.epoch)
-                over[era] = False
-            elif step.startswith("break"):
-                acks.disconnected()
-                pending |= {place: (one, receipt) for place, one, receipt in sent.values()}
-                sent.clear()
-                moved = step == "break and move"
-                eras.opened(1, eras.moves + moved)
-                if moved:
-                    over = dict.fromkeys(over, True)
-                era = Era(None, eras.opening, eras.epoch)
-                over[era] = False
-            elif step == "take":
-                for told_of in acks.take(1, eras, Gathered()):
-                    [range_] = told_of.entries if len(told_of.entries) == 1 else [None]
-                    places = (
-                        range(range_.first_entry_id, range_.last_entry_id + 1)
-                        if range_ is not None
-                        else [p for r in told_of.entries for p in range(r.first_entry_id, r.last_entry_id + 1)]
-                    )
-                    for place in places:
-                        one, receipt = pending.pop(place)
-                        assert not over[one], "what is over is told"
-                        assert told_of.epoch <= eras.epoch
-                        sent[place] = (place, one, receipt)
-                for one, receipt in pending.values():
-                    assert over[one]
-                    assert isinstance(receipt.future.exception(), StaleEpoch)
-                pending.clear()
-        acks.fail(StaleEpoch("the end"))
-        for _, receipt in pending.values():
-            receipt.future.exception()
-        for _, _, receipt in sent.values():
-            receipt.future.exception()
-
-    asyncio.run(go())
+    acks, eras = PendingAcks(), Eras()
+    eras.opened(1, 0)
+    era = Era(None, eras.opening, eras.epoch)
+    number = 0
+    # Each era, whether it is over, and what was acknowledged in it: place → receipt.
+    over: dict[Era, bool] = {era: False}
+    pending: dict[int, tuple[Era, Receipt]] = {}
+    sent: dict[int, tuple[int, Era, Receipt]] = {}
+    for step in steps:
+        if step == "acknowledge":
+            for one in list(over)[-3:]:
+                receipt = Receipt(asyncio.get_running_loop().create_future())
+                acks.add_place(one, 1, number, -1, 0)
+                acks.want_receipt([one], receipt)
+                pending[number] = (one, receipt)
+                number += 1
+        elif step in ("redelivery", "take-over"):
+            ended = step == "take-over"
+            eras.began(eras.epoch + 1, eras.epoch + 1 if ended else 0, eras.moves)
+            if ended:
+                over = dict.fromkeys(over, True)
+            era = Era(None, eras.opening, eras.epoch)
+            over[era] = False
+        elif step.startswith("break"):
+            acks.disconnected()
+            pending |= {place: (one, receipt) for place, one, receipt in sent.values()}
+            sent.clear()
+            moved = step == "break and move"
+            eras.opened(1, eras.moves + moved)
+            if moved:
+                over = dict.fromkeys(over, True)
+            era = Era(None, eras.opening, eras.epoch)
+            over[era] = False
+        elif step == "take":
+            for told_of in acks.take(1, eras, Gathered()):
+                [range_] = told_of.entries if len(told_of.entries) == 1 else [None]
+                places = (
+                    range(range_.first_entry_id, range_.last_entry_id + 1)
+                    if range_ is not None
+                    else [p for r in told_of.entries for p in range(r.first_entry_id, r.last_entry_id + 1)]
+                )
+                for place in places:
+                    one, receipt = pending.pop(place)
+                    assert not over[one], "what is over is told"
+                    assert told_of.epoch <= eras.epoch
+                    sent[place] = (place, one, receipt)
+            for one, receipt in pending.values():
+                assert over[one]
+                assert isinstance(receipt.future.exception(), StaleEpoch)
+            pending.clear()
+    acks.fail(StaleEpoch("the end"))
+    for _, receipt in pending.values():
+        receipt.future.exception()
+    for _, _, receipt in sent.values():
+        receipt.future.exception()
 
 
 QUEUE_STEPS = st.lists(

@@ -21,7 +21,6 @@ from magnetar_metadata.errors import InvalidChange, Refused
 from magnetar_metadata.memory import MemoryServer
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
 from magnetar_wire.clock import SystemClock
-from tests.running import run
 
 _SESSIONS = 3
 _ROUNDS = 16
@@ -101,83 +100,73 @@ def _copy_as_killed(folder: Path, to: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_the_embedded_store_does_what_the_server_in_memory_does(tmp_path: Path, seed: int) -> None:
-    async def scenario() -> None:
-        chance = random.Random(seed)
-        server = MemoryServer(SystemClock())
-        folder = tmp_path / "0"
-        database = await EmbeddedDatabase.open(folder, SystemClock())
-        embedded, memory = _Side(database.connect), _Side(server.connect)
-        for number in range(_ROUNDS):
-            steps = _steps(chance)
-            asked = []
-            for step in steps:
-                asked.append(asyncio.create_task(embedded.take(step)))
-                if chance.random() < 0.2:
-                    # The group that gathers goes under way.
-                    await asyncio.sleep(0)
-            answers = await asyncio.gather(*asked)
-            assert answers == [await memory.take(step) for step in steps], (number, steps)
-            tree = await embedded.tree()
-            assert tree == await memory.tree(), (number, steps)
-            assert len(_index(database)) == sum(owner is not None for *_, owner in tree)
-            if chance.random() < 0.15:
-                killed = chance.random() < 0.5
-                if killed:
-                    # What a process that is killed leaves: the folder with all its ephemeral nodes.
-                    folder = _copy_as_killed(folder, tmp_path / str(number + 1))
-                await database.close()
-                for store in memory.stores:
-                    await store.close()
-                database = await EmbeddedDatabase.open(folder, SystemClock())
-                embedded, memory = _Side(database.connect), _Side(server.connect)
-                assert await embedded.tree() == await memory.tree(), (number, "killed" if killed else "closed")
-        await database.close()
-
-    run(scenario())
+async def test_the_embedded_store_does_what_the_server_in_memory_does(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    server = MemoryServer(SystemClock())
+    folder = tmp_path / "0"
+    database = await EmbeddedDatabase.open(folder, SystemClock())
+    embedded, memory = _Side(database.connect), _Side(server.connect)
+    for number in range(_ROUNDS):
+        steps = _steps(chance)
+        asked = []
+        for step in steps:
+            asked.append(asyncio.create_task(embedded.take(step)))
+            if chance.random() < 0.2:
+                # The group that gathers goes under way.
+                await asyncio.sleep(0)
+        answers = await asyncio.gather(*asked)
+        assert answers == [await memory.take(step) for step in steps], (number, steps)
+        tree = await embedded.tree()
+        assert tree == await memory.tree(), (number, steps)
+        assert len(_index(database)) == sum(owner is not None for *_, owner in tree)
+        if chance.random() < 0.15:
+            killed = chance.random() < 0.5
+            if killed:
+                # What a process that is killed leaves: the folder with all its ephemeral nodes.
+                folder = _copy_as_killed(folder, tmp_path / str(number + 1))
+            await database.close()
+            for store in memory.stores:
+                await store.close()
+            database = await EmbeddedDatabase.open(folder, SystemClock())
+            embedded, memory = _Side(database.connect), _Side(server.connect)
+            assert await embedded.tree() == await memory.tree(), (number, "killed" if killed else "closed")
+    await database.close()
 
 
 @pytest.mark.parametrize("ephemeral", [True, False])
-def test_a_node_made_again_in_the_same_group_outlives_its_first_session(tmp_path: Path, ephemeral: bool) -> None:
-    async def scenario() -> None:
-        database = await EmbeddedDatabase.open(tmp_path, SystemClock())
-        first, second = database.connect(), database.connect()
-        await first.put("/x", b"first", ABSENT, ephemeral=True)
-        await asyncio.gather(first.delete("/x", 0), second.put("/x", b"second", ABSENT, ephemeral=ephemeral))
-        assert len(_index(database)) == ephemeral
-        await first.close()
-        node = await second.get("/x")
-        assert node is not None
-        assert node.value == b"second"
-        await database.close()
-        async with await open_embedded(tmp_path, SystemClock()) as store:
-            assert (await store.exists("/x") is None) == ephemeral
-
-    run(scenario())
+async def test_a_node_made_again_in_the_same_group_outlives_its_first_session(tmp_path: Path, ephemeral: bool) -> None:
+    database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+    first, second = database.connect(), database.connect()
+    await first.put("/x", b"first", ABSENT, ephemeral=True)
+    await asyncio.gather(first.delete("/x", 0), second.put("/x", b"second", ABSENT, ephemeral=ephemeral))
+    assert len(_index(database)) == ephemeral
+    await first.close()
+    node = await second.get("/x")
+    assert node is not None
+    assert node.value == b"second"
+    await database.close()
+    async with await open_embedded(tmp_path, SystemClock()) as store:
+        assert (await store.exists("/x") is None) == ephemeral
 
 
 @pytest.mark.parametrize("closing", [True, False])
-def test_an_index_that_a_node_disagrees_with_is_not_believed(tmp_path: Path, closing: bool) -> None:
+async def test_an_index_that_a_node_disagrees_with_is_not_believed(tmp_path: Path, closing: bool) -> None:
     """Neither when the session is closed nor when the folder is opened; then what is wrong with it is gone."""
-
-    async def scenario() -> None:
-        database = await EmbeddedDatabase.open(tmp_path, SystemClock())
-        first, second = database.connect(), database.connect()
-        await second.put("/persistent/child", b"", ABSENT)
-        batch = new_batch()
-        for path in ("/persistent", "/gone"):
-            batch.put(b"\x01" + first.session.id.to_bytes(8, "big") + path.encode(), b"")
-        database._database.write(batch)
-        if closing:
-            await first.close()
-            assert await second.children("/") == ["persistent"]
-        await database.close()
-        database = await EmbeddedDatabase.open(tmp_path, SystemClock())
-        assert await database.connect().children("/persistent") == ["child"]
-        assert _index(database) == []
-        await database.close()
-
-    run(scenario())
+    database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+    first, second = database.connect(), database.connect()
+    await second.put("/persistent/child", b"", ABSENT)
+    batch = new_batch()
+    for path in ("/persistent", "/gone"):
+        batch.put(b"\x01" + first.session.id.to_bytes(8, "big") + path.encode(), b"")
+    database._database.write(batch)
+    if closing:
+        await first.close()
+        assert await second.children("/") == ["persistent"]
+    await database.close()
+    database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+    assert await database.connect().children("/persistent") == ["child"]
+    assert _index(database) == []
+    await database.close()
 
 
 def _index(database: EmbeddedDatabase) -> list[bytes]:

@@ -177,34 +177,31 @@ def test_what_is_receipted_is_stored_once_in_order_and_no_epoch_behind_a_higher_
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_that_comes_over_a_stream_is_more_than_refused(seed: int) -> None:
+async def test_nothing_that_comes_over_a_stream_is_more_than_refused(seed: int) -> None:
     """CHK-49 for the stream `produce`: bytes that were changed anywhere end the stream with a refusal at most; others
     are served on, and nothing is held for those that are gone."""
     chance = random.Random(seed)
 
-    async def body() -> None:
-        server = ProduceServer()
-        transport = InProcessTransport()
-        listener = await transport.listen("b:1", server)
-        connection = transport.connect("b:1")
-        good = ProduceClient(connection.open_stream("produce"))
-        await good.open(1, "good")
-        for number in range(60):
-            client = ProduceClient(connection.open_stream("produce"))
-            with contextlib.suppress(TransportError):
-                for _ in range(1 + chance.randrange(4)):
-                    await client.stream.send(_changed(chance, number))
-                await client.stream.finish()
-            await until(lambda client=client: client.over, "the stream is over")  # type: ignore[misc]
-            assert client.error is None or isinstance(client.error, Rejected), client.error
-        await good.send((1, 0, [entry(0, producer="good")]))
-        await until(lambda: len(good.receipts) == 1, "others are served")
-        assert server.budget.used_bytes == 0
-        assert sum(len(topic.producers()) for topic in server.topics.loaded()) == 1
-        await connection.close()
-        await listener.close()
-
-    run(body())
+    server = ProduceServer()
+    transport = InProcessTransport()
+    listener = await transport.listen("b:1", server)
+    connection = transport.connect("b:1")
+    good = ProduceClient(connection.open_stream("produce"))
+    await good.open(1, "good")
+    for number in range(60):
+        client = ProduceClient(connection.open_stream("produce"))
+        with contextlib.suppress(TransportError):
+            for _ in range(1 + chance.randrange(4)):
+                await client.stream.send(_changed(chance, number))
+            await client.stream.finish()
+        await until(lambda client=client: client.over, "the stream is over")  # type: ignore[misc]
+        assert client.error is None or isinstance(client.error, Rejected), client.error
+    await good.send((1, 0, [entry(0, producer="good")]))
+    await until(lambda: len(good.receipts) == 1, "others are served")
+    assert server.budget.used_bytes == 0
+    assert sum(len(topic.producers()) for topic in server.topics.loaded()) == 1
+    await connection.close()
+    await listener.close()
 
 
 def _changed(chance: random.Random, number: int) -> bytes:

@@ -12,7 +12,6 @@ from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_protos import ledger_pb2 as pb
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.transport import DeadlinePassed
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
 from tests.unit.bookie.patience import patiently
 
@@ -24,7 +23,7 @@ _MANNERS = st.sampled_from(["honest", "honest", "short", "slow", "failing", "lyi
 
 @settings(max_examples=150)
 @given(st.data(), st.sampled_from(_STRIPINGS), st.integers(1, 15), st.sampled_from([1, 100, 300, 100_000]))
-def test_what_any_replica_has_is_read_and_what_none_has_is_told(
+async def test_what_any_replica_has_is_read_and_what_none_has_is_told(
     data: st.DataObject, striping: Striping, count: int, max_bytes: int
 ) -> None:
     clock = ManualClock()
@@ -63,25 +62,22 @@ def test_what_any_replica_has_is_read_and_what_none_has_is_told(
 
     reader = EntryReader(_LEDGER, striping, fragments, ask, clock, timeout_s=5, speculative_timeout_s=2)
 
-    async def read_all() -> None:
-        first = 0
-        while first < count:
-            reasons: dict[str, str] = {}
-            try:
-                read = await patiently(clock, reader.read(first, count - 1, max_bytes))
-            except NotRead as error:
-                found, told, reasons = [], list(error.faults), error.reasons
-            else:
-                found, told = read.records, list(read.faults)
-                assert found
-                assert len(found) == 1 or sum(map(len, found)) <= max_bytes
-                assert all(len(record) > RECORD_HEADER_BYTES for record in found)
-            assert [entry_of(record) for record in found] == [entry(first + place) for place in range(len(found))]
-            assert {(fault.bookie_id, fault.entry_id, fault.lack) for fault in told} <= faults
-            if not found:
-                assert not readable[first]
-                write_set = striping.write_set(first)
-                assert set(reasons) == {fragment_of(fragments, first).bookies[slot] for slot in write_set}
-            first += len(found) or 1
-
-    run(read_all())
+    first = 0
+    while first < count:
+        reasons: dict[str, str] = {}
+        try:
+            read = await patiently(clock, reader.read(first, count - 1, max_bytes))
+        except NotRead as error:
+            found, told, reasons = [], list(error.faults), error.reasons
+        else:
+            found, told = read.records, list(read.faults)
+            assert found
+            assert len(found) == 1 or sum(map(len, found)) <= max_bytes
+            assert all(len(record) > RECORD_HEADER_BYTES for record in found)
+        assert [entry_of(record) for record in found] == [entry(first + place) for place in range(len(found))]
+        assert {(fault.bookie_id, fault.entry_id, fault.lack) for fault in told} <= faults
+        if not found:
+            assert not readable[first]
+            write_set = striping.write_set(first)
+            assert set(reasons) == {fragment_of(fragments, first).bookies[slot] for slot in write_set}
+        first += len(found) or 1

@@ -277,18 +277,15 @@ def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answered_at_
     scene(test)
 
 
-def test_a_stream_that_is_finished_ends_when_what_was_handed_over_is_answered() -> None:
-    async def body() -> None:
-        async with OneBookie() as one:
-            stream, told = one.adds(), list[tuple[int, ...]]()
-            await until(lambda: stream.at_hand is not None, "the bookie serves the stream")
-            at_hand = stream.at_hand
-            assert isinstance(at_hand, AddsAtHand)
-            at_hand.begin(lambda *answer: told.append(answer))
-            assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)
-            at_hand.taken()
-            await stream.finish()
-            assert await stream.receive() is None
-            assert told == [(1, 0, 1, Status.OK)]
-
-    run(body())
+async def test_a_stream_that_is_finished_ends_when_what_was_handed_over_is_answered() -> None:
+    async with OneBookie() as one:
+        stream, told = one.adds(), list[tuple[int, ...]]()
+        await until(lambda: stream.at_hand is not None, "the bookie serves the stream")
+        at_hand = stream.at_hand
+        assert isinstance(at_hand, AddsAtHand)
+        at_hand.begin(lambda *answer: told.append(answer))
+        assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)
+        at_hand.taken()
+        await stream.finish()
+        assert await stream.receive() is None
+        assert told == [(1, 0, 1, Status.OK)]

@@ -11,7 +11,7 @@ from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import ManualClock
-from tests.running import run, until
+from tests.running import until
 from tests.traced_memory import traced_memory
 
 BUDGET = 1 << 20
@@ -41,7 +41,7 @@ def test_a_bookies_group_counts_what_small_records_take_in_memory() -> None:
     assert group.pending_bytes == 0
 
 
-def test_a_ledgers_pending_adds_count_what_small_records_take_in_memory() -> None:
+async def test_a_ledgers_pending_adds_count_what_small_records_take_in_memory() -> None:
     """CHK-68: `max_pending_bytes` of a ledger's writer. What its channels keep counts as the bookies' lag."""
 
     def fill() -> ReplicatedAdds:
@@ -66,15 +66,12 @@ def test_a_ledgers_pending_adds_count_what_small_records_take_in_memory() -> Non
             first += 100
         return adds
 
-    async def body() -> None:
-        memory_bytes, adds = traced_memory(fill)
-        assert BUDGET / 4 < memory_bytes < BUDGET * 1.25
-        for bookie_id in ("b1", "b2"):
-            adds.answered(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
-        await until(lambda: not adds.pending_entries, "they have completed")
-        assert adds.pending_bytes == 0
-
-    run(body())
+    memory_bytes, adds = traced_memory(fill)
+    assert BUDGET / 4 < memory_bytes < BUDGET * 1.25
+    for bookie_id in ("b1", "b2"):
+        adds.answered(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
+    await until(lambda: not adds.pending_entries, "they have completed")
+    assert adds.pending_bytes == 0
 
 
 class _Nobody:

@@ -441,45 +441,42 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     on_machine(tmp_path, body)
 
 
-def test_metrics_and_status_tell_what_the_disk_holds_and_what_was_freed(tmp_path: Path) -> None:
+async def test_metrics_and_status_tell_what_the_disk_holds_and_what_was_freed(tmp_path: Path) -> None:
     class RealDisk(Machine):
         async def open_storage(self) -> LedgerStorage:
             options = RocksOptions(segment_bytes=16 << 10, reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
             return await open_rocksdb(tmp_path / "storage", options)
 
-    async def inside() -> None:
-        machine = RealDisk(tmp_path)
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            size = 0
-            for ledger in (1, 2):
-                for n in range(20):
-                    payload = record(ledger, n, bytes(2_000))
-                    size += len(payload)
-                    await stream.send(add_request(ledger, [(n, payload)], KEY, recovery=False))
-                    assert len(await answers_of(stream)) == 1
-            before = await _metrics(daemon)
-            assert before["magnetar_bookie_segments"] > 3
-            assert before["magnetar_bookie_segments_held_bytes"] > before["magnetar_bookie_segments_used_bytes"] == size
-            assert before["magnetar_bookie_reclaimed_segments_total"] == 0
-            await daemon.process.bookie.tombstone(1)
+    machine = RealDisk(tmp_path)
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        size = 0
+        for ledger in (1, 2):
+            for n in range(20):
+                payload = record(ledger, n, bytes(2_000))
+                size += len(payload)
+                await stream.send(add_request(ledger, [(n, payload)], KEY, recovery=False))
+                assert len(await answers_of(stream)) == 1
+        before = await _metrics(daemon)
+        assert before["magnetar_bookie_segments"] > 3
+        assert before["magnetar_bookie_segments_held_bytes"] > before["magnetar_bookie_segments_used_bytes"] == size
+        assert before["magnetar_bookie_reclaimed_segments_total"] == 0
+        await daemon.process.bookie.tombstone(1)
 
-            async def freed() -> bool:
-                return (await _metrics(daemon))["magnetar_bookie_reclaimed_segments_total"] > 0
+        async def freed() -> bool:
+            return (await _metrics(daemon))["magnetar_bookie_reclaimed_segments_total"] > 0
 
-            await until(freed, "the deleted ledger's files are freed")
-            after = await _metrics(daemon)
-            assert after["magnetar_bookie_segments_used_bytes"] == size / 2
-            assert after["magnetar_bookie_reclaimed_bytes_total"] > 0
-            assert after["magnetar_bookie_index_bytes"] > 0
-            assert after["magnetar_bookie_unreadable_segments"] == 0
-            status, told = await ask(daemon.http_address, "/status")
-            storage = json.loads(told)["storage"]
-            assert (status, storage["used_bytes"], storage["unreadable_segments"]) == (200, size // 2, 0)
-            assert storage["reclaimed_segments"] > 0
-
-    run(inside())
+        await until(freed, "the deleted ledger's files are freed")
+        after = await _metrics(daemon)
+        assert after["magnetar_bookie_segments_used_bytes"] == size / 2
+        assert after["magnetar_bookie_reclaimed_bytes_total"] > 0
+        assert after["magnetar_bookie_index_bytes"] > 0
+        assert after["magnetar_bookie_unreadable_segments"] == 0
+        status, told = await ask(daemon.http_address, "/status")
+        storage = json.loads(told)["storage"]
+        assert (status, storage["used_bytes"], storage["unreadable_segments"]) == (200, size // 2, 0)
+        assert storage["reclaimed_segments"] > 0
 
 
 async def _metrics(daemon: BookieDaemon) -> dict[str, float]:

@@ -12,7 +12,7 @@ from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import ManualClock
-from tests.running import run, until
+from tests.running import until
 from tests.unit.bookie.bookie_client import KEY, record
 from tests.unit.bookie.slow_disk import slow_disk
 
@@ -51,130 +51,110 @@ async def _turn() -> None:
     await asyncio.sleep(0)
 
 
-def test_all_that_comes_in_one_turn_is_one_group_and_what_comes_later_the_next() -> None:
-    async def test() -> None:
-        scene = _Scene()
-        for entry_id in range(3):
-            scene.add(entry_id)
-        assert scene.groups == []
+async def test_all_that_comes_in_one_turn_is_one_group_and_what_comes_later_the_next() -> None:
+    scene = _Scene()
+    for entry_id in range(3):
+        scene.add(entry_id)
+    assert scene.groups == []
+    await _turn()
+    assert scene.groups == [3]
+    for entry_id in (3, 4):
+        scene.add(entry_id)
         await _turn()
-        assert scene.groups == [3]
-        for entry_id in (3, 4):
-            scene.add(entry_id)
-            await _turn()
-        assert scene.groups == [3]
-        assert scene.syncing()
-        # In the very turn that hears of the sync's end it is answered, and the next group leaves.
-        scene.clock.advance(_SYNC_S)
-        assert scene.answered == [0, 1, 2]
-        assert scene.groups == [3, 2]
-        scene.clock.advance(_SYNC_S)
-        assert scene.answered == [0, 1, 2, 3, 4]
-        assert not scene.syncing()
-        scene.add(5)
-        await _turn()
-        assert scene.groups == [3, 2, 1]
-
-    run(test())
+    assert scene.groups == [3]
+    assert scene.syncing()
+    # In the very turn that hears of the sync's end it is answered, and the next group leaves.
+    scene.clock.advance(_SYNC_S)
+    assert scene.answered == [0, 1, 2]
+    assert scene.groups == [3, 2]
+    scene.clock.advance(_SYNC_S)
+    assert scene.answered == [0, 1, 2, 3, 4]
+    assert not scene.syncing()
+    scene.add(5)
+    await _turn()
+    assert scene.groups == [3, 2, 1]
 
 
-def test_nothing_is_answered_after_its_end_though_the_sync_succeeds() -> None:
-    async def test() -> None:
-        scene = _Scene()
-        scene.add(0)
-        await _turn()
-        scene.add(1)
-        waiting = asyncio.ensure_future(scene.commit.durable(scene.replicas.group))
-        await _turn()
-        scene.commit.close()
-        scene.clock.advance(_SYNC_S)
-        assert scene.groups == [1]
-        assert scene.answered == []
-        with pytest.raises(StorageFailed):
-            await waiting
-
-    run(test())
+async def test_nothing_is_answered_after_its_end_though_the_sync_succeeds() -> None:
+    scene = _Scene()
+    scene.add(0)
+    await _turn()
+    scene.add(1)
+    waiting = asyncio.ensure_future(scene.commit.durable(scene.replicas.group))
+    await _turn()
+    scene.commit.close()
+    scene.clock.advance(_SYNC_S)
+    assert scene.groups == [1]
+    assert scene.answered == []
+    with pytest.raises(StorageFailed):
+        await waiting
 
 
-def test_one_that_ends_before_its_turn_writes_nothing() -> None:
-    async def test() -> None:
-        scene = _Scene()
-        scene.add(0)
-        scene.commit.close()
-        await _turn()
-        assert scene.groups == []
-
-    run(test())
+async def test_one_that_ends_before_its_turn_writes_nothing() -> None:
+    scene = _Scene()
+    scene.add(0)
+    scene.commit.close()
+    await _turn()
+    assert scene.groups == []
 
 
-def test_whatever_goes_wrong_in_answering_ends_it() -> None:
+async def test_whatever_goes_wrong_in_answering_ends_it() -> None:
     """What the others were to hear is not known any more: nothing is answered from then on."""
+    scene = _Scene()
+    failed = asyncio.ensure_future(scene.commit.wait_failed())
 
-    async def test() -> None:
-        scene = _Scene()
-        failed = asyncio.ensure_future(scene.commit.wait_failed())
+    def breaks(durable: Durable) -> None:
+        raise ValueError("nobody can be told")
 
-        def breaks(durable: Durable) -> None:
-            raise ValueError("nobody can be told")
-
-        scene.commit._durable = breaks
-        scene.add(0)
-        await _turn()
-        scene.clock.advance(_SYNC_S)
-        await until(failed.done, "it has failed")
-        assert isinstance(await failed, ValueError)
-        scene.add(1)
-        await _turn()
-        assert scene.groups == [1]
-
-    run(test())
+    scene.commit._durable = breaks
+    scene.add(0)
+    await _turn()
+    scene.clock.advance(_SYNC_S)
+    await until(failed.done, "it has failed")
+    assert isinstance(await failed, ValueError)
+    scene.add(1)
+    await _turn()
+    assert scene.groups == [1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_run_is_in_line_and_durable_as_if_its_entries_had_come_one_by_one(count: int) -> None:
+async def test_run_is_in_line_and_durable_as_if_its_entries_had_come_one_by_one(count: int) -> None:
     """Whole runs are taken at once; what is asked of them, and of the room they take, must not tell them apart."""
-
-    async def test() -> None:
-        runs, singles = _Scene(), _Scene()
-        records = [record(1, entry_id) for entry_id in range(7, 7 + count)]
-        for scene in (runs, singles):
-            scene.add(0)
-        runs.replicas.add_run(1, KEY, 7, records, False, runs)
-        for entry_id, one in enumerate(records, 7):
-            singles.replicas.add_run(1, KEY, entry_id, [one], False, singles)
-        for scene in (runs, singles):
-            assert scene.replicas.entries_in_line(1) == [0, *range(7, 7 + count)]
-            assert scene.replicas.in_line(1, 7) == records[0]
-            assert scene.replicas.highest_entry(1) == 6 + count
-        assert runs.replicas.group.changes == singles.replicas.group.changes
-        assert runs.replicas.group.confirmed == singles.replicas.group.confirmed
-        assert runs.replicas.pending_bytes == singles.replicas.pending_bytes
-        assert runs.commit.entries_in_line == singles.commit.entries_in_line == 1 + count
-        await _turn()
-        for scene in (runs, singles):
-            scene.clock.advance(_SYNC_S)
-            assert scene.replicas.pending_bytes == 0
-            assert scene.replicas.entries_in_line(1) == []
-            assert scene.replicas.loaded_highest(1) == -1
-        assert runs.answered == [0, 7]
-        assert singles.answered == [0, *range(7, 7 + count)]
-
-    run(test())
-
-
-def test_run_of_which_one_is_bad_or_held_is_decided_on_one_by_one() -> None:
-    async def test() -> None:
-        scene = _Scene()
+    runs, singles = _Scene(), _Scene()
+    records = [record(1, entry_id) for entry_id in range(7, 7 + count)]
+    for scene in (runs, singles):
         scene.add(0)
-        decided = scene.replicas.add_run(1, KEY, 1, [record(1, 1), b"bad", record(1, 3)], False, scene)
-        assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(2, 1, Status.BAD_RECORD)]
-        assert scene.replicas.entries_in_line(1) == [0, 1, 3]
-        decided = scene.replicas.add_run(1, KEY, 2, [record(1, 2), record(1, 3, b"other"), record(1, 4)], False, scene)
-        assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(3, 1, Status.CONFLICT)]
-        scene.replicas.read_only = True
-        decided = scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], False, scene)
-        assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(5, 2, Status.READ_ONLY)]
-        assert scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], True, scene).answers == []
-        assert scene.replicas.entries_in_line(1) == [0, 1, 3, 2, 4, 5, 6]
+    runs.replicas.add_run(1, KEY, 7, records, False, runs)
+    for entry_id, one in enumerate(records, 7):
+        singles.replicas.add_run(1, KEY, entry_id, [one], False, singles)
+    for scene in (runs, singles):
+        assert scene.replicas.entries_in_line(1) == [0, *range(7, 7 + count)]
+        assert scene.replicas.in_line(1, 7) == records[0]
+        assert scene.replicas.highest_entry(1) == 6 + count
+    assert runs.replicas.group.changes == singles.replicas.group.changes
+    assert runs.replicas.group.confirmed == singles.replicas.group.confirmed
+    assert runs.replicas.pending_bytes == singles.replicas.pending_bytes
+    assert runs.commit.entries_in_line == singles.commit.entries_in_line == 1 + count
+    await _turn()
+    for scene in (runs, singles):
+        scene.clock.advance(_SYNC_S)
+        assert scene.replicas.pending_bytes == 0
+        assert scene.replicas.entries_in_line(1) == []
+        assert scene.replicas.loaded_highest(1) == -1
+    assert runs.answered == [0, 7]
+    assert singles.answered == [0, *range(7, 7 + count)]
 
-    run(test())
+
+async def test_run_of_which_one_is_bad_or_held_is_decided_on_one_by_one() -> None:
+    scene = _Scene()
+    scene.add(0)
+    decided = scene.replicas.add_run(1, KEY, 1, [record(1, 1), b"bad", record(1, 3)], False, scene)
+    assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(2, 1, Status.BAD_RECORD)]
+    assert scene.replicas.entries_in_line(1) == [0, 1, 3]
+    decided = scene.replicas.add_run(1, KEY, 2, [record(1, 2), record(1, 3, b"other"), record(1, 4)], False, scene)
+    assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(3, 1, Status.CONFLICT)]
+    scene.replicas.read_only = True
+    decided = scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], False, scene)
+    assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(5, 2, Status.READ_ONLY)]
+    assert scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], True, scene).answers == []
+    assert scene.replicas.entries_in_line(1) == [0, 1, 3, 2, 4, 5, 6]

@@ -13,7 +13,6 @@ from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_wire.memory import count_entry_memory
-from tests.running import run
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
 
 THREE = Striping(3, 3, 2)
@@ -35,83 +34,74 @@ async def _result(recovery: asyncio.Task[LedgerMetadata]) -> LedgerMetadata:
     return await recovery
 
 
-def test_what_fits_is_granted_in_order() -> None:
-    async def test() -> None:
-        budget = RecoveryBudget(10)
-        shares = [budget.open_share() for _ in range(3)]
-        # None of them is stalled.
-        for share in shares:
-            share.set_held(0, writing=True)
-        granted: list[int] = []
+async def test_what_fits_is_granted_in_order() -> None:
+    budget = RecoveryBudget(10)
+    shares = [budget.open_share() for _ in range(3)]
+    # None of them is stalled.
+    for share in shares:
+        share.set_held(0, writing=True)
+    granted: list[int] = []
 
-        async def reserve(number: int, size: int) -> None:
-            assert await shares[number].reserve(size, _always) == size
-            granted.append(number)
+    async def reserve(number: int, size: int) -> None:
+        assert await shares[number].reserve(size, _always) == size
+        granted.append(number)
 
-        waiting = [asyncio.create_task(reserve(number, size)) for number, size in ((0, 6), (1, 6), (2, 4))]
-        await _idle()
-        # The third fits, and is behind the second.
-        assert granted == [0]
-        shares[0].release(6)
-        await _idle()
-        assert granted == [0, 1, 2]
-        assert budget.used_bytes == 10
-        await asyncio.gather(*waiting)
-
-    run(test())
+    waiting = [asyncio.create_task(reserve(number, size)) for number, size in ((0, 6), (1, 6), (2, 4))]
+    await _idle()
+    # The third fits, and is behind the second.
+    assert granted == [0]
+    shares[0].release(6)
+    await _idle()
+    assert granted == [0, 1, 2]
+    assert budget.used_bytes == 10
+    await asyncio.gather(*waiting)
 
 
-def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
-    async def test() -> None:
-        budget = RecoveryBudget(10)
-        other, stuck = budget.open_share(), budget.open_share()
-        other.set_held(10, writing=True)
-        stuck.set_held(3, writing=True)
-        unneeded = asyncio.create_task(stuck.reserve(5, lambda: False))
-        waiting = [asyncio.create_task(stuck.reserve(5, _always)) for _ in range(2)]
-        await _idle()
-        assert not any(task.done() for task in waiting)
-        # What it wrote is written, and what is left waits for an entry below.
-        stuck.set_held(2, writing=False)
-        await _idle()
-        assert [task.done() for task in waiting] == [True, False]
-        assert waiting[0].result() == 1
-        stuck.release(1)
-        await _idle()
-        assert waiting[1].result() == 1
-        stuck.release(1)
-        assert not unneeded.done()
-        unneeded.cancel()
-        await _idle()
-        stuck.close()
-        stuck.set_held(7, writing=True)  # late news of an add
-        assert budget.used_bytes == 10
-
-    run(test())
+async def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
+    budget = RecoveryBudget(10)
+    other, stuck = budget.open_share(), budget.open_share()
+    other.set_held(10, writing=True)
+    stuck.set_held(3, writing=True)
+    unneeded = asyncio.create_task(stuck.reserve(5, lambda: False))
+    waiting = [asyncio.create_task(stuck.reserve(5, _always)) for _ in range(2)]
+    await _idle()
+    assert not any(task.done() for task in waiting)
+    # What it wrote is written, and what is left waits for an entry below.
+    stuck.set_held(2, writing=False)
+    await _idle()
+    assert [task.done() for task in waiting] == [True, False]
+    assert waiting[0].result() == 1
+    stuck.release(1)
+    await _idle()
+    assert waiting[1].result() == 1
+    stuck.release(1)
+    assert not unneeded.done()
+    unneeded.cancel()
+    await _idle()
+    stuck.close()
+    stuck.set_held(7, writing=True)  # late news of an add
+    assert budget.used_bytes == 10
 
 
-def test_who_is_cancelled_leaves_nothing_behind() -> None:
-    async def test() -> None:
-        budget = RecoveryBudget(10)
-        one, two = budget.open_share(), budget.open_share()
-        one.set_held(0, writing=True)
-        two.set_held(0, writing=True)
-        assert await one.reserve(8, _always) == 8
-        large, small = asyncio.create_task(one.reserve(9, _always)), asyncio.create_task(two.reserve(2, _always))
-        await _idle()
-        large.cancel()
-        await _idle()
-        assert small.result() == 2
-        granted = asyncio.create_task(two.reserve(8, _always))
-        await asyncio.sleep(0)
-        one.release(8)
-        granted.cancel()  # it was granted, and has not heard of it
-        await _idle()
-        assert granted.cancelled()
-        two.release(2)
-        assert budget.used_bytes == 0
-
-    run(test())
+async def test_who_is_cancelled_leaves_nothing_behind() -> None:
+    budget = RecoveryBudget(10)
+    one, two = budget.open_share(), budget.open_share()
+    one.set_held(0, writing=True)
+    two.set_held(0, writing=True)
+    assert await one.reserve(8, _always) == 8
+    large, small = asyncio.create_task(one.reserve(9, _always)), asyncio.create_task(two.reserve(2, _always))
+    await _idle()
+    large.cancel()
+    await _idle()
+    assert small.result() == 2
+    granted = asyncio.create_task(two.reserve(8, _always))
+    await asyncio.sleep(0)
+    one.release(8)
+    granted.cancel()  # it was granted, and has not heard of it
+    await _idle()
+    assert granted.cancelled()
+    two.release(2)
+    assert budget.used_bytes == 0
 
 
 def test_many_recoveries_hold_little_more_than_their_budget() -> None:
@@ -248,22 +238,18 @@ def test_a_recovery_counts_what_small_records_take_in_memory() -> None:
     assert reads.held_bytes == 0
 
 
-def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
+async def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
     """CHK-68: fences never wait for the budget, and what comes with them is within it."""
-
-    async def test() -> None:
-        budget = RecoveryBudget(10)
-        first, second, third = [budget.open_share() for _ in range(3)]
-        assert first.try_reserve(6)
-        assert not second.try_reserve(6)
-        assert second.try_reserve(4)
-        third.set_held(0, writing=True)
-        waiting = asyncio.create_task(third.reserve(8, lambda: False))
-        await _idle()
-        second.release(4)
-        assert not second.try_reserve(1)  # it would fit, and somebody waits
-        first.release(6)
-        await waiting
-        assert budget.used_bytes == 8
-
-    run(test())
+    budget = RecoveryBudget(10)
+    first, second, third = [budget.open_share() for _ in range(3)]
+    assert first.try_reserve(6)
+    assert not second.try_reserve(6)
+    assert second.try_reserve(4)
+    third.set_held(0, writing=True)
+    waiting = asyncio.create_task(third.reserve(8, lambda: False))
+    await _idle()
+    second.release(4)
+    assert not second.try_reserve(1)  # it would fit, and somebody waits
+    first.release(6)
+    await waiting
+    assert budget.used_bytes == 8

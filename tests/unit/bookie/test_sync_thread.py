@@ -6,66 +6,57 @@ import asyncio
 import threading
 
 from magnetar_bookie.storage.rocksdb.sync_thread import SyncThread
-from tests.running import run, until
+from tests.running import until
 
 
-def test_what_is_asked_for_is_done_in_order_and_told_on_the_loop() -> None:
-    async def test() -> None:
-        thread = SyncThread("syncs")
-        done: list[int] = []
-        told: list[tuple[int, BaseException | None, int]] = []
-        for number in range(100):
-            thread.run(
-                lambda number=number: done.append(number),  # type: ignore[misc]
-                lambda error, number=number: told.append((number, error, threading.get_ident())),  # type: ignore[misc]
-            )
-        await until(lambda: len(told) == 100, "all was told")
-        assert done == list(range(100))
-        assert told == [(number, None, threading.get_ident()) for number in range(100)]
-        thread.shutdown()
-
-    run(test())
+async def test_what_is_asked_for_is_done_in_order_and_told_on_the_loop() -> None:
+    thread = SyncThread("syncs")
+    done: list[int] = []
+    told: list[tuple[int, BaseException | None, int]] = []
+    for number in range(100):
+        thread.run(
+            lambda number=number: done.append(number),  # type: ignore[misc]
+            lambda error, number=number: told.append((number, error, threading.get_ident())),  # type: ignore[misc]
+        )
+    await until(lambda: len(told) == 100, "all was told")
+    assert done == list(range(100))
+    assert told == [(number, None, threading.get_ident()) for number in range(100)]
+    thread.shutdown()
 
 
-def test_an_error_is_told_to_its_own_and_the_next_goes_on() -> None:
-    async def test() -> None:
-        thread = SyncThread("syncs")
-        failure = OSError("the disk is gone")
-        told: list[BaseException | None] = []
+async def test_an_error_is_told_to_its_own_and_the_next_goes_on() -> None:
+    thread = SyncThread("syncs")
+    failure = OSError("the disk is gone")
+    told: list[BaseException | None] = []
 
-        def fails() -> None:
-            raise failure
+    def fails() -> None:
+        raise failure
 
-        thread.run(fails, told.append)
-        thread.run(lambda: None, told.append)
-        await until(lambda: len(told) == 2, "both were told")
-        assert told == [failure, None]
-        thread.shutdown()
-
-    run(test())
+    thread.run(fails, told.append)
+    thread.run(lambda: None, told.append)
+    await until(lambda: len(told) == 2, "both were told")
+    assert told == [failure, None]
+    thread.shutdown()
 
 
-def test_its_end_comes_behind_all_that_was_asked_for_before() -> None:
-    async def test() -> None:
-        thread = SyncThread("syncs")
-        begun, may_end = threading.Event(), threading.Event()
-        done: list[str] = []
+async def test_its_end_comes_behind_all_that_was_asked_for_before() -> None:
+    thread = SyncThread("syncs")
+    begun, may_end = threading.Event(), threading.Event()
+    done: list[str] = []
 
-        def slow() -> None:
-            begun.set()
-            may_end.wait(60)
-            done.append("slow")
+    def slow() -> None:
+        begun.set()
+        may_end.wait(60)
+        done.append("slow")
 
-        thread.run(slow, lambda error: None)
-        thread.run(lambda: done.append("behind it"), lambda error: None)
-        ending = asyncio.ensure_future(asyncio.to_thread(thread.shutdown))
-        await until(begun.is_set, "the first has begun")
-        assert not ending.done()
-        may_end.set()
-        await ending
-        assert done == ["slow", "behind it"]
-
-    run(test())
+    thread.run(slow, lambda error: None)
+    thread.run(lambda: done.append("behind it"), lambda error: None)
+    ending = asyncio.ensure_future(asyncio.to_thread(thread.shutdown))
+    await until(begun.is_set, "the first has begun")
+    assert not ending.done()
+    may_end.set()
+    await ending
+    assert done == ["slow", "behind it"]
 
 
 def test_one_that_was_never_used_ends_at_once() -> None:

@@ -9,7 +9,8 @@ from magnetar_wire.clock import ManualClock
 from tests.unit.broker.subscription_scene import settle
 
 
-async def _breaks_off() -> None:
+async def test_what_breaks_off_begins_anew_after_a_pause() -> None:
+    """Without one it would leave no turn to anybody else."""
     life = BrokerLife.__new__(BrokerLife)
     life._clock = clock = ManualClock()
     begun = 0
@@ -25,8 +26,3 @@ async def _breaks_off() -> None:
         assert begun == times
         clock.advance(1.0)
     keeping.cancel()
-
-
-def test_what_breaks_off_begins_anew_after_a_pause() -> None:
-    """Without one it would leave no turn to anybody else."""
-    asyncio.run(_breaks_off())

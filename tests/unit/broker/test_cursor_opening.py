@@ -14,7 +14,7 @@ from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, Opening
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run, within
+from tests.running import within
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
 from tests.unit.broker.subscription_scene import EARLIEST
 from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_without_bookies, subscriptions_of
@@ -88,45 +88,39 @@ class Reads:
             await asyncio.sleep(0)
 
 
-def test_a_read_past_its_slice_gives_its_place_to_one_that_waits() -> None:
-    async def test() -> None:
-        reads = Reads()
-        first, second = await reads.begin("first", "second", slice_s=1.0)
-        [third] = await reads.begin("third")
-        assert list(reads.running) == ["first", "second"]
-        await reads.advance(0.9)
-        assert list(reads.running) == ["first", "second"]
-        await reads.advance(0.2)
-        # One waits, so one is cancelled.
-        assert list(reads.running) == ["second", "third"]
-        with pytest.raises(TimeoutError):
-            await first
-        for name in ("second", "third"):
-            reads.running[name].set_result(None)
-        assert [await second, await third] == ["second", "third"]
-
-    run(test())
+async def test_a_read_past_its_slice_gives_its_place_to_one_that_waits() -> None:
+    reads = Reads()
+    first, second = await reads.begin("first", "second", slice_s=1.0)
+    [third] = await reads.begin("third")
+    assert list(reads.running) == ["first", "second"]
+    await reads.advance(0.9)
+    assert list(reads.running) == ["first", "second"]
+    await reads.advance(0.2)
+    # One waits, so one is cancelled.
+    assert list(reads.running) == ["second", "third"]
+    with pytest.raises(TimeoutError):
+        await first
+    for name in ("second", "third"):
+        reads.running[name].set_result(None)
+    assert [await second, await third] == ["second", "third"]
 
 
-def test_a_read_past_its_slice_goes_on_while_none_waits() -> None:
-    async def test() -> None:
-        reads = Reads()
-        [first] = await reads.begin("first")
-        await reads.advance(100.0)
-        await reads.begin("second", slice_s=1000.0)
-        assert list(reads.running) == ["first", "second"]
-        [third] = await reads.begin("third")
-        await reads.advance(FIRST_SLICE_S)
-        assert list(reads.running) == ["second", "third"]
-        with pytest.raises(TimeoutError):
-            await first
-        third.cancel()
-        await reads.settle()
-        # The places of reads that were cancelled, by either side, are free again.
-        await reads.begin("fourth")
-        assert list(reads.running) == ["second", "fourth"]
-
-    run(test())
+async def test_a_read_past_its_slice_goes_on_while_none_waits() -> None:
+    reads = Reads()
+    [first] = await reads.begin("first")
+    await reads.advance(100.0)
+    await reads.begin("second", slice_s=1000.0)
+    assert list(reads.running) == ["first", "second"]
+    [third] = await reads.begin("third")
+    await reads.advance(FIRST_SLICE_S)
+    assert list(reads.running) == ["second", "third"]
+    with pytest.raises(TimeoutError):
+        await first
+    third.cancel()
+    await reads.settle()
+    # The places of reads that were cancelled, by either side, are free again.
+    await reads.begin("fourth")
+    assert list(reads.running) == ["second", "fourth"]
 
 
 @pytest.mark.parametrize("way", ["closed", "lost"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.unit.broker.subscription_scene import Scene, settle
 
 
-async def _counts_outlive_consumers() -> None:
+async def test_counts_stay_until_the_subscription_is_deleted_and_those_of_the_topic_for_good() -> None:
     scene = Scene()
     deliveries = scene.subscriptions.deliveries
     scene.add(4)
@@ -29,11 +27,7 @@ async def _counts_outlive_consumers() -> None:
     assert deliveries.delivered.entries == 12
 
 
-def test_counts_stay_until_the_subscription_is_deleted_and_those_of_the_topic_for_good() -> None:
-    asyncio.run(_counts_outlive_consumers())
-
-
-async def _rates_fall() -> None:
+async def test_the_rate_of_one_without_consumers_falls() -> None:
     scene = Scene()
     consumer, _ = await scene.subscribe()
     counters = scene.stats().counters
@@ -46,7 +40,3 @@ async def _rates_fall() -> None:
     for one in scene.subscriptions.counters():
         one.delivered.sample(20.0)
     assert scene.stats().counters.delivered.messages_per_s == 0
-
-
-def test_the_rate_of_one_without_consumers_falls() -> None:
-    asyncio.run(_rates_fall())

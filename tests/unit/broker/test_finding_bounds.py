@@ -23,7 +23,7 @@ from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName
 from magnetar_wire.transport import Code, Refusal
-from tests.running import run, until
+from tests.running import until
 from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
 
 NAME = "persistent://public/default/t"
@@ -83,7 +83,7 @@ def test_the_bound_is_above_what_a_crowd_of_clients_asks_at_once() -> None:
     assert FindingOptions().max_concurrent_lookup_request >= 10_000
 
 
-def test_claims_above_the_bound_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     class Owners:
         def __init__(self) -> None:
             self.asked = 0
@@ -94,23 +94,20 @@ def test_claims_above_the_bound_are_refused_before_anything_is_done(monkeypatch:
             await self.go_on.wait()
             return BundleOwner(broker_id="b")
 
-    async def body() -> None:
-        monkeypatch.setattr(claiming, "_AT_A_TIME", 2)
-        owners = Owners()
-        serving = Claiming(owners)
-        request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
-        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(request)) for _ in range(2)]
-        await until(lambda: owners.asked == 2, "they wait")
-        with pytest.raises(Refusal) as refused:
-            await serving.claim(request)
-        assert refused.value.code is Code.RESOURCE_EXHAUSTED
-        assert owners.asked == 2
-        owners.go_on.set()
-        answers = [ClaimAnswer.FromString(answer) for answer in await asyncio.gather(*waiting)]
-        assert [answer.owner.broker_id for answer in answers] == ["b", "b"]
+    monkeypatch.setattr(claiming, "_AT_A_TIME", 2)
+    owners = Owners()
+    serving = Claiming(owners)
+    request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(request)) for _ in range(2)]
+    await until(lambda: owners.asked == 2, "they wait")
+    with pytest.raises(Refusal) as refused:
         await serving.claim(request)
-
-    run(body())
+    assert refused.value.code is Code.RESOURCE_EXHAUSTED
+    assert owners.asked == 2
+    owners.go_on.set()
+    answers = [ClaimAnswer.FromString(answer) for answer in await asyncio.gather(*waiting)]
+    assert [answer.owner.broker_id for answer in answers] == ["b", "b"]
+    await serving.claim(request)
 
 
 def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:

@@ -17,7 +17,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
-from tests.running import run, until, within
+from tests.running import until, within
 from tests.unit.broker.topic_scene import FakeStorage, topics_on
 
 
@@ -137,36 +137,32 @@ class StorageThatHangs(FakeStorage):
             self.hanging.remove(name)
 
 
-def test_topics_whose_opening_hangs_leave_room_for_healthy_ones() -> None:
+async def test_topics_whose_opening_hangs_leave_room_for_healthy_ones() -> None:
     """Their bookies are away, say. They keep half of the places, and healthy topics are opened past them."""
+    clock = ManualClock()
+    storage = StorageThatHangs(TopicOptions(max_concurrent_topic_load_request=4, slow_topic_load_seconds=5), clock)
+    topics = topics_on(storage)
 
-    async def body() -> None:
-        clock = ManualClock()
-        storage = StorageThatHangs(TopicOptions(max_concurrent_topic_load_request=4, slow_topic_load_seconds=5), clock)
-        topics = topics_on(storage)
+    def left(count: int) -> bool:
+        return sum(one.done() for one in away) == count
 
-        def left(count: int) -> bool:
-            return sum(one.done() for one in away) == count
-
-        away = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(9)]
-        await until(lambda: len(storage.hanging) == 4, "they have all places")
-        healthy = [asyncio.create_task(topics.get(TopicName.parse(f"healthy-{n}"), create=True)) for n in range(9)]
-        for turn in range(1, 4):  # each time two of those that were asked for before the healthy ones get a place
-            clock.advance(5.0)
-            await until(partial(left, 2 * turn), "two have left")
-            await until(lambda: len(storage.hanging) >= 3, "others have moved up")
-        for one in healthy:
-            await within(one, "a healthy topic is opened")
-        assert len(storage.hanging) == 3
-        refused = next(one for one in away if one.done())
-        with pytest.raises(BrokerError, match="slow_topic_load_seconds") as told:
-            await refused
-        assert told.value.code == ErrorCode.SERVICE_NOT_READY
-        # Those that failed are slow from the beginning: more of them don't get in the way of others.
-        again = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(2)]
-        await within(topics.get(TopicName.parse("late"), create=True), "a healthy topic is opened")
-        topics.give_up(TopicGivenUp("the test is over"))
-        await topics.wait_ended()
-        await asyncio.gather(*away, *again, return_exceptions=True)
-
-    run(body())
+    away = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(9)]
+    await until(lambda: len(storage.hanging) == 4, "they have all places")
+    healthy = [asyncio.create_task(topics.get(TopicName.parse(f"healthy-{n}"), create=True)) for n in range(9)]
+    for turn in range(1, 4):  # each time two of those that were asked for before the healthy ones get a place
+        clock.advance(5.0)
+        await until(partial(left, 2 * turn), "two have left")
+        await until(lambda: len(storage.hanging) >= 3, "others have moved up")
+    for one in healthy:
+        await within(one, "a healthy topic is opened")
+    assert len(storage.hanging) == 3
+    refused = next(one for one in away if one.done())
+    with pytest.raises(BrokerError, match="slow_topic_load_seconds") as told:
+        await refused
+    assert told.value.code == ErrorCode.SERVICE_NOT_READY
+    # Those that failed are slow from the beginning: more of them don't get in the way of others.
+    again = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(2)]
+    await within(topics.get(TopicName.parse("late"), create=True), "a healthy topic is opened")
+    topics.give_up(TopicGivenUp("the test is over"))
+    await topics.wait_ended()
+    await asyncio.gather(*away, *again, return_exceptions=True)

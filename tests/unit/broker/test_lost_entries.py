@@ -13,7 +13,6 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from magnetar_wire.topic_name import TopicName
-from tests.running import run
 from tests.unit.broker.log_scene import Scene, in_scene, numbered, payload
 from tests.unit.broker.subscription_scene import Scene as SubscriptionScene
 from tests.unit.broker.subscription_scene import ack, at_time, settle
@@ -222,60 +221,48 @@ def test_a_lost_entry_of_a_trimmed_ledger_is_not_counted_again() -> None:
 
 @pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED])
 @pytest.mark.parametrize("lost", [[0], [5], [9], [2, 3, 4], list(range(10))], ids=str)
-def test_a_subscription_passes_over_lost_entries(kind: SubscriptionType, lost: list[int]) -> None:
+async def test_a_subscription_passes_over_lost_entries(kind: SubscriptionType, lost: list[int]) -> None:
     """CHK-67: it gets all others, and does not wait for what nobody has; nor does the log keep it for ever."""
-
-    async def test() -> None:
-        scene = SubscriptionScene()
-        places = scene.add(10)
-        scene.log.lost = [places[number] for number in lost]
-        consumer, sink = await scene.subscribe(kind=kind)
-        await settle()
-        left = [place for place in places if place not in scene.log.lost]
-        assert sink.positions == left
-        more = scene.add(2)
-        await settle()
-        assert sink.positions == [*left, *more]
-        ack(consumer, *left, *more)
-        (stats,) = scene.subscriptions.stats()
-        assert (stats.backlog_entries, stats.mark_delete) == (0, more[-1])
-        await scene.subscriptions.close()
-
-    run(test())
+    scene = SubscriptionScene()
+    places = scene.add(10)
+    scene.log.lost = [places[number] for number in lost]
+    consumer, sink = await scene.subscribe(kind=kind)
+    await settle()
+    left = [place for place in places if place not in scene.log.lost]
+    assert sink.positions == left
+    more = scene.add(2)
+    await settle()
+    assert sink.positions == [*left, *more]
+    ack(consumer, *left, *more)
+    (stats,) = scene.subscriptions.stats()
+    assert (stats.backlog_entries, stats.mark_delete) == (0, more[-1])
+    await scene.subscriptions.close()
 
 
-def test_entries_that_are_lost_after_their_delivery_are_passed_over_too() -> None:
+async def test_entries_that_are_lost_after_their_delivery_are_passed_over_too() -> None:
     """CHK-67: of those that are to be delivered again."""
-
-    async def test() -> None:
-        scene = SubscriptionScene()
-        places = scene.add(6)
-        consumer, _ = await scene.subscribe(kind=SubscriptionType.SHARED)
-        await settle()
-        consumer.leave()
-        scene.log.lost = places[1:3]
-        _, sink = await scene.subscribe(kind=SubscriptionType.SHARED)
-        await settle()
-        assert sink.positions == [places[0], *places[3:]]
-        await scene.subscriptions.close()
-
-    run(test())
+    scene = SubscriptionScene()
+    places = scene.add(6)
+    consumer, _ = await scene.subscribe(kind=SubscriptionType.SHARED)
+    await settle()
+    consumer.leave()
+    scene.log.lost = places[1:3]
+    _, sink = await scene.subscribe(kind=SubscriptionType.SHARED)
+    await settle()
+    assert sink.positions == [places[0], *places[3:]]
+    await scene.subscriptions.close()
 
 
-def test_what_is_asked_of_a_topic_does_not_fail_at_a_lost_entry() -> None:
+async def test_what_is_asked_of_a_topic_does_not_fail_at_a_lost_entry() -> None:
     """CHK-67: stats and seeks."""
-
-    async def test() -> None:
-        scene = SubscriptionScene()
-        places = scene.add(6)
-        consumer, _ = await scene.subscribe()
-        await settle()
-        consumer.leave()
-        scene.log.lost = places[:2]
-        assert await scene.subscriptions.backlog_messages("s") == 4
-        scene.log.lost = list(places)
-        assert await scene.subscriptions.backlog_messages("s") == 0
-        await scene.subscriptions.reset("s", at_time(0))
-        await scene.subscriptions.close()
-
-    run(test())
+    scene = SubscriptionScene()
+    places = scene.add(6)
+    consumer, _ = await scene.subscribe()
+    await settle()
+    consumer.leave()
+    scene.log.lost = places[:2]
+    assert await scene.subscriptions.backlog_messages("s") == 4
+    scene.log.lost = list(places)
+    assert await scene.subscriptions.backlog_messages("s") == 0
+    await scene.subscriptions.reset("s", at_time(0))
+    await scene.subscriptions.close()

@@ -12,7 +12,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Connection, Peer, Stream
-from tests.running import run, until
+from tests.running import until
 
 
 class Counted:
@@ -58,63 +58,53 @@ class Other:
         raise AssertionError("peers have calls alone")
 
 
-def test_the_oldest_that_nobody_uses_is_let_go_and_one_in_use_never_is() -> None:
+async def test_the_oldest_that_nobody_uses_is_let_go_and_one_in_use_never_is() -> None:
     """A call that is under way is answered, however many others come."""
-
-    async def body() -> None:
-        transport, other = Counted(), Other()
-        for number in range(6):
-            await transport.listen(f"b{number}:1", other)
-        peers = Peers(transport, most=2)
-        hanging = asyncio.create_task(peers.call("b0:1", "hang", b"first", 60))
-        await until(lambda: other.hanging == 1, "it hangs")
-        for number in range(1, 6):
-            assert await peers.call(f"b{number}:1", "any", b"x", 60) == b"x"
-        await until(lambda: transport.open == ["b0:1", "b5:1"], "the others are let go")
-        assert await peers.call("b5:1", "any", b"y", 60) == b"y"
-        assert transport.made.count("b5:1") == 1
-        other.go_on.set()
-        assert await hanging == b"first"
-        assert await peers.call("b1:1", "any", b"z", 60) == b"z"
-        await until(lambda: transport.open == ["b5:1", "b1:1"], "the oldest is let go")
-        await peers.close()
-        assert transport.open == []
-
-    run(body())
+    transport, other = Counted(), Other()
+    for number in range(6):
+        await transport.listen(f"b{number}:1", other)
+    peers = Peers(transport, most=2)
+    hanging = asyncio.create_task(peers.call("b0:1", "hang", b"first", 60))
+    await until(lambda: other.hanging == 1, "it hangs")
+    for number in range(1, 6):
+        assert await peers.call(f"b{number}:1", "any", b"x", 60) == b"x"
+    await until(lambda: transport.open == ["b0:1", "b5:1"], "the others are let go")
+    assert await peers.call("b5:1", "any", b"y", 60) == b"y"
+    assert transport.made.count("b5:1") == 1
+    other.go_on.set()
+    assert await hanging == b"first"
+    assert await peers.call("b1:1", "any", b"z", 60) == b"z"
+    await until(lambda: transport.open == ["b5:1", "b1:1"], "the oldest is let go")
+    await peers.close()
+    assert transport.open == []
 
 
-def test_more_than_may_be_kept_are_used_at_once_and_let_go_afterwards() -> None:
-    async def body() -> None:
-        transport, other = Counted(), Other()
-        for number in range(5):
-            await transport.listen(f"b{number}:1", other)
-        peers = Peers(transport, most=2)
-        calls = [asyncio.create_task(peers.call(f"b{number}:1", "hang", b"%d" % number, 60)) for number in range(5)]
-        await until(lambda: other.hanging == 5, "all hang")
-        assert len(transport.open) == 5
-        # Whoever goes away in the middle of its call leaves nothing behind.
-        calls[0].cancel()
-        await asyncio.wait([calls[0]])
-        other.go_on.set()
-        assert await asyncio.gather(*calls[1:]) == [b"1", b"2", b"3", b"4"]
-        await until(lambda: len(transport.open) == 2, "three are let go")
-        await peers.close()
-        assert transport.open == []
-
-    run(body())
+async def test_more_than_may_be_kept_are_used_at_once_and_let_go_afterwards() -> None:
+    transport, other = Counted(), Other()
+    for number in range(5):
+        await transport.listen(f"b{number}:1", other)
+    peers = Peers(transport, most=2)
+    calls = [asyncio.create_task(peers.call(f"b{number}:1", "hang", b"%d" % number, 60)) for number in range(5)]
+    await until(lambda: other.hanging == 5, "all hang")
+    assert len(transport.open) == 5
+    # Whoever goes away in the middle of its call leaves nothing behind.
+    calls[0].cancel()
+    await asyncio.wait([calls[0]])
+    other.go_on.set()
+    assert await asyncio.gather(*calls[1:]) == [b"1", b"2", b"3", b"4"]
+    await until(lambda: len(transport.open) == 2, "three are let go")
+    await peers.close()
+    assert transport.open == []
 
 
-def test_a_broker_that_is_not_there_is_no_leak() -> None:
-    async def body() -> None:
-        transport = Counted()
-        peers = Peers(transport, most=3)
-        for number in range(20):
-            with pytest.raises(NothingDone) as refused:
-                await peers.call(f"gone-{number}:1", "any", b"", 60)
-            assert isinstance(refused.value, BrokerError)
-            assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-        await until(lambda: len(transport.open) == 3, "the rest is let go")
-        await peers.close()
-        assert transport.open == []
-
-    run(body())
+async def test_a_broker_that_is_not_there_is_no_leak() -> None:
+    transport = Counted()
+    peers = Peers(transport, most=3)
+    for number in range(20):
+        with pytest.raises(NothingDone) as refused:
+            await peers.call(f"gone-{number}:1", "any", b"", 60)
+        assert isinstance(refused.value, BrokerError)
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+    await until(lambda: len(transport.open) == 3, "the rest is let go")
+    await peers.close()
+    assert transport.open == []

@@ -9,7 +9,6 @@ import pytest
 from magnetar_broker.session_end import session_over
 from magnetar_metadata.memory import MemoryServer
 from magnetar_wire.clock import ManualClock
-from tests.running import run
 
 _STEP_S = 0.05
 
@@ -35,46 +34,38 @@ async def _pass(clock: ManualClock, seconds: float, over: asyncio.Task[str]) -> 
         (2.0, 1.5),
     ],
 )
-def test_it_is_believed_until_shortly_before_it_may_be_given_up(timeout_s: float, believed_s: float) -> None:
+async def test_it_is_believed_until_shortly_before_it_may_be_given_up(timeout_s: float, believed_s: float) -> None:
     """OWN-2, CHK-40: counted from the sending of the last request that was answered, which is never long ago."""
-
-    async def body() -> None:
-        clock = ManualClock()
-        server = MemoryServer(clock, session_timeout_s=timeout_s)
-        store = server.connect()
-        over = asyncio.create_task(session_over(store, clock))
-        await _pass(clock, 10 * timeout_s, over)
-        assert not over.done(), "all is answered"
-        since = clock.monotonic() - store.session.answered_sent_at
-        assert since <= min(1.0, timeout_s / 5) + _STEP_S
-        server.suspend(store)
-        passed = await _pass(clock, 2 * timeout_s, over)
-        assert over.done()
-        assert await over == "the store has not answered for too long"
-        # It looks each quarter of a second.
-        assert believed_s - since - _STEP_S <= passed <= believed_s - since + 0.25 + _STEP_S
-        assert since + passed < timeout_s
-
-    run(body())
+    clock = ManualClock()
+    server = MemoryServer(clock, session_timeout_s=timeout_s)
+    store = server.connect()
+    over = asyncio.create_task(session_over(store, clock))
+    await _pass(clock, 10 * timeout_s, over)
+    assert not over.done(), "all is answered"
+    since = clock.monotonic() - store.session.answered_sent_at
+    assert since <= min(1.0, timeout_s / 5) + _STEP_S
+    server.suspend(store)
+    passed = await _pass(clock, 2 * timeout_s, over)
+    assert over.done()
+    assert await over == "the store has not answered for too long"
+    # It looks each quarter of a second.
+    assert believed_s - since - _STEP_S <= passed <= believed_s - since + 0.25 + _STEP_S
+    assert since + passed < timeout_s
 
 
 @pytest.mark.parametrize("timeout_s", [2.0, 10.0])
-def test_one_answer_that_comes_late_is_no_end(timeout_s: float) -> None:
+async def test_one_answer_that_comes_late_is_no_end(timeout_s: float) -> None:
     """Suspended is not lost: half of the time that is left may pass without one."""
-
-    async def body() -> None:
-        clock = ManualClock()
-        server = MemoryServer(clock, session_timeout_s=timeout_s)
-        store = server.connect()
-        over = asyncio.create_task(session_over(store, clock))
-        for _ in range(5):
-            await _pass(clock, timeout_s, over)
-            server.suspend(store)
-            await _pass(clock, timeout_s / 2, over)
-            server.resume(store)
-        assert not over.done()
-        server.expire(store)
-        await _pass(clock, 1.0, over)
-        assert await over == "it is lost"
-
-    run(body())
+    clock = ManualClock()
+    server = MemoryServer(clock, session_timeout_s=timeout_s)
+    store = server.connect()
+    over = asyncio.create_task(session_over(store, clock))
+    for _ in range(5):
+        await _pass(clock, timeout_s, over)
+        server.suspend(store)
+        await _pass(clock, timeout_s / 2, over)
+        server.resume(store)
+    assert not over.done()
+    server.expire(store)
+    await _pass(clock, 1.0, over)
+    assert await over == "it is lost"

@@ -56,7 +56,8 @@ class Replaced:
         return self.scene.stats().backlog_entries
 
 
-async def _reset() -> None:
+async def test_a_consumer_that_joins_after_a_reset_begins_where_it_leads() -> None:
+    """CHK-69"""
     replaced = Replaced()
     await replaced.run(lambda subscriptions, _: subscriptions.reset("s", EARLIEST))
     assert replaced.problem is None
@@ -66,25 +67,16 @@ async def _reset() -> None:
     assert replaced.backlog == 5
 
 
-def test_a_consumer_that_joins_after_a_reset_begins_where_it_leads() -> None:
-    """CHK-69"""
-    asyncio.run(_reset())
-
-
 @pytest.mark.parametrize("force", [False, True])
-def test_a_consumer_that_joins_after_a_deletion_reads_no_deleted_subscription(force: bool) -> None:
+async def test_a_consumer_that_joins_after_a_deletion_reads_no_deleted_subscription(force: bool) -> None:
     """CHK-69"""
-
-    async def check() -> None:
-        replaced = Replaced()
-        await replaced.run(lambda subscriptions, _: subscriptions.delete("s", force=force))
-        assert replaced.problem is None
-        assert replaced.consumer.subscription.cursor is replaced.scene.cursors.cursors["s"]
-        assert replaced.sink.positions == replaced.entries
-        ack(replaced.consumer, replaced.entries[3], cumulative=True)
-        assert replaced.backlog == 2
-
-    asyncio.run(check())
+    replaced = Replaced()
+    await replaced.run(lambda subscriptions, _: subscriptions.delete("s", force=force))
+    assert replaced.problem is None
+    assert replaced.consumer.subscription.cursor is replaced.scene.cursors.cursors["s"]
+    assert replaced.sink.positions == replaced.entries
+    ack(replaced.consumer, replaced.entries[3], cumulative=True)
+    assert replaced.backlog == 2
 
 
 @pytest.mark.parametrize(
@@ -96,64 +88,49 @@ def test_a_consumer_that_joins_after_a_deletion_reads_no_deleted_subscription(fo
     ],
     ids=["skip", "skip_all", "expire"],
 )
-def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(change: Change, entries: int) -> None:
+async def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(change: Change, entries: int) -> None:
     """CHK-69"""
-
-    async def check() -> None:
-        replaced = Replaced(SHARED)
-        await replaced.run(lambda subscriptions, _: change(subscriptions))
-        assert replaced.problem is None
-        assert replaced.sink.positions == replaced.entries[2 + entries :]
-        stats = replaced.scene.stats()
-        assert stats.backlog_entries == stats.unacked_messages == 4 - entries
-
-    asyncio.run(check())
+    replaced = Replaced(SHARED)
+    await replaced.run(lambda subscriptions, _: change(subscriptions))
+    assert replaced.problem is None
+    assert replaced.sink.positions == replaced.entries[2 + entries :]
+    stats = replaced.scene.stats()
+    assert stats.backlog_entries == stats.unacked_messages == 4 - entries
 
 
-def test_the_number_of_skipped_entries_has_none_that_were_published_meanwhile() -> None:
-    async def check() -> None:
-        scene = Scene()
-        scene.add(5)
-        await scene.subscriptions.create("s", EARLIEST)
-        cursor = scene.cursors.cursors["s"]
-        cursor.gate = asyncio.Event()
-        skip = asyncio.create_task(scene.subscriptions.skip("s", 50))
-        while not cursor.saves:
-            await asyncio.sleep(0)
-        scene.add(4)
-        cursor.gate.set()
-        assert await skip == 5
-
-    asyncio.run(check())
+async def test_the_number_of_skipped_entries_has_none_that_were_published_meanwhile() -> None:
+    scene = Scene()
+    scene.add(5)
+    await scene.subscriptions.create("s", EARLIEST)
+    cursor = scene.cursors.cursors["s"]
+    cursor.gate = asyncio.Event()
+    skip = asyncio.create_task(scene.subscriptions.skip("s", 50))
+    while not cursor.saves:
+        await asyncio.sleep(0)
+    scene.add(4)
+    cursor.gate.set()
+    assert await skip == 5
 
 
-def test_progress_of_a_subscription_that_changes_its_consumers_is_refused() -> None:
+async def test_progress_of_a_subscription_that_changes_its_consumers_is_refused() -> None:
     """CHK-69, SPK-1: the consumer that joins gets all that was not acknowledged."""
-
-    async def check() -> None:
-        replaced = Replaced(SHARED)
-        await replaced.run(lambda subscriptions, _: subscriptions.advance("s", at_place(replaced.entries[4])))
-        assert replaced.problem is not None
-        assert replaced.problem.code == ErrorCode.NOT_ALLOWED
-        assert replaced.sink.positions == replaced.entries[2:]
-
-    asyncio.run(check())
+    replaced = Replaced(SHARED)
+    await replaced.run(lambda subscriptions, _: subscriptions.advance("s", at_place(replaced.entries[4])))
+    assert replaced.problem is not None
+    assert replaced.problem.code == ErrorCode.NOT_ALLOWED
+    assert replaced.sink.positions == replaced.entries[2:]
 
 
 @pytest.mark.parametrize("progress_first", [False, True])
-def test_of_a_consumer_and_a_reader_one_creates_the_subscription(progress_first: bool) -> None:
+async def test_of_a_consumer_and_a_reader_one_creates_the_subscription(progress_first: bool) -> None:
     """CHK-69, SPK-1: the first one; the other one is refused."""
-
-    async def check() -> None:
-        scene = Scene()
-        scene.add(6)
-        calls = [scene.subscribe(kind=SHARED), scene.subscriptions.advance("s", EARLIEST)]
-        results = await asyncio.gather(*(reversed(calls) if progress_first else calls), return_exceptions=True)
-        assert not isinstance(results[0], BaseException)
-        assert isinstance(results[1], BrokerError)
-        assert results[1].code == ErrorCode.NOT_ALLOWED
-
-    asyncio.run(check())
+    scene = Scene()
+    scene.add(6)
+    calls = [scene.subscribe(kind=SHARED), scene.subscriptions.advance("s", EARLIEST)]
+    results = await asyncio.gather(*(reversed(calls) if progress_first else calls), return_exceptions=True)
+    assert not isinstance(results[0], BaseException)
+    assert isinstance(results[1], BrokerError)
+    assert results[1].code == ErrorCode.NOT_ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -166,24 +143,23 @@ def test_of_a_consumer_and_a_reader_one_creates_the_subscription(progress_first:
     ids=["seek", "unsubscribe", "unsubscribe by force"],
 )
 @pytest.mark.parametrize("first_replaced", [False, True])
-def test_a_consumer_that_has_left_changes_nothing_for_the_next_one(change: ChangeOf, first_replaced: bool) -> None:
+async def test_a_consumer_that_has_left_changes_nothing_for_the_next_one(
+    change: ChangeOf, first_replaced: bool
+) -> None:
     """CHK-69"""
-
-    async def check() -> None:
-        replaced = Replaced()
-        await replaced.run(change, first_replaced=first_replaced)
-        assert replaced.problem is not None
-        assert replaced.problem.code == ErrorCode.NOT_FOUND
-        assert replaced.sink.problems == []
-        assert replaced.sink.epochs == []
-        assert replaced.backlog == 4
-        ack(replaced.consumer, replaced.entries[5], cumulative=True)
-        assert replaced.backlog == 0
-
-    asyncio.run(check())
+    replaced = Replaced()
+    await replaced.run(change, first_replaced=first_replaced)
+    assert replaced.problem is not None
+    assert replaced.problem.code == ErrorCode.NOT_FOUND
+    assert replaced.sink.problems == []
+    assert replaced.sink.epochs == []
+    assert replaced.backlog == 4
+    ack(replaced.consumer, replaced.entries[5], cumulative=True)
+    assert replaced.backlog == 0
 
 
-async def _deleted_and_made_again() -> None:
+async def test_each_change_finds_what_the_one_before_has_left() -> None:
+    """CHK-69: of changes that are asked for in one turn, the last ones act on a subscription that was not there yet."""
     scene = Scene()
     entries = scene.add(4)
     consumer, sink = await scene.subscribe()
@@ -212,12 +188,8 @@ async def _deleted_and_made_again() -> None:
     assert scene.stats().backlog_entries == 1
 
 
-def test_each_change_finds_what_the_one_before_has_left() -> None:
-    """CHK-69: of changes that are asked for in one turn, the last ones act on a subscription that was not there yet."""
-    asyncio.run(_deleted_and_made_again())
-
-
-async def _stays_while_it_is_changed() -> None:
+async def test_a_subscription_stays_loaded_while_it_is_changed() -> None:
+    """CHK-69"""
     scene = Scene()
     entries = scene.add(3)
     consumer, _ = await scene.subscribe()
@@ -239,11 +211,6 @@ async def _stays_while_it_is_changed() -> None:
     joined.leave()
     assert not scene.subscriptions._loaded
     assert not scene.subscriptions._changes.is_changing(("s", True))
-
-
-def test_a_subscription_stays_loaded_while_it_is_changed() -> None:
-    """CHK-69"""
-    asyncio.run(_stays_while_it_is_changed())
 
 
 async def _readers_names() -> None:
@@ -280,38 +247,34 @@ class PausedSubscription:
 
 
 @pytest.mark.parametrize("queued", [2, 3])
-def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_has_ended(queued: int) -> None:
+async def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_has_ended(queued: int) -> None:
     """CHK-69: those that wait end before the one that runs has unwound, and no error is left to the event loop."""
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    tasks, subscription = TasksInOrder(), PausedSubscription()
+    changes = SubscriptionChanges(tasks, lambda _: subscription)
+    key = ("s", True)
+    unwinding, unwound = asyncio.Event(), asyncio.Event()
 
-    async def check() -> None:
-        problems: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        tasks, subscription = TasksInOrder(), PausedSubscription()
-        changes = SubscriptionChanges(tasks, lambda _: subscription)
-        key = ("s", True)
-        unwinding, unwound = asyncio.Event(), asyncio.Event()
+    async def change() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            unwinding.set()
+            await unwound.wait()
 
-        async def change() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                unwinding.set()
-                await unwound.wait()
-
-        callers = [asyncio.create_task(changes.run_change(key, change)) for _ in range(queued)]
-        await settle()
-        closing = asyncio.create_task(tasks.cancel())
-        await unwinding.wait()
-        await settle()
-        assert all(caller.done() for caller in callers[1:])
-        assert subscription.told == ["pause"]
-        assert changes.is_changing(key)
-        unwound.set()
-        await closing
-        await asyncio.wait(callers)
-        assert all(isinstance(caller.exception(), TopicGivenUp) for caller in callers)
-        assert subscription.told == ["pause", "resume"]
-        assert not changes.is_changing(key)
-        assert problems == []
-
-    asyncio.run(check())
+    callers = [asyncio.create_task(changes.run_change(key, change)) for _ in range(queued)]
+    await settle()
+    closing = asyncio.create_task(tasks.cancel())
+    await unwinding.wait()
+    await settle()
+    assert all(caller.done() for caller in callers[1:])
+    assert subscription.told == ["pause"]
+    assert changes.is_changing(key)
+    unwound.set()
+    await closing
+    await asyncio.wait(callers)
+    assert all(isinstance(caller.exception(), TopicGivenUp) for caller in callers)
+    assert subscription.told == ["pause", "resume"]
+    assert not changes.is_changing(key)
+    assert problems == []

@@ -35,7 +35,8 @@ async def _refused(code: ErrorCode, scene: Scene, *arguments: object, **more: ob
     return str(refusal.value)
 
 
-async def _begins_at_latest_or_earliest() -> None:
+async def test_a_subscription_begins_at_latest_or_earliest_when_it_is_made() -> None:
+    """SUB-1"""
     scene = Scene()
     old = scene.add(3)
     _, latest = await scene.subscribe("latest", start=LATEST)
@@ -51,12 +52,8 @@ async def _begins_at_latest_or_earliest() -> None:
     assert scene.stats("made by the admin").properties == {"why": "test"}
 
 
-def test_a_subscription_begins_at_latest_or_earliest_when_it_is_made() -> None:
+async def test_the_type_is_that_of_the_connected_consumers_and_may_change_when_there_are_none() -> None:
     """SUB-1"""
-    asyncio.run(_begins_at_latest_or_earliest())
-
-
-async def _type_is_that_of_its_consumers() -> None:
     scene = Scene()
     first, _ = await scene.subscribe(kind=SHARED)
     told = await _refused(ErrorCode.CONSUMER_BUSY, scene, kind=FAILOVER)
@@ -73,12 +70,7 @@ async def _type_is_that_of_its_consumers() -> None:
     assert scene.cursors.get("k") is None
 
 
-def test_the_type_is_that_of_the_connected_consumers_and_may_change_when_there_are_none() -> None:
-    """SUB-1"""
-    asyncio.run(_type_is_that_of_its_consumers())
-
-
-async def _no_creation_where_it_is_off() -> None:
+async def test_subscribing_makes_none_where_that_is_off() -> None:
     scene = Scene(allow_auto_subscription_creation=False)
     await _refused(ErrorCode.SUBSCRIPTION_NOT_FOUND, scene)
     await scene.subscriptions.create("s", EARLIEST)
@@ -88,11 +80,7 @@ async def _no_creation_where_it_is_off() -> None:
     assert refusal.value.code == ErrorCode.ALREADY_EXISTS
 
 
-def test_subscribing_makes_none_where_that_is_off() -> None:
-    asyncio.run(_no_creation_where_it_is_off())
-
-
-async def _many_make_one_at_once() -> None:
+async def test_many_who_subscribe_at_once_share_one_subscription_and_cancelling_one_hurts_nobody() -> None:
     scene = Scene()
     scene.add(1)
     scene.cursors.gate = asyncio.Event()
@@ -107,11 +95,8 @@ async def _many_make_one_at_once() -> None:
     assert len(scene.stats().consumers) == 4
 
 
-def test_many_who_subscribe_at_once_share_one_subscription_and_cancelling_one_hurts_nobody() -> None:
-    asyncio.run(_many_make_one_at_once())
-
-
-async def _exclusive_has_one() -> None:
+async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_is_dead() -> None:
+    """SUB-2"""
     scene = Scene()
     entries = scene.add(3)
     first, had = await scene.subscribe(consumer="first")
@@ -127,12 +112,8 @@ async def _exclusive_has_one() -> None:
     assert not second.left
 
 
-def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_is_dead() -> None:
-    """SUB-2"""
-    asyncio.run(_exclusive_has_one())
-
-
-async def _failover_by_priority_then_order() -> None:
+async def test_failover_serves_one_by_priority_and_order_and_hands_on_what_is_not_acknowledged() -> None:
+    """SUB-3"""
     scene = Scene()
     entries = scene.add(4)
     b, gets_b = await scene.subscribe(kind=FAILOVER, consumer="b", priority=1)
@@ -162,12 +143,8 @@ async def _failover_by_priority_then_order() -> None:
     assert scene.stats().backlog_entries == 0
 
 
-def test_failover_serves_one_by_priority_and_order_and_hands_on_what_is_not_acknowledged() -> None:
+async def test_failover_spreads_partitions_over_the_highest_priority_by_name() -> None:
     """SUB-3"""
-    asyncio.run(_failover_by_priority_then_order())
-
-
-async def _failover_spreads_partitions() -> None:
     for partition in range(6):
         scene = Scene(topic=f"topic-partition-{partition}")
         sinks: dict[str, RecordingSink] = {}
@@ -177,12 +154,8 @@ async def _failover_spreads_partitions() -> None:
         assert active == ["abc"[partition % 3]]
 
 
-def test_failover_spreads_partitions_over_the_highest_priority_by_name() -> None:
-    """SUB-3"""
-    asyncio.run(_failover_spreads_partitions())
-
-
-async def _shared_goes_round() -> None:
+async def test_shared_goes_round_by_permits_among_the_highest_priority_and_has_no_cumulative_ack() -> None:
+    """SUB-4"""
     scene = Scene()
     _, low = await scene.subscribe(kind=SHARED, priority=1)
     first, one = await scene.subscribe(kind=SHARED, permits=3)
@@ -198,12 +171,8 @@ async def _shared_goes_round() -> None:
     assert scene.stats().backlog_entries == 10
 
 
-def test_shared_goes_round_by_permits_among_the_highest_priority_and_has_no_cumulative_ack() -> None:
+async def test_a_backlog_is_dealt_evenly_to_shared_consumers() -> None:
     """SUB-4"""
-    asyncio.run(_shared_goes_round())
-
-
-async def _many_entries_at_once_are_dealt_evenly() -> None:
     scene = Scene()
     entries = scene.add(40)
     sinks = []
@@ -220,12 +189,8 @@ async def _many_entries_at_once_are_dealt_evenly() -> None:
     assert all(5 <= len(sink.positions) <= 15 for sink in sinks)
 
 
-def test_a_backlog_is_dealt_evenly_to_shared_consumers() -> None:
-    """SUB-4"""
-    asyncio.run(_many_entries_at_once_are_dealt_evenly())
-
-
-async def _redelivered_first() -> None:
+async def test_redelivered_positions_go_first_in_order_and_what_nobody_took_joins_them() -> None:
+    """SUB-14"""
     scene = Scene()
     entries = scene.add(6)
     one, gets_one = await scene.subscribe(kind=SHARED, permits=4)
@@ -261,12 +226,8 @@ async def _redelivered_first() -> None:
     ]
 
 
-def test_redelivered_positions_go_first_in_order_and_what_nobody_took_joins_them() -> None:
-    """SUB-14"""
-    asyncio.run(_redelivered_first())
-
-
-async def _durable_and_not() -> None:
+async def test_what_is_not_durable_goes_with_its_consumer_and_may_share_a_name() -> None:
+    """SUB-7"""
     scene = Scene()
     entries = scene.add(3)
     durable, _ = await scene.subscribe("name", start=EARLIEST)
@@ -286,12 +247,8 @@ async def _durable_and_not() -> None:
     assert scene.stats("name").mark_delete == entries[2]
 
 
-def test_what_is_not_durable_goes_with_its_consumer_and_may_share_a_name() -> None:
+async def test_a_reader_begins_within_a_batch() -> None:
     """SUB-7"""
-    asyncio.run(_durable_and_not())
-
-
-async def _reader_within_a_batch() -> None:
     scene = Scene()
     batch = scene.log.add(5, batch=True)
     single = scene.log.add()
@@ -313,12 +270,8 @@ async def _reader_within_a_batch() -> None:
     assert (place.ledger_id, place.entry_id, place.batch_index) == (*batch, 1)
 
 
-def test_a_reader_begins_within_a_batch() -> None:
-    """SUB-7"""
-    asyncio.run(_reader_within_a_batch())
-
-
-async def _seek_by_id_and_time() -> None:
+async def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
+    """SUB-9"""
     scene = Scene()
     entries = [scene.log.add(time_ms=1000 * number) for number in range(6)]
     consumer, gets = await scene.subscribe()
@@ -350,12 +303,7 @@ async def _seek_by_id_and_time() -> None:
     assert [(position, bits) for position, _, _, bits in gets.delivered[-1:]] == [(batch, 0b11)]
 
 
-def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
-    """SUB-9"""
-    asyncio.run(_seek_by_id_and_time())
-
-
-async def _what_is_gone_comes_no_more() -> None:
+async def test_to_ask_for_what_was_trimmed_meanwhile_is_not_to_ask_for_everything() -> None:
     scene = Scene(per_ledger=2)
     entries = scene.add(6)
     consumer, sink = await scene.subscribe(kind=SHARED)
@@ -371,11 +319,7 @@ async def _what_is_gone_comes_no_more() -> None:
     assert sink.positions == entries + entries[2:]
 
 
-def test_to_ask_for_what_was_trimmed_meanwhile_is_not_to_ask_for_everything() -> None:
-    asyncio.run(_what_is_gone_comes_no_more())
-
-
-async def _many_join_while_it_is_moved() -> None:
+async def test_consumers_that_join_while_it_is_moved_do_not_wait_for_each_other() -> None:
     scene = Scene()
     scene.add(3)
     consumer, _ = await scene.subscribe(kind=SHARED)
@@ -391,11 +335,8 @@ async def _many_join_while_it_is_moved() -> None:
     assert scene.subscriptions.consumers == 4
 
 
-def test_consumers_that_join_while_it_is_moved_do_not_wait_for_each_other() -> None:
-    asyncio.run(_many_join_while_it_is_moved())
-
-
-async def _late_acks_after_a_seek() -> None:
+async def test_late_acks_count_after_a_redelivery_and_not_after_a_seek() -> None:
+    """SUB-9, CHK-52"""
     scene = Scene()
     entries = scene.add(4)
     consumer, gets = await scene.subscribe()
@@ -427,12 +368,8 @@ async def _late_acks_after_a_seek() -> None:
     assert gets.take() == [entries[0], entries[2], entries[3]]
 
 
-def test_late_acks_count_after_a_redelivery_and_not_after_a_seek() -> None:
+async def test_late_acks_do_not_count_after_a_take_over() -> None:
     """SUB-9, CHK-52"""
-    asyncio.run(_late_acks_after_a_seek())
-
-
-async def _late_acks_after_a_take_over() -> None:
     scene = Scene()
     entries = scene.add(3)
     old, had = await scene.subscribe(kind=FAILOVER, priority=1)
@@ -446,12 +383,8 @@ async def _late_acks_after_a_take_over() -> None:
     assert scene.stats().backlog_entries == 3
 
 
-def test_late_acks_do_not_count_after_a_take_over() -> None:
+async def test_acks_from_before_a_reconnect_count_unless_another_was_served_meanwhile() -> None:
     """SUB-9, CHK-52"""
-    asyncio.run(_late_acks_after_a_take_over())
-
-
-async def _acks_after_a_reconnect() -> None:
     scene = Scene()
     entries = scene.add(8)
     a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
@@ -481,12 +414,8 @@ async def _acks_after_a_reconnect() -> None:
     assert b.moves not in (known, known_by_b)
 
 
-def test_acks_from_before_a_reconnect_count_unless_another_was_served_meanwhile() -> None:
-    """SUB-9, CHK-52"""
-    asyncio.run(_acks_after_a_reconnect())
-
-
-async def _late_seeks() -> None:
+async def test_a_seek_that_comes_late_does_not_undo_a_later_one() -> None:
+    """SUB-9"""
     scene = Scene()
     entries = scene.add(3)
     a, _ = await scene.subscribe(kind=FAILOVER, priority=1, consumer="a")
@@ -509,12 +438,8 @@ async def _late_seeks() -> None:
     assert scene.stats().backlog_entries == 0
 
 
-def test_a_seek_that_comes_late_does_not_undo_a_later_one() -> None:
-    """SUB-9"""
-    asyncio.run(_late_seeks())
-
-
-async def _an_entry_of_any_size() -> None:
+async def test_one_entry_alone_fills_no_bound_however_many_messages_it_has() -> None:
+    """ACK-3"""
     scene = Scene(max_unacked_messages_per_consumer=100, max_unacked_messages_per_subscription=200)
     huge = scene.log.add(300_000, batch=True)
     consumer, gets = await scene.subscribe(kind=SHARED, permits=10)
@@ -536,12 +461,8 @@ async def _an_entry_of_any_size() -> None:
     assert (scene.stats().unacked_messages, scene.stats().backlog_entries) == (10, 10)
 
 
-def test_one_entry_alone_fills_no_bound_however_many_messages_it_has() -> None:
-    """ACK-3"""
-    asyncio.run(_an_entry_of_any_size())
-
-
-async def _closed_readers() -> None:
+async def test_a_reader_that_is_closed_leaves_nothing() -> None:
+    """SUB-7"""
     scene = Scene()
     entries = scene.add(3)
     for _ in range(5):
@@ -553,12 +474,8 @@ async def _closed_readers() -> None:
     assert scene.subscriptions.stats() == []
 
 
-def test_a_reader_that_is_closed_leaves_nothing() -> None:
-    """SUB-7"""
-    asyncio.run(_closed_readers())
-
-
-async def _shared_seek() -> None:
+async def test_a_seek_of_a_shared_subscription_begins_an_epoch_for_all_and_forgets_what_they_held() -> None:
+    """SUB-9, CHK-52"""
     scene = Scene()
     entries = scene.add(4)
     one, gets_one = await scene.subscribe(kind=SHARED, permits=2)
@@ -581,12 +498,8 @@ async def _shared_seek() -> None:
     assert sorted(gets_one.take() + gets_two.take()) == new
 
 
-def test_a_seek_of_a_shared_subscription_begins_an_epoch_for_all_and_forgets_what_they_held() -> None:
-    """SUB-9, CHK-52"""
-    asyncio.run(_shared_seek())
-
-
-async def _a_read_from_before_a_seek() -> None:
+async def test_what_was_being_read_when_a_seek_came_is_not_delivered() -> None:
+    """CHK-52"""
     scene = Scene()
     entries = scene.add(5)
     consumer, gets = await scene.subscribe(permits=0)
@@ -601,12 +514,8 @@ async def _a_read_from_before_a_seek() -> None:
     assert gets.take() == entries[3:]
 
 
-def test_what_was_being_read_when_a_seek_came_is_not_delivered() -> None:
-    """CHK-52"""
-    asyncio.run(_a_read_from_before_a_seek())
-
-
-async def _skip_clear_and_expire() -> None:
+async def test_skip_skip_all_and_expire_acknowledge_for_good() -> None:
+    """SUB-9"""
     scene = Scene(per_ledger=3)
     now = scene.clock.time_ms()
     entries = [scene.log.add(time_ms=now - 60_000 + 10_000 * number) for number in range(6)]
@@ -632,12 +541,7 @@ async def _skip_clear_and_expire() -> None:
     assert missing.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
 
 
-def test_skip_skip_all_and_expire_acknowledge_for_good() -> None:
-    """SUB-9"""
-    asyncio.run(_skip_clear_and_expire())
-
-
-async def _skip_frees_what_is_held() -> None:
+async def test_what_is_skipped_is_held_by_nobody() -> None:
     scene = Scene(max_unacked_messages_per_consumer=2)
     entries = scene.add(4)
     _, gets = await scene.subscribe(kind=SHARED)
@@ -648,11 +552,8 @@ async def _skip_frees_what_is_held() -> None:
     assert gets.take() == new
 
 
-def test_what_is_skipped_is_held_by_nobody() -> None:
-    asyncio.run(_skip_frees_what_is_held())
-
-
-async def _unacked_limits() -> None:
+async def test_what_is_not_acknowledged_is_held_up_to_a_bound_and_goes_to_others() -> None:
+    """ACK-3"""
     scene = Scene(max_unacked_messages_per_consumer=3)
     one, gets_one = await scene.subscribe(kind=SHARED)
     two, gets_two = await scene.subscribe(kind=SHARED, permits=0)
@@ -677,12 +578,8 @@ async def _unacked_limits() -> None:
     assert gets_two.take() == [entries[0], entries[2], entries[5]]
 
 
-def test_what_is_not_acknowledged_is_held_up_to_a_bound_and_goes_to_others() -> None:
+async def test_a_shared_subscription_as_a_whole_holds_up_to_a_bound() -> None:
     """ACK-3"""
-    asyncio.run(_unacked_limits())
-
-
-async def _unacked_limit_of_all() -> None:
     scene = Scene(max_unacked_messages_per_subscription=4)
     one, gets_one = await scene.subscribe(kind=SHARED)
     _, gets_two = await scene.subscribe(kind=SHARED)
@@ -695,12 +592,7 @@ async def _unacked_limit_of_all() -> None:
     assert sorted(gets_one.positions + gets_two.positions) == entries[:5]
 
 
-def test_a_shared_subscription_as_a_whole_holds_up_to_a_bound() -> None:
-    """ACK-3"""
-    asyncio.run(_unacked_limit_of_all())
-
-
-async def _batches_count_messages() -> None:
+async def test_permits_and_bounds_count_messages_and_a_batch_comes_again_without_what_is_done() -> None:
     scene = Scene(max_unacked_messages_per_consumer=10)
     batch = scene.log.add(4, batch=True)
     other = scene.log.add(9, batch=True)
@@ -725,11 +617,8 @@ async def _batches_count_messages() -> None:
     assert scene.stats().backlog_entries == 2
 
 
-def test_permits_and_bounds_count_messages_and_a_batch_comes_again_without_what_is_done() -> None:
-    asyncio.run(_batches_count_messages())
-
-
-async def _exclusive_redelivery() -> None:
+async def test_redelivery_to_one_consumer_is_everything_in_order_in_a_new_epoch_and_counts() -> None:
+    """CHK-52"""
     scene = Scene()
     entries = scene.add(5)
     consumer, gets = await scene.subscribe(permits=4)
@@ -756,12 +645,7 @@ async def _exclusive_redelivery() -> None:
     assert [count for _, _, count, _ in gets.delivered] == [3, 3, 2, 1]
 
 
-def test_redelivery_to_one_consumer_is_everything_in_order_in_a_new_epoch_and_counts() -> None:
-    """CHK-52"""
-    asyncio.run(_exclusive_redelivery())
-
-
-async def _hostile_acks() -> None:
+async def test_acks_that_name_nonsense_are_refused_and_what_is_not_there_does_not_count() -> None:
     scene = Scene()
     entries = scene.add(3)
     consumer, _ = await scene.subscribe(kind=SHARED)
@@ -807,22 +691,15 @@ async def _hostile_acks() -> None:
     assert scene.stats("other").backlog_entries == 3
 
 
-def test_acks_that_name_nonsense_are_refused_and_what_is_not_there_does_not_count() -> None:
-    asyncio.run(_hostile_acks())
-
-
-async def _incarnations() -> None:
+async def test_another_incarnation_is_refused() -> None:
+    """TOP-7"""
     scene = Scene()
     await _refused(ErrorCode.INCARNATION_CHANGED, scene, incarnation="another")
     await scene.subscribe(incarnation="one")
 
 
-def test_another_incarnation_is_refused() -> None:
-    """TOP-7"""
-    asyncio.run(_incarnations())
-
-
-async def _old_ids() -> None:
+async def test_ids_from_before_the_topic_was_made_are_refused_and_move_nothing() -> None:
+    """TOP-7, CHK-57"""
     scene = Scene()
     scene.log.floor = 6
     entries = scene.add(3)
@@ -857,12 +734,7 @@ async def _old_ids() -> None:
     assert scene.stats().backlog_entries == 3
 
 
-def test_ids_from_before_the_topic_was_made_are_refused_and_move_nothing() -> None:
-    """TOP-7, CHK-57"""
-    asyncio.run(_old_ids())
-
-
-async def _unsubscribe_and_delete() -> None:
+async def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> None:
     scene = Scene()
     entries = scene.add(2)
     one, _ = await scene.subscribe(kind=SHARED)
@@ -892,11 +764,7 @@ async def _unsubscribe_and_delete() -> None:
     assert scene.subscriptions.stats() == []
 
 
-def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> None:
-    asyncio.run(_unsubscribe_and_delete())
-
-
-async def _reading_fails_and_goes_on() -> None:
+async def test_reading_is_tried_again_and_the_statistics_say_why_nothing_comes() -> None:
     scene = Scene()
     entries = scene.add(2)
     scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
@@ -921,11 +789,7 @@ async def _reading_fails_and_goes_on() -> None:
     assert gets.take() == entries
 
 
-def test_reading_is_tried_again_and_the_statistics_say_why_nothing_comes() -> None:
-    asyncio.run(_reading_fails_and_goes_on())
-
-
-async def _no_wake_up_is_lost() -> None:
+async def test_entries_that_come_while_it_reads_are_delivered() -> None:
     scene = Scene()
     scene.add(1)
     scene.log.at_hand = False
@@ -936,10 +800,6 @@ async def _no_wake_up_is_lost() -> None:
     scene.log.gate.set()
     await settle()
     assert gets.positions[1:] == new
-
-
-def test_entries_that_come_while_it_reads_are_delivered() -> None:
-    asyncio.run(_no_wake_up_is_lost())
 
 
 async def _one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
@@ -962,7 +822,7 @@ def test_a_subscription_that_fails_stops_no_other(caplog: pytest.LogCaptureFixtu
     asyncio.run(_one_that_fails(caplog))
 
 
-async def _slow_stream() -> None:
+async def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> None:
     scene = Scene()
     slow, gets_slow = await scene.subscribe(kind=SHARED)
     _, gets_other = await scene.subscribe("other", SHARED)
@@ -977,11 +837,7 @@ async def _slow_stream() -> None:
     assert gets_slow.take() == entries
 
 
-def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> None:
-    asyncio.run(_slow_stream())
-
-
-async def _closing() -> None:
+async def test_closing_ends_consumers_receipts_and_what_is_being_done() -> None:
     scene = Scene()
     scene.add(2)
     consumer, gets = await scene.subscribe()
@@ -1002,11 +858,7 @@ async def _closing() -> None:
     consumer.flow(1, 1)
 
 
-def test_closing_ends_consumers_receipts_and_what_is_being_done() -> None:
-    asyncio.run(_closing())
-
-
-async def _receipts_share_a_save() -> None:
+async def test_receipts_are_answered_by_as_few_saves_as_there_can_be() -> None:
     scene = Scene()
     entries = scene.add(3)
     consumer, _ = await scene.subscribe()
@@ -1032,11 +884,7 @@ async def _receipts_share_a_save() -> None:
     assert not scene.subscriptions._loaded  # it stayed for the receipt alone
 
 
-def test_receipts_are_answered_by_as_few_saves_as_there_can_be() -> None:
-    asyncio.run(_receipts_share_a_save())
-
-
-async def _cancelled_seek() -> None:
+async def test_a_seek_whose_caller_goes_away_is_done_whole() -> None:
     scene = Scene()
     entries = scene.add(3)
     consumer, gets = await scene.subscribe()
@@ -1055,11 +903,7 @@ async def _cancelled_seek() -> None:
     assert gets.positions[-3:] == entries
 
 
-def test_a_seek_whose_caller_goes_away_is_done_whole() -> None:
-    asyncio.run(_cancelled_seek())
-
-
-async def _counts() -> None:
+async def test_deliveries_are_counted() -> None:
     scene = Scene()
     scene.log.add(5, batch=True)
     consumer, _ = await scene.subscribe(kind=SHARED)
@@ -1072,10 +916,6 @@ async def _counts() -> None:
     assert stats.consumers[0].counters.delivered.messages == 10
     assert await scene.subscriptions.backlog_messages("s") == 5
     assert scene.subscriptions.consumers == 1
-
-
-def test_deliveries_are_counted() -> None:
-    asyncio.run(_counts())
 
 
 async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch) -> None:

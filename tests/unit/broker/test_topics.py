@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from magnetar_wire.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
 from tests.produce_client import entry
-from tests.running import run, until, within
+from tests.running import until, within
 from tests.unit.broker.topic_scene import (
     NAME,
     FakeCatalog,
@@ -51,273 +52,245 @@ def log_of(topic: Topic) -> FakeLog:
     return log
 
 
-def test_a_topic_is_opened_once_however_many_ask_and_whoever_goes_away() -> None:
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        storage.gate.clear()
-        asking = [asyncio.create_task(topics.get(NAME, create=True)) for _ in range(10)]
-        await until(lambda: storage.opening == 1, "it is being opened")
-        asking[0].cancel()
-        asking[7].cancel()
-        await asyncio.wait([asking[0], asking[7]])
-        storage.gate.set()
-        found = {await one for one in asking if not one.cancelled()}
-        assert found == {storage.opened[0]}
-        assert len(storage.opened) == 1
-        assert topics.loaded() == storage.opened
-        assert await topics.get(NAME, create=False) in found
-
-    run(body())
+async def test_a_topic_is_opened_once_however_many_ask_and_whoever_goes_away() -> None:
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    storage.gate.clear()
+    asking = [asyncio.create_task(topics.get(NAME, create=True)) for _ in range(10)]
+    await until(lambda: storage.opening == 1, "it is being opened")
+    asking[0].cancel()
+    asking[7].cancel()
+    await asyncio.wait([asking[0], asking[7]])
+    storage.gate.set()
+    found = {await one for one in asking if not one.cancelled()}
+    assert found == {storage.opened[0]}
+    assert len(storage.opened) == 1
+    assert topics.loaded() == storage.opened
+    assert await topics.get(NAME, create=False) in found
 
 
-def test_who_wants_it_made_does_not_fail_with_who_does_not() -> None:
+async def test_who_wants_it_made_does_not_fail_with_who_does_not() -> None:
     """TOP-2: an opening that was begun by somebody who would not have it made is none for one who would."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        storage.gate.clear()
-        first = asyncio.create_task(topics.get(NAME, create=False))
-        await until(lambda: storage.opening == 1, "it is being opened")
-        second = asyncio.create_task(topics.get(NAME, create=True))
-        await asyncio.sleep(0)
-        storage.gate.set()
-        with pytest.raises(BrokerError) as refused:
-            await first
-        assert refused.value.code == ErrorCode.TOPIC_NOT_FOUND
-        assert (await second).name == NAME
-
-    run(body())
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    storage.gate.clear()
+    first = asyncio.create_task(topics.get(NAME, create=False))
+    await until(lambda: storage.opening == 1, "it is being opened")
+    second = asyncio.create_task(topics.get(NAME, create=True))
+    await asyncio.sleep(0)
+    storage.gate.set()
+    with pytest.raises(BrokerError) as refused:
+        await first
+    assert refused.value.code == ErrorCode.TOPIC_NOT_FOUND
+    assert (await second).name == NAME
 
 
-def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() -> None:
+async def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() -> None:
     """TOP-2: `allow_auto_topic_creation`."""
-
-    async def body() -> None:
-        storage, catalog = FakeStorage(), FakeCatalog()
-        topics = topics_on(storage, catalog)
-        catalog.allowed = False
-        for name, create, code in (
-            ("t", True, ErrorCode.TOPIC_NOT_FOUND),
-            ("t", False, ErrorCode.TOPIC_NOT_FOUND),
-            ("public/nowhere/t", True, ErrorCode.NOT_FOUND),
-            ("non-persistent://public/default/t", True, ErrorCode.UNSUPPORTED),
-        ):
-            with pytest.raises(BrokerError) as refused:
-                await topics.get(TopicName.parse(name), create=create)
-            assert refused.value.code == code
-        await topics.get(NAME, create=True, asked=True)
-        await topics.unload(NAME)
-        await topics.get(NAME, create=True)
-
-    run(body())
-
-
-def test_so_many_are_opened_at_a_time() -> None:
-    async def body() -> None:
-        storage = FakeStorage(TopicOptions(max_concurrent_topic_load_request=3))
-        topics = topics_on(storage)
-        storage.gate.clear()
-        asking = [asyncio.create_task(topics.get(TopicName.parse(f"t{n}"), create=True)) for n in range(20)]
-        await until(lambda: storage.opening == 3, "they are being opened")
-        storage.gate.set()
-        for one in asking:
-            await one
-        assert storage.most_opening == 3
-        assert len(topics) == 20
-
-    run(body())
-
-
-def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again() -> None:
-    async def body() -> None:
-        storage = FakeStorage(TopicOptions(topic_load_timeout_seconds=0.05))
-        topics = topics_on(storage)
-        storage.gate.clear()
+    storage, catalog = FakeStorage(), FakeCatalog()
+    topics = topics_on(storage, catalog)
+    catalog.allowed = False
+    for name, create, code in (
+        ("t", True, ErrorCode.TOPIC_NOT_FOUND),
+        ("t", False, ErrorCode.TOPIC_NOT_FOUND),
+        ("public/nowhere/t", True, ErrorCode.NOT_FOUND),
+        ("non-persistent://public/default/t", True, ErrorCode.UNSUPPORTED),
+    ):
         with pytest.raises(BrokerError) as refused:
-            await topics.get(NAME, create=True)
-        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-        storage.gate.set()
-        storage.fails = ValueError("a bug")
-        with pytest.raises(BrokerError) as refused:
-            await topics.get(NAME, create=True)
-        assert refused.value.code == ErrorCode.UNKNOWN_ERROR
-        storage.fails = None
+            await topics.get(TopicName.parse(name), create=create)
+        assert refused.value.code == code
+    await topics.get(NAME, create=True, asked=True)
+    await topics.unload(NAME)
+    await topics.get(NAME, create=True)
+
+
+async def test_so_many_are_opened_at_a_time() -> None:
+    storage = FakeStorage(TopicOptions(max_concurrent_topic_load_request=3))
+    topics = topics_on(storage)
+    storage.gate.clear()
+    asking = [asyncio.create_task(topics.get(TopicName.parse(f"t{n}"), create=True)) for n in range(20)]
+    await until(lambda: storage.opening == 3, "they are being opened")
+    storage.gate.set()
+    for one in asking:
+        await one
+    assert storage.most_opening == 3
+    assert len(topics) == 20
+
+
+async def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again() -> None:
+    storage = FakeStorage(TopicOptions(topic_load_timeout_seconds=0.05))
+    topics = topics_on(storage)
+    storage.gate.clear()
+    with pytest.raises(BrokerError) as refused:
         await topics.get(NAME, create=True)
+    assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+    storage.gate.set()
+    storage.fails = ValueError("a bug")
+    with pytest.raises(BrokerError) as refused:
+        await topics.get(NAME, create=True)
+    assert refused.value.code == ErrorCode.UNKNOWN_ERROR
+    storage.fails = None
+    await topics.get(NAME, create=True)
 
-    run(body())
 
-
-def test_a_topic_takes_messages_as_soon_as_its_log_is_open() -> None:
+async def test_a_topic_takes_messages_as_soon_as_its_log_is_open() -> None:
     """OWN-2: after a take-over producers don't wait for cursors; callers that need cursors do."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        storage.cursors_gate.clear()
-        waiting = asyncio.create_task(topics.get(NAME, create=True))
-        topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
-        sink: Any = _Sink()
-        producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
-        producer.publish(0, [entry(0)])
-        await until(lambda: "stored" in [name for name, *_ in sink.told], "it is stored")
-        assert not waiting.done()
-        assert topics.loaded() == []  # nothing is trimmed before it is known what the cursors need
-        storage.cursors_gate.set()
-        assert await waiting is topic
-        assert await topics.find(NAME, "", True, to_publish=True) is topic
-        assert topic.producers() == [producer]
-
-    run(body())
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    storage.cursors_gate.clear()
+    waiting = asyncio.create_task(topics.get(NAME, create=True))
+    topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+    sink: Any = _Sink()
+    producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    producer.publish(0, [entry(0)])
+    await until(lambda: "stored" in [name for name, *_ in sink.told], "it is stored")
+    assert not waiting.done()
+    assert topics.loaded() == []  # nothing is trimmed before it is known what the cursors need
+    storage.cursors_gate.set()
+    assert await waiting is topic
+    assert await topics.find(NAME, "", True, to_publish=True) is topic
+    assert topic.producers() == [producer]
 
 
-def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None:
+async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None:
     """OWN-2: its bundle goes meanwhile. They look it up again."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        storage.cursors_gate.clear()
-        topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
-        sink: Any = _Sink()
-        await topic.open_producer(OpenProducer(producer_name="p"), sink)
-        bundle = BundleRange(0, 0xFFFFFFFF)
-        await within(
-            topics.unload_within(NAME.namespace_name, bundle, TopicGivenUp("it goes")), "nothing of it is open"
-        )
-        assert [name for name, *_ in sink.told] == ["ended"]
-        assert log_of(topic).abandoned
-        with pytest.raises(TopicGivenUp):
-            await topic.open_producer(OpenProducer(producer_name="q"), sink)
-        again = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
-        assert again is not topic
-        # Lost by its log while the cursors are being opened: a client waits for the end of that opening.
-        log_of(again).on_lost(TopicGivenUp("another broker has it"))
-        asking = asyncio.create_task(topics.find(NAME, "", True, to_publish=True))
-        await asyncio.sleep(0.01)
-        assert not asking.done()
-        storage.cursors_gate.set()
-        assert (await within(asking, "the opening has ended")).ended is not None
-        third = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
-        assert third not in (topic, again)
-
-    run(body())
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    storage.cursors_gate.clear()
+    topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+    sink: Any = _Sink()
+    await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    bundle = BundleRange(0, 0xFFFFFFFF)
+    await within(topics.unload_within(NAME.namespace_name, bundle, TopicGivenUp("it goes")), "nothing of it is open")
+    assert [name for name, *_ in sink.told] == ["ended"]
+    assert log_of(topic).abandoned
+    with pytest.raises(TopicGivenUp):
+        await topic.open_producer(OpenProducer(producer_name="q"), sink)
+    again = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
+    assert again is not topic
+    # Lost by its log while the cursors are being opened: a client waits for the end of that opening.
+    log_of(again).on_lost(TopicGivenUp("another broker has it"))
+    asking = asyncio.create_task(topics.find(NAME, "", True, to_publish=True))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    storage.cursors_gate.set()
+    assert (await within(asking, "the opening has ended")).ended is not None
+    third = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
+    assert third not in (topic, again)
 
 
-def test_a_topic_that_is_gone_after_its_log_was_open_is_created_again() -> None:
+async def test_a_topic_that_is_gone_after_its_log_was_open_is_created_again() -> None:
     """CHK-57, CHK-69: it was deleted by another broker meanwhile. Producers get the new topic, as soon as its log is
     open."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        storage.there[NAME] = "i0"
-        storage.cursors_gate.clear()
-        opening = asyncio.create_task(topics.get(NAME, create=True))
-        first = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
-        storage.cursors_fail = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it was deleted")
-        storage.cursors_gate.set()
-        await until(lambda: len(storage.opened) == 2, "it is opened again")
-        second = await within(topics.find(NAME, "", True, to_publish=True), "the new log is open")
-        assert first.ended is not None
-        assert second is storage.opened[1]
-        assert not opening.done()
-        storage.cursors_gate.set()
-        assert await within(opening, "it is open") is second
-
-    run(body())
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    storage.there[NAME] = "i0"
+    storage.cursors_gate.clear()
+    opening = asyncio.create_task(topics.get(NAME, create=True))
+    first = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+    storage.cursors_fail = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it was deleted")
+    storage.cursors_gate.set()
+    await until(lambda: len(storage.opened) == 2, "it is opened again")
+    second = await within(topics.find(NAME, "", True, to_publish=True), "the new log is open")
+    assert first.ended is not None
+    assert second is storage.opened[1]
+    assert not opening.done()
+    storage.cursors_gate.set()
+    assert await within(opening, "it is open") is second
 
 
-def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None:
+async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None:
     """OWN-2: when a bundle moves producers wait for their logs to be closed, and not for all cursors of the bundle."""
-
-    async def body() -> None:
-        topics = topics_on(FakeStorage())
-        first, second = [await topics.get(TopicName.parse(name), create=True) for name in ("a", "b")]
-        cursors_of(second).settled.clear()
-        sink: Any = _Sink()
-        producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
-        bundle = BundleRange(0, 0xFFFFFFFF)
-        problem = TopicGivenUp("it moves")
-        unloading = asyncio.create_task(topics.unload_within(NAME.namespace_name, bundle, problem))
-        await until(lambda: cursors_of(first).closed, "its cursors are saved")
-        assert subscriptions_of(first).ended == [problem]
-        producer.publish(0, [entry(0)])
-        await until(lambda: [name for name, *_ in sink.told] == ["stored"], "it is stored")
-        cursors_of(second).settled.set()
-        await within(unloading, "all are closed")
-        assert [name for name, *_ in sink.told] == ["stored", "ended"]
-        assert log_of(first).closed
-        assert log_of(second).closed
-
-    run(body())
+    topics = topics_on(FakeStorage())
+    first, second = [await topics.get(TopicName.parse(name), create=True) for name in ("a", "b")]
+    cursors_of(second).settled.clear()
+    sink: Any = _Sink()
+    producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
+    bundle = BundleRange(0, 0xFFFFFFFF)
+    problem = TopicGivenUp("it moves")
+    unloading = asyncio.create_task(topics.unload_within(NAME.namespace_name, bundle, problem))
+    await until(lambda: cursors_of(first).closed, "its cursors are saved")
+    assert subscriptions_of(first).ended == [problem]
+    producer.publish(0, [entry(0)])
+    await until(lambda: [name for name, *_ in sink.told] == ["stored"], "it is stored")
+    cursors_of(second).settled.set()
+    await within(unloading, "all are closed")
+    assert [name for name, *_ in sink.told] == ["stored", "ended"]
+    assert log_of(first).closed
+    assert log_of(second).closed
 
 
-def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
+async def test_an_unload_that_is_cancelled_while_a_cursor_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """OWN-2: the topic's error is the topic's warning, and not an exception that was never retrieved."""
+    topics = topics_on(FakeStorage())
+    topic = await topics.get(NAME, create=True)
+    unretrieved: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
+    cursors_of(topic).fails_when_cancelled = TopicGivenUp("its cursors are another broker's")
+    closing = asyncio.create_task(topic.close_consumers(TopicGivenUp("it moves")))
+    await until(lambda: cursors_of(topic).closed, "its cursors are being saved")
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    assert "not all cursors were saved: TopicGivenUp: its cursors are another broker's" in caplog.text
+    del closing
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unretrieved == []
+
+
+async def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
     """There are never two lives of a topic at a time."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        topic = await topics.get(NAME, create=True)
-        log = log_of(topic)
-        log.prompt = False
-        sink: Any = _Sink()
-        producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
-        producer.publish(0, [entry(0)])
-        unloading = asyncio.create_task(topics.unload(NAME))
-        await until(lambda: topic.ended is not None, "it is ending")
-        asking = asyncio.create_task(topics.get(NAME, create=False))
-        await asyncio.sleep(0.01)
-        assert not asking.done()
-        log.decide()
-        await within(unloading, "it is unloaded")
-        assert log.closed
-        again = await asking
-        assert again is not topic
-        assert [name for name, *_ in sink.told] == ["stored", "ended"]
-        with pytest.raises(BrokerError):
-            await topic.open_producer(OpenProducer(producer_name="q"), sink)
-
-    run(body())
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    topic = await topics.get(NAME, create=True)
+    log = log_of(topic)
+    log.prompt = False
+    sink: Any = _Sink()
+    producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    producer.publish(0, [entry(0)])
+    unloading = asyncio.create_task(topics.unload(NAME))
+    await until(lambda: topic.ended is not None, "it is ending")
+    asking = asyncio.create_task(topics.get(NAME, create=False))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    log.decide()
+    await within(unloading, "it is unloaded")
+    assert log.closed
+    again = await asking
+    assert again is not topic
+    assert [name for name, *_ in sink.told] == ["stored", "ended"]
+    with pytest.raises(BrokerError):
+        await topic.open_producer(OpenProducer(producer_name="q"), sink)
 
 
-def test_a_log_that_does_not_close_is_abandoned() -> None:
-    async def body() -> None:
-        storage = FakeStorage(TopicOptions(topic_close_timeout_s=0.05))
-        topics = topics_on(storage)
-        topic = await topics.get(NAME, create=True)
-        log_of(topic).close = asyncio.Event().wait  # type: ignore[assignment,method-assign]
-        await within(topics.unload(NAME), "it is unloaded")
-        assert log_of(topic).abandoned
-
-    run(body())
+async def test_a_log_that_does_not_close_is_abandoned() -> None:
+    storage = FakeStorage(TopicOptions(topic_close_timeout_s=0.05))
+    topics = topics_on(storage)
+    topic = await topics.get(NAME, create=True)
+    log_of(topic).close = asyncio.Event().wait  # type: ignore[assignment,method-assign]
+    await within(topics.unload(NAME), "it is unloaded")
+    assert log_of(topic).abandoned
 
 
 @pytest.mark.parametrize("loaded", [True, False])
 @pytest.mark.parametrize("steps", range(4))
-def test_a_deletion_in_flight_does_not_hold_up_what_was_given_up(loaded: bool, steps: int) -> None:
+async def test_a_deletion_in_flight_does_not_hold_up_what_was_given_up(loaded: bool, steps: int) -> None:
     """OWN-2: it is broken off, as by a kill. So the broker goes on with its next session at once."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        storage.there[NAME] = "i1"
-        topics = topics_on(storage)
-        if loaded:
-            await topics.get(NAME, create=False)
-        storage.delete = storage.claim = _never  # type: ignore[assignment,method-assign]
-        deleting = asyncio.create_task(topics.delete(NAME, force=False))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        topics.give_up(TopicGivenUp("the session is lost"))
-        await within(topics.wait_ended(), "the deletion is broken off")
-        with pytest.raises(TopicGivenUp):
-            await within(deleting, "its outcome is told")
-        assert storage.deleted == []
-        assert all(log_of(topic).abandoned for topic in storage.opened)
-
-    run(body())
+    storage = FakeStorage()
+    storage.there[NAME] = "i1"
+    topics = topics_on(storage)
+    if loaded:
+        await topics.get(NAME, create=False)
+    storage.delete = storage.claim = _never  # type: ignore[assignment,method-assign]
+    deleting = asyncio.create_task(topics.delete(NAME, force=False))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    topics.give_up(TopicGivenUp("the session is lost"))
+    await within(topics.wait_ended(), "the deletion is broken off")
+    with pytest.raises(TopicGivenUp):
+        await within(deleting, "its outcome is told")
+    assert storage.deleted == []
+    assert all(log_of(topic).abandoned for topic in storage.opened)
 
 
 async def _never(*_: object) -> bytes:
@@ -325,271 +298,235 @@ async def _never(*_: object) -> bytes:
     raise AssertionError
 
 
-def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
+async def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
     """TOP-7: delete, and delete by force; what is made again is another one."""
-
-    async def body() -> None:
-        storage = FakeStorage()
-        topics = topics_on(storage)
-        topic = await topics.get(NAME, create=True)
-        sink: Any = _Sink()
-        await topic.open_producer(OpenProducer(producer_name="p"), sink)
-        subscriptions_of(topic).consumers = 2
-        with pytest.raises(BrokerError) as refused:
-            await topics.delete(NAME, force=False)
-        assert refused.value.code == ErrorCode.NOT_ALLOWED
-        assert "1 producers and 2 consumers" in str(refused.value)
-        await topics.delete(NAME, force=True)
-        assert storage.deleted == [NAME]
-        assert storage.deleted_incarnations == [topic.log.incarnation]
-        assert subscriptions_of(topic).ended[0].code == ErrorCode.TOPIC_NOT_FOUND
-        assert (await topics.find(NAME, "", True)).log.incarnation != topic.log.incarnation
-        with pytest.raises(BrokerError) as refused:
-            await topics.find(NAME, topic.log.incarnation, True)
-        assert refused.value.code == ErrorCode.INCARNATION_CHANGED
-
-    run(body())
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    topic = await topics.get(NAME, create=True)
+    sink: Any = _Sink()
+    await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    subscriptions_of(topic).consumers = 2
+    with pytest.raises(BrokerError) as refused:
+        await topics.delete(NAME, force=False)
+    assert refused.value.code == ErrorCode.NOT_ALLOWED
+    assert "1 producers and 2 consumers" in str(refused.value)
+    await topics.delete(NAME, force=True)
+    assert storage.deleted == [NAME]
+    assert storage.deleted_incarnations == [topic.log.incarnation]
+    assert subscriptions_of(topic).ended[0].code == ErrorCode.TOPIC_NOT_FOUND
+    assert (await topics.find(NAME, "", True)).log.incarnation != topic.log.incarnation
+    with pytest.raises(BrokerError) as refused:
+        await topics.find(NAME, topic.log.incarnation, True)
+    assert refused.value.code == ErrorCode.INCARNATION_CHANGED
 
 
-def test_a_lost_topic_is_told_and_gone_once() -> None:
+async def test_a_lost_topic_is_told_and_gone_once() -> None:
     """OWN-2: given up by its log or its cursors, at whatever moment, also while it is being opened."""
+    storage = FakeStorage()
+    topics = topics_on(storage)
+    topic = await topics.get(NAME, create=True)
+    cursors_of(topic).on_lost(TopicGivenUp("one"))
+    log_of(topic).on_lost(TopicGivenUp("two"))
+    again = await topics.get(NAME, create=False)
+    assert again is not topic
+    assert log_of(topic).abandoned
+    assert [str(error) for error in subscriptions_of(topic).ended] == ["one"]
+    assert topics.loaded() == [again]
 
-    async def body() -> None:
-        storage = FakeStorage()
+
+async def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> None:
+    storage = FakeStorage()
+    for in_peace in (True, False):
         topics = topics_on(storage)
         topic = await topics.get(NAME, create=True)
-        cursors_of(topic).on_lost(TopicGivenUp("one"))
-        log_of(topic).on_lost(TopicGivenUp("two"))
-        again = await topics.get(NAME, create=False)
-        assert again is not topic
+        storage.gate.clear()
+        opening = asyncio.create_task(topics.get(TopicName.parse("other"), create=True))
+        await until(lambda: storage.opening == 1, "it is being opened")
+        problem = TopicGivenUp("it ends")
+        if not in_peace:
+            topics.give_up(problem)
+        await within(topics.close(problem) if in_peace else topics.wait_ended(), "all have ended")
+        with pytest.raises(BrokerError) as refused:
+            await opening
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+        with pytest.raises(BrokerError, match="it ends"):
+            await topics.get(NAME, create=True)
+        assert log_of(topic).closed is in_peace
         assert log_of(topic).abandoned
-        assert [str(error) for error in subscriptions_of(topic).ended] == ["one"]
-        assert topics.loaded() == [again]
-
-    run(body())
-
-
-def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> None:
-    async def body() -> None:
-        storage = FakeStorage()
-        for in_peace in (True, False):
-            topics = topics_on(storage)
-            topic = await topics.get(NAME, create=True)
-            storage.gate.clear()
-            opening = asyncio.create_task(topics.get(TopicName.parse("other"), create=True))
-            await until(lambda: storage.opening == 1, "it is being opened")
-            problem = TopicGivenUp("it ends")
-            if not in_peace:
-                topics.give_up(problem)
-            await within(topics.close(problem) if in_peace else topics.wait_ended(), "all have ended")
-            with pytest.raises(BrokerError) as refused:
-                await opening
-            assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-            with pytest.raises(BrokerError, match="it ends"):
-                await topics.get(NAME, create=True)
-            assert log_of(topic).closed is in_peace
-            assert log_of(topic).abandoned
-            assert not topics.loaded()
-            storage.gate.set()
-
-    run(body())
+        assert not topics.loaded()
+        storage.gate.set()
 
 
 @pytest.mark.parametrize("steps", range(4))
 @pytest.mark.parametrize("in_peace", [True, False])
-def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool, steps: int) -> None:
+async def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool, steps: int) -> None:
     """OWN-2: a topic that is being closed is given up, by its session's end and by its bundle's."""
-
-    async def body() -> None:
-        topics = topics_on(FakeStorage())
-        topic = await topics.get(NAME, create=True)
-        if in_peace:
-            cursors_of(topic).settled.clear()
-            closing = asyncio.create_task(topics.close(TopicGivenUp("it ends in peace")))
-            await until(lambda: topic.ended is not None, "it is being closed")
-            assert not subscriptions_of(topic).ended
-        else:
-            topics.give_up(TopicGivenUp("its session is over"))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        topic.give_up(TopicGivenUp("its bundle is lost"))
-        await within(topics.wait_ended(), "all have ended")
-        if in_peace:
-            await within(closing, "the close returns")
-        assert len(subscriptions_of(topic).ended) == 1
-
-    run(body())
-
-
-def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -> None:
-    async def body() -> None:
-        topics = topics_on(FakeStorage())
-        asking = asyncio.create_task(topics.get(NAME, create=True))
+    topics = topics_on(FakeStorage())
+    topic = await topics.get(NAME, create=True)
+    if in_peace:
+        cursors_of(topic).settled.clear()
+        closing = asyncio.create_task(topics.close(TopicGivenUp("it ends in peace")))
+        await until(lambda: topic.ended is not None, "it is being closed")
+        assert not subscriptions_of(topic).ended
+    else:
+        topics.give_up(TopicGivenUp("its session is over"))
+    for _ in range(steps):
         await asyncio.sleep(0)
-        topics.give_up(TopicGivenUp("it ends"))
-        await within(topics.wait_ended(), "all have ended")
-        with pytest.raises(BrokerError):
-            await asking
+    topic.give_up(TopicGivenUp("its bundle is lost"))
+    await within(topics.wait_ended(), "all have ended")
+    if in_peace:
+        await within(closing, "the close returns")
+    assert len(subscriptions_of(topic).ended) == 1
 
-    run(body())
+
+async def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -> None:
+    topics = topics_on(FakeStorage())
+    asking = asyncio.create_task(topics.get(NAME, create=True))
+    await asyncio.sleep(0)
+    topics.give_up(TopicGivenUp("it ends"))
+    await within(topics.wait_ended(), "all have ended")
+    with pytest.raises(BrokerError):
+        await asking
 
 
-def test_housekeeping_trims_as_soon_as_a_ledger_is_done_with_and_goes_on_after_a_failure() -> None:
+async def test_housekeeping_trims_as_soon_as_a_ledger_is_done_with_and_goes_on_after_a_failure() -> None:
     """RET-1, RET-3: each topic is ticked and trimmed by what is durable, and one's trouble is not the others'. A ledger
     goes when the slowest cursor has come to its end, though it stands in it still and nothing follows."""
-
-    async def body() -> None:
-        clock = ManualClock()
-        storage = FakeStorage(clock=clock)
-        topics = topics_on(storage)
-        keeping = asyncio.create_task(Housekeeping(topics, storage.options, clock).run())
-        topic = await topics.get(NAME, create=True)
-        other = await topics.get(TopicName.parse("other"), create=True)
-        log_of(other).trim_fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
-        log, cursors = log_of(topic), cursors_of(topic)
-        log.closed_ledgers = log_of(other).closed_ledgers = 1
-        await passes(clock, 2.0)
-        assert log.trims == [None]
-        assert cursors.trimmed == 1
-        assert log.ticks in (1, 2)
-        log.ends = Position(8, 4)
-        cursors.slowest = Position(8, 4)  # of the ledger that is written
-        await passes(clock, 2.0)
-        log.closed_ledgers = 1
-        cursors.slowest = Position(8, 3)
-        await passes(clock, 2.0)
-        assert log.trims == [None]
-        cursors.slowest = Position(8, 4)
-        await passes(clock, 2.0)
-        assert log.trims == [None, Position(8, 4)]
-        assert len(log_of(other).trims) > 2  # tried again
-        keeping.cancel()
-        await asyncio.wait([keeping])
-
-    run(body())
+    clock = ManualClock()
+    storage = FakeStorage(clock=clock)
+    topics = topics_on(storage)
+    keeping = asyncio.create_task(Housekeeping(topics, storage.options, clock).run())
+    topic = await topics.get(NAME, create=True)
+    other = await topics.get(TopicName.parse("other"), create=True)
+    log_of(other).trim_fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
+    log, cursors = log_of(topic), cursors_of(topic)
+    log.closed_ledgers = log_of(other).closed_ledgers = 1
+    await passes(clock, 2.0)
+    assert log.trims == [None]
+    assert cursors.trimmed == 1
+    assert log.ticks in (1, 2)
+    log.ends = Position(8, 4)
+    cursors.slowest = Position(8, 4)  # of the ledger that is written
+    await passes(clock, 2.0)
+    log.closed_ledgers = 1
+    cursors.slowest = Position(8, 3)
+    await passes(clock, 2.0)
+    assert log.trims == [None]
+    cursors.slowest = Position(8, 4)
+    await passes(clock, 2.0)
+    assert log.trims == [None, Position(8, 4)]
+    assert len(log_of(other).trims) > 2  # tried again
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
-def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_for() -> None:
+async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_for() -> None:
     """TOP-2: inactive topics are deleted as the policy says; one with a subscription never is."""
-
-    async def body() -> None:
-        clock = ManualClock()
-        options = TopicOptions(
-            broker_delete_inactive_topics_enabled=True,
-            broker_delete_inactive_topics_max_inactive_duration_seconds=10,
-            unload_idle_topics_after_s=20,
-        )
-        storage = FakeStorage(options, clock)
-        topics = topics_on(storage)
-        keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
-        names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
-        inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
-        cursors_of(subscribed).open.append(SimpleNamespace(name="s"))
-        subscriptions_of(used).consumers = 1
-        await passes(clock, 9.0)
-        assert len(topics) == 3
-        await passes(clock, 5.0)
-        assert storage.deleted == [inactive.name]
-        assert topics.loaded() == [subscribed, used]
-        await passes(clock, 10.0)
-        assert topics.loaded() == [used]
-        subscriptions_of(used).consumers = 0
-        cursors_of(used).open.append(SimpleNamespace(name="s"))
-        await passes(clock, 15.0)
-        assert topics.loaded() == [used]
-        await passes(clock, 10.0)
-        assert not topics.loaded()
-        assert storage.deleted == [inactive.name]
-        keeping.cancel()
-        await asyncio.wait([keeping])
-
-    run(body())
+    clock = ManualClock()
+    options = TopicOptions(
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=10,
+        unload_idle_topics_after_s=20,
+    )
+    storage = FakeStorage(options, clock)
+    topics = topics_on(storage)
+    keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
+    names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
+    inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
+    cursors_of(subscribed).open.append(SimpleNamespace(name="s"))
+    subscriptions_of(used).consumers = 1
+    await passes(clock, 9.0)
+    assert len(topics) == 3
+    await passes(clock, 5.0)
+    assert storage.deleted == [inactive.name]
+    assert topics.loaded() == [subscribed, used]
+    await passes(clock, 10.0)
+    assert topics.loaded() == [used]
+    subscriptions_of(used).consumers = 0
+    cursors_of(used).open.append(SimpleNamespace(name="s"))
+    await passes(clock, 15.0)
+    assert topics.loaded() == [used]
+    await passes(clock, 10.0)
+    assert not topics.loaded()
+    assert storage.deleted == [inactive.name]
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
-def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
+async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
     """SPK-5, TOP-2: a reader past the broker is connected to nobody, and uses the topic."""
-
-    async def body() -> None:
-        clock = ManualClock()
-        options = TopicOptions(
-            broker_delete_inactive_topics_enabled=True,
-            broker_delete_inactive_topics_max_inactive_duration_seconds=10,
-            unload_idle_topics_after_s=20,
-        )
-        storage = FakeStorage(options, clock)
-        topics = topics_on(storage)
-        keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
-        topic = await topics.get(TopicName.parse("leased"), create=True)
-        leases = log_of(topic).leases
-        leases.any_stands = True
-        await passes(clock, 30.0)
-        assert topics.loaded() == [topic]
-        leases.any_stands = False
-        await passes(clock, 15.0)
-        assert storage.deleted == [topic.name]
-        keeping.cancel()
-        await asyncio.wait([keeping])
-
-    run(body())
+    clock = ManualClock()
+    options = TopicOptions(
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=10,
+        unload_idle_topics_after_s=20,
+    )
+    storage = FakeStorage(options, clock)
+    topics = topics_on(storage)
+    keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
+    topic = await topics.get(TopicName.parse("leased"), create=True)
+    leases = log_of(topic).leases
+    leases.any_stands = True
+    await passes(clock, 30.0)
+    assert topics.loaded() == [topic]
+    leases.any_stands = False
+    await passes(clock, 15.0)
+    assert storage.deleted == [topic.name]
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
-def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """TOP-2: whose the topic is is looked at in between."""
+    clock = ManualClock()
+    options = TopicOptions(
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=10,
+    )
+    storage = FakeStorage(options, clock)
+    topics = topics_on(storage)
+    topic = await topics.get(TopicName.parse("leased"), create=True)
+    asked = []
 
-    async def body() -> None:
-        clock = ManualClock()
-        options = TopicOptions(
-            broker_delete_inactive_topics_enabled=True,
-            broker_delete_inactive_topics_max_inactive_duration_seconds=10,
-        )
-        storage = FakeStorage(options, clock)
-        topics = topics_on(storage)
-        topic = await topics.get(TopicName.parse("leased"), create=True)
-        asked = []
+    async def taken_meanwhile(*_: object) -> None:
+        asked.append(topic.name)
+        log_of(topic).leases.any_stands = True
 
-        async def taken_meanwhile(*_: object) -> None:
-            asked.append(topic.name)
-            log_of(topic).leases.any_stands = True
-
-        monkeypatch.setattr(OwnsEverything, "confirm", taken_meanwhile)
-        keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
-        await passes(clock, 30.0)
-        assert asked == [topic.name]
-        assert storage.deleted == []
-        assert topics.loaded() == [topic]
-        keeping.cancel()
-        await asyncio.wait([keeping])
-
-    run(body())
+    monkeypatch.setattr(OwnsEverything, "confirm", taken_meanwhile)
+    keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
+    await passes(clock, 30.0)
+    assert asked == [topic.name]
+    assert storage.deleted == []
+    assert topics.loaded() == [topic]
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
-def test_ten_thousand_topics_cost_no_more_at_a_time_than_two_thousand() -> None:
+async def test_ten_thousand_topics_cost_no_more_at_a_time_than_two_thousand() -> None:
     """CHK-59: no task, timer or step for each of them: a round takes longer instead."""
-
-    async def body() -> None:
-        clock = ManualClock()
-        storage = FakeStorage(clock=clock)
-        topics = topics_on(storage)
-        for number in range(10_000):
-            await topics.get(TopicName.parse(f"t{number}"), create=True)
-        tasks = len(asyncio.all_tasks())
-        keeping = asyncio.create_task(Housekeeping(topics, storage.options, clock).run())
-        await passes(clock, 1.0)
-        ticked = sum(log_of(topic).ticks for topic in topics.loaded())
-        assert 1000 < ticked <= 2000
-        # A round takes five seconds, with whatever steps it began at; each of them is looked at again in the next.
-        for _ in range(2):
-            before = [log_of(topic).ticks for topic in topics.loaded()]
-            await passes(clock, 5.0)
-            since = [log_of(topic).ticks - was for topic, was in zip(topics.loaded(), before, strict=True)]
-            assert set(since) <= {1, 2}
-            assert sum(since) <= 10_000 + 200
-        assert not any(log_of(topic).trims for topic in topics.loaded())
-        assert len(asyncio.all_tasks()) == tasks + 1
-        keeping.cancel()
-        await asyncio.wait([keeping])
-
-    run(body())
+    clock = ManualClock()
+    storage = FakeStorage(clock=clock)
+    topics = topics_on(storage)
+    for number in range(10_000):
+        await topics.get(TopicName.parse(f"t{number}"), create=True)
+    tasks = len(asyncio.all_tasks())
+    keeping = asyncio.create_task(Housekeeping(topics, storage.options, clock).run())
+    await passes(clock, 1.0)
+    ticked = sum(log_of(topic).ticks for topic in topics.loaded())
+    assert 1000 < ticked <= 2000
+    # A round takes five seconds, with whatever steps it began at; each of them is looked at again in the next.
+    for _ in range(2):
+        before = [log_of(topic).ticks for topic in topics.loaded()]
+        await passes(clock, 5.0)
+        since = [log_of(topic).ticks - was for topic, was in zip(topics.loaded(), before, strict=True)]
+        assert set(since) <= {1, 2}
+        assert sum(since) <= 10_000 + 200
+    assert not any(log_of(topic).trims for topic in topics.loaded())
+    assert len(asyncio.all_tasks()) == tasks + 1
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
 async def passes(clock: ManualClock, seconds: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar import ConsumerType
 from magnetar.exceptions import InvalidConfiguration
-from tests.running import run, until
+from tests.running import until
 from tests.unit.client import test_sync_consumer as sync
 from tests.unit.client.consume_scene import client_of
 
@@ -32,30 +32,26 @@ class Told:
         raise RuntimeError("which is logged")
 
 
-def test_an_asyncio_consumer_s_listener_is_told_on_the_loop() -> None:
+async def test_an_asyncio_consumer_s_listener_is_told_on_the_loop() -> None:
     """SUB-3"""
-
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            broker.partitioned["persistent://public/default/p"] = 2
-            for topic, partitions in (("t", [-1]), ("p", [0, 1])):
-                first, second = Told(), Told()
-                options: Any = {"consumer_type": ConsumerType.Failover, "subscription_name": "s"}
-                one = await client.subscribe(topic, **options, consumer_name="a", consumer_event_listener=first)
-                await until(lambda: len(first.calls) == len(partitions), "it is told")  # noqa: B023
-                assert first.calls == [("active", index) for index in partitions]
-                await client.subscribe(topic, **options, consumer_name="b", consumer_event_listener=second)
-                await until(lambda: len(second.calls) >= len(partitions), "it is told")  # noqa: B023
-                assert ("inactive", partitions[0]) in second.calls
-                await one.close()
-                await until(lambda: second.calls[-1][0] == "active", "it is told")  # noqa: B023
-                assert first.threads == second.threads == {threading.current_thread().name}
-            wrong: Any
-            for wrong in (print, object()):
-                with pytest.raises(InvalidConfiguration, match="became_active"):
-                    await client.subscribe("t", "s", consumer_event_listener=wrong)
-
-    run(go())
+    async with client_of() as (broker, client):
+        broker.partitioned["persistent://public/default/p"] = 2
+        for topic, partitions in (("t", [-1]), ("p", [0, 1])):
+            first, second = Told(), Told()
+            options: Any = {"consumer_type": ConsumerType.Failover, "subscription_name": "s"}
+            one = await client.subscribe(topic, **options, consumer_name="a", consumer_event_listener=first)
+            await until(lambda: len(first.calls) == len(partitions), "it is told")  # noqa: B023
+            assert first.calls == [("active", index) for index in partitions]
+            await client.subscribe(topic, **options, consumer_name="b", consumer_event_listener=second)
+            await until(lambda: len(second.calls) >= len(partitions), "it is told")  # noqa: B023
+            assert ("inactive", partitions[0]) in second.calls
+            await one.close()
+            await until(lambda: second.calls[-1][0] == "active", "it is told")  # noqa: B023
+            assert first.threads == second.threads == {threading.current_thread().name}
+        wrong: Any
+        for wrong in (print, object()):
+            with pytest.raises(InvalidConfiguration, match="became_active"):
+                await client.subscribe("t", "s", consumer_event_listener=wrong)
 
 
 def test_a_synchronous_consumer_s_listener_is_told_on_the_thread_of_callbacks() -> None:

@@ -62,24 +62,21 @@ def test_every_name_of_the_stock_package_is_there() -> None:
     assert missing - _NOT_THEIR_OWN == _LEFT_OUT
 
 
-def test_what_is_not_supported_says_what_to_do_instead() -> None:
+async def test_what_is_not_supported_says_what_to_do_instead() -> None:
     with magnetar.Client(URL) as client:
         with pytest.raises(OperationNotSupported, match=r"TableView .*: read the topic from MessageId"):
             client.create_table_view("t")
         with pytest.raises(OperationNotSupported, match=r"ServiceInfo .*: name every broker in the service URL"):
             client.get_service_info()
 
-    async def go() -> None:
-        async with producer_scene() as (_, client):
-            with pytest.raises(OperationNotSupported, match="create_reader"):
-                await client.create_table_view("t")
-            with pytest.raises(OperationNotSupported, match="name every broker"):
-                client.get_service_info()
-            producer = await client.create_producer("t")
-            with pytest.raises(OperationNotSupported, match=r"await send\(…\)"):
-                producer.send_async(b"x", None)
-
-    run(go())
+    async with producer_scene() as (_, client):
+        with pytest.raises(OperationNotSupported, match="create_reader"):
+            await client.create_table_view("t")
+        with pytest.raises(OperationNotSupported, match="name every broker"):
+            client.get_service_info()
+        producer = await client.create_producer("t")
+        with pytest.raises(OperationNotSupported, match=r"await send\(…\)"):
+            producer.send_async(b"x", None)
 
 
 class _AsyncCallable:
@@ -90,7 +87,7 @@ async def _listen(consumer: object, message: object) -> None: ...
 
 
 @pytest.mark.parametrize("listener", [_listen, functools.partial(_listen), _AsyncCallable()])
-def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(listener: Any) -> None:
+async def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(listener: Any) -> None:
     with scene() as made:
         with pytest.raises(InvalidConfiguration, match=r"message_listener = .* coroutine function, .* magnetar.aio"):
             made.client.subscribe("t", "s", message_listener=listener)
@@ -98,13 +95,10 @@ def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(listener:
             made.client.create_reader("t", MessageId.earliest, reader_listener=listener)
         made.client.subscribe("t", "s").close()  # nobody has it
 
-    async def go() -> None:
-        async with client_of() as (_, client):
-            await client.subscribe("t", "s", message_listener=listener)
-            with pytest.raises(InvalidConfiguration, match="reader_listener = 7 can't be called"):
-                await client.create_reader("t", MessageId.earliest, reader_listener=7)  # type: ignore[arg-type]
-
-    run(go())
+    async with client_of() as (_, client):
+        await client.subscribe("t", "s", message_listener=listener)
+        with pytest.raises(InvalidConfiguration, match="reader_listener = 7 can't be called"):
+            await client.create_reader("t", MessageId.earliest, reader_listener=7)  # type: ignore[arg-type]
 
 
 def test_a_coroutine_that_a_synchronous_listener_returns_is_closed_and_logged_once(
@@ -193,29 +187,26 @@ def test_clients_and_what_they_make_can_t_be_pickled() -> None:
                 pickle.dumps(front)
 
 
-def test_reprs_of_the_asyncio_client_and_of_messages() -> None:
-    async def go() -> None:
-        async with producer_scene() as (_, client):
-            producer = await client.create_producer("t", producer_name="me")
-            assert repr(client) == f"aio.Client('{URL}')"
-            assert repr(producer).startswith("Producer(topic='persistent://public/default/t', producer_name='me', ")
-        assert repr(client) == f"aio.Client('{URL}', closed)"
-        async with client_of() as (broker, client):
-            consumer = await client.subscribe("t", "s", **EARLIEST, consumer_name="me")
-            reader = await client.create_reader("t", MessageId.earliest)
-            assert repr(consumer).startswith("Consumer(topic='persistent://public/default/t', subscription_name='s', ")
-            assert repr(reader).startswith("Reader(topic='persistent://public/default/t', is_connected=")
-            broker.topic("t").publish(b"hello", keys=["k"])
-            broker.topic("t").publish(b"x" * 100)
-            broker.topic("t").publish(None)
-            one, long, null = await receive(consumer, 3)
-            tail = "topic_name='persistent://public/default/t'"
-            assert repr(one) == f"Message(data=b'hello', message_id=(7,0,-1,-1), {tail}, partition_key='k')"
-            assert repr(long) == f"Message(data={b'x' * 64!r}… 100 bytes, message_id=(7,1,-1,-1), {tail})"
-            assert repr(null) == f"Message(data=None, message_id=(7,2,-1,-1), {tail})"
-            assert repr(one.message_id()).startswith("MessageId(partition=-1, ledger_id=7, entry_id=0, batch_index=-1")
-
-    run(go())
+async def test_reprs_of_the_asyncio_client_and_of_messages() -> None:
+    async with producer_scene() as (_, client):
+        producer = await client.create_producer("t", producer_name="me")
+        assert repr(client) == f"aio.Client('{URL}')"
+        assert repr(producer).startswith("Producer(topic='persistent://public/default/t', producer_name='me', ")
+    assert repr(client) == f"aio.Client('{URL}', closed)"
+    async with client_of() as (broker, client):
+        consumer = await client.subscribe("t", "s", **EARLIEST, consumer_name="me")
+        reader = await client.create_reader("t", MessageId.earliest)
+        assert repr(consumer).startswith("Consumer(topic='persistent://public/default/t', subscription_name='s', ")
+        assert repr(reader).startswith("Reader(topic='persistent://public/default/t', is_connected=")
+        broker.topic("t").publish(b"hello", keys=["k"])
+        broker.topic("t").publish(b"x" * 100)
+        broker.topic("t").publish(None)
+        one, long, null = await receive(consumer, 3)
+        tail = "topic_name='persistent://public/default/t'"
+        assert repr(one) == f"Message(data=b'hello', message_id=(7,0,-1,-1), {tail}, partition_key='k')"
+        assert repr(long) == f"Message(data={b'x' * 64!r}… 100 bytes, message_id=(7,1,-1,-1), {tail})"
+        assert repr(null) == f"Message(data=None, message_id=(7,2,-1,-1), {tail})"
+        assert repr(one.message_id()).startswith("MessageId(partition=-1, ledger_id=7, entry_id=0, batch_index=-1")
 
 
 def every_fact(message: Message) -> list[Any]:
@@ -259,55 +250,48 @@ def in_other_process(pickled: bytes) -> bytes:
     return done.stdout
 
 
-def test_a_message_is_pickled() -> None:
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            topic = broker.topic("t")
-            topic.publish(b"one", time_ms=77, keys=["k"], properties=[{"a": "b"}], event_times=[5])
-            topic.publish(b"two", None, b"", keys=[b"\xff", None, "x"], ordering_keys=[b"o", None, None])
-            topic.publish(b"three", b"four", sequence_ids=[17, 19])
-            consumer = await client.subscribe("t", "s", **EARLIEST)
-            messages = await receive(consumer, 6)
-            for message in messages:
-                restored = pickle.loads(pickle.dumps(message))
-                assert every_fact(restored) == every_fact(message)
-            pickled = pickle.dumps(messages[0])
-            told = every_fact(messages[0])
-        done = await asyncio.to_thread(in_other_process, pickled)
-        back, data, properties = pickle.loads(done)
-        assert (data, properties) == (b"one", {"a": "b"})
-        assert every_fact(back) == told
-
-    run(go())
+async def test_a_message_is_pickled() -> None:
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        topic.publish(b"one", time_ms=77, keys=["k"], properties=[{"a": "b"}], event_times=[5])
+        topic.publish(b"two", None, b"", keys=[b"\xff", None, "x"], ordering_keys=[b"o", None, None])
+        topic.publish(b"three", b"four", sequence_ids=[17, 19])
+        consumer = await client.subscribe("t", "s", **EARLIEST)
+        messages = await receive(consumer, 6)
+        for message in messages:
+            restored = pickle.loads(pickle.dumps(message))
+            assert every_fact(restored) == every_fact(message)
+        pickled = pickle.dumps(messages[0])
+        told = every_fact(messages[0])
+    done = await asyncio.to_thread(in_other_process, pickled)
+    back, data, properties = pickle.loads(done)
+    assert (data, properties) == (b"one", {"a": "b"})
+    assert every_fact(back) == told
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
-def test_a_message_that_was_pickled_is_acknowledged_by_its_id(kind: ConsumerType) -> None:
+async def test_a_message_that_was_pickled_is_acknowledged_by_its_id(kind: ConsumerType) -> None:
     """One message of a batch, one of its own, and one that is refused; by another consumer."""
-
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            broker.topic("t").publish(b"one", b"two")
-            broker.topic("t").publish(b"three")
-            broker.topic("t").publish(b"four")
-            consumer = await client.subscribe("t", "s", kind, **EARLIEST)
-            pickled = [pickle.dumps(message) for message in await receive(consumer, 4)]
-            await consumer.close()
-            one, two, three, four = map(pickle.loads, pickled)
-            consumer = await client.subscribe("t", "s", kind, negative_ack_redelivery_delay_ms=0, **EARLIEST)
-            assert [message.data() for message in await receive(consumer, 4)] == [b"one", b"two", b"three", b"four"]
-            await consumer.acknowledge([one, three], receipt=True)
-            await consumer.negative_acknowledge(two)
-            if kind is ConsumerType.Exclusive:
-                assert [message.data() for message in await receive(consumer, 2)] == [b"two", b"four"]
-                await consumer.acknowledge_cumulative(four, receipt=True)
-            else:
-                assert (await consumer.receive(60_000)).data() == b"two"
-            other = await client.subscribe("other", "s", kind)
-            with pytest.raises(InvalidMessage, match="does not read"):
-                await other.acknowledge(one)
-
-    run(go())
+    async with client_of() as (broker, client):
+        broker.topic("t").publish(b"one", b"two")
+        broker.topic("t").publish(b"three")
+        broker.topic("t").publish(b"four")
+        consumer = await client.subscribe("t", "s", kind, **EARLIEST)
+        pickled = [pickle.dumps(message) for message in await receive(consumer, 4)]
+        await consumer.close()
+        one, two, three, four = map(pickle.loads, pickled)
+        consumer = await client.subscribe("t", "s", kind, negative_ack_redelivery_delay_ms=0, **EARLIEST)
+        assert [message.data() for message in await receive(consumer, 4)] == [b"one", b"two", b"three", b"four"]
+        await consumer.acknowledge([one, three], receipt=True)
+        await consumer.negative_acknowledge(two)
+        if kind is ConsumerType.Exclusive:
+            assert [message.data() for message in await receive(consumer, 2)] == [b"two", b"four"]
+            await consumer.acknowledge_cumulative(four, receipt=True)
+        else:
+            assert (await consumer.receive(60_000)).data() == b"two"
+        other = await client.subscribe("other", "s", kind)
+        with pytest.raises(InvalidMessage, match="does not read"):
+            await other.acknowledge(one)
 
 
 def test_a_late_receive_names_every_topic_and_partition() -> None:

@@ -105,59 +105,52 @@ def decoded_bytes(consumer: Any) -> int:
 
 
 @pytest.mark.parametrize("how", ["receive", "batch", "seek", "redeliver", "break"])
-def test_no_more_is_decompressed_than_there_is_room_for(how: str) -> None:
+async def test_no_more_is_decompressed_than_there_is_room_for(how: str) -> None:
     """CON-1: what is not decoded yet waits in order, and is never stuck."""
-
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            topic = broker.topic("t")
-            publish_large(topic, 30, 1_000_000)
-            kind = ConsumerType.Shared if how == "redeliver" else ConsumerType.Exclusive
-            consumer = await client.subscribe(
-                "t",
-                "s",
-                kind,
-                **EARLIEST,
-                receiver_queue_bytes=2_500_000,
-                batch_receive_policy=ConsumerBatchReceivePolicy(7, -1, 100),
-            )
-            await until(lambda: decoded_bytes(consumer) > 0, "something has come")
-            await asyncio.sleep(0.05)
-            part = consumer._core.parts[0]
-            assert part._arrivals._line
-            assert decoded_bytes(consumer) <= 2_500_000
-            if how == "seek":
-                await consumer.seek(MessageId(-1, *topic.log.order[0]))
-            elif how == "redeliver":
-                consumer.redeliver_unacknowledged_messages()
-            elif how == "break":
-                broker.break_streams()
-                await until(lambda: broker.streams == 2 and consumer.is_connected(), "it is there again")
-            got: list[bytes] = []
-            while len(set(got)) < (116 if how == "seek" else 120):
-                if how == "batch":
-                    got += payloads(await consumer.batch_receive())
-                else:
-                    got += payloads(await receive(consumer, 1))
-                assert decoded_bytes(consumer) <= 2_500_000
-            names = [payload.rstrip(b"\0") for payload in got]
-            expected = [b"%d.%d" % (number, at) for number in range(30) for at in range(4)]
-            if how == "redeliver":  # without an epoch what was on its way may come twice
-                assert set(names) == set(expected)
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        publish_large(topic, 30, 1_000_000)
+        kind = ConsumerType.Shared if how == "redeliver" else ConsumerType.Exclusive
+        consumer = await client.subscribe(
+            "t",
+            "s",
+            kind,
+            **EARLIEST,
+            receiver_queue_bytes=2_500_000,
+            batch_receive_policy=ConsumerBatchReceivePolicy(7, -1, 100),
+        )
+        await until(lambda: decoded_bytes(consumer) > 0, "something has come")
+        await asyncio.sleep(0.05)
+        part = consumer._core.parts[0]
+        assert part._arrivals._line
+        assert decoded_bytes(consumer) <= 2_500_000
+        if how == "seek":
+            await consumer.seek(MessageId(-1, *topic.log.order[0]))
+        elif how == "redeliver":
+            consumer.redeliver_unacknowledged_messages()
+        elif how == "break":
+            broker.break_streams()
+            await until(lambda: broker.streams == 2 and consumer.is_connected(), "it is there again")
+        got: list[bytes] = []
+        while len(set(got)) < (116 if how == "seek" else 120):
+            if how == "batch":
+                got += payloads(await consumer.batch_receive())
             else:
-                assert names == (expected[4:] if how == "seek" else expected)
+                got += payloads(await receive(consumer, 1))
+            assert decoded_bytes(consumer) <= 2_500_000
+        names = [payload.rstrip(b"\0") for payload in got]
+        expected = [b"%d.%d" % (number, at) for number in range(30) for at in range(4)]
+        if how == "redeliver":  # without an epoch what was on its way may come twice
+            assert set(names) == set(expected)
+        else:
+            assert names == (expected[4:] if how == "seek" else expected)
 
-    run(go())
 
-
-def test_one_entry_larger_than_the_room_still_comes() -> None:
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            publish_large(broker.topic("t"), 3, 1_000_000)
-            consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_bytes=1000)
-            assert len(await receive(consumer, 12)) == 12
-
-    run(go())
+async def test_one_entry_larger_than_the_room_still_comes() -> None:
+    async with client_of() as (broker, client):
+        publish_large(broker.topic("t"), 3, 1_000_000)
+        consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_bytes=1000)
+        assert len(await receive(consumer, 12)) == 12
 
 
 def parts_of(request: ConsumeRequest) -> int:
@@ -167,41 +160,37 @@ def parts_of(request: ConsumeRequest) -> int:
     return parts + sum(1 + len(one.entries) for one in request.redeliver)
 
 
-def test_a_request_never_has_more_parts_than_a_broker_takes() -> None:
+async def test_a_request_never_has_more_parts_than_a_broker_takes() -> None:
     """CON-3, CON-5: however much is acknowledged and refused at a time, and whatever it lies between."""
-
-    async def go() -> None:
-        consumers = []
-        for _ in range(2):
-            acks, eras = PendingAcks(), Eras()
-            eras.opened(1, 0)
-            era = Era(None, 1, 1)
-            for number in range(30_000):
-                acks.add_place(era, 1, 2 * number, -1, 0)
-                acks.add_place(era, 2, 2 * number, 3, 9)
-            to_say = ToSay(acks, Asks())
-            to_say.redeliver = dict.fromkeys((3, 2 * number) for number in range(40_000))
-            to_say.granted = 5
-            consumers.append((to_say, eras))
-        acknowledged: set[tuple[int, int]] = set()
-        again: list[int] = []
-        waiting = dict(enumerate(consumers))
-        while waiting:
-            gathered = Gathered()
-            for consumer_id, (to_say, eras) in list(waiting.items()):
-                if gathered.full:
-                    break
-                if to_say.fill(gathered, consumer_id, eras):
-                    del waiting[consumer_id]
-            request = gathered.request
-            assert 0 < parts_of(request) <= 20_000
-            assert request.ByteSize() < 2_000_000
-            for one in request.acknowledge:
-                assert not [redeliver for redeliver in again if redeliver == one.consumer_id], "before what comes again"
-                acknowledged |= {(one.consumer_id, range_.first_entry_id) for range_ in one.entries}
-                acknowledged |= {(one.consumer_id, -1 - batch.entry_id) for batch in one.messages}
-            again += [one.consumer_id for one in request.redeliver for _ in one.entries]
-        assert len(acknowledged) == 2 * 60_000
-        assert len(again) == 2 * 40_000
-
-    run(go())
+    consumers = []
+    for _ in range(2):
+        acks, eras = PendingAcks(), Eras()
+        eras.opened(1, 0)
+        era = Era(None, 1, 1)
+        for number in range(30_000):
+            acks.add_place(era, 1, 2 * number, -1, 0)
+            acks.add_place(era, 2, 2 * number, 3, 9)
+        to_say = ToSay(acks, Asks())
+        to_say.redeliver = dict.fromkeys((3, 2 * number) for number in range(40_000))
+        to_say.granted = 5
+        consumers.append((to_say, eras))
+    acknowledged: set[tuple[int, int]] = set()
+    again: list[int] = []
+    waiting = dict(enumerate(consumers))
+    while waiting:
+        gathered = Gathered()
+        for consumer_id, (to_say, eras) in list(waiting.items()):
+            if gathered.full:
+                break
+            if to_say.fill(gathered, consumer_id, eras):
+                del waiting[consumer_id]
+        request = gathered.request
+        assert 0 < parts_of(request) <= 20_000
+        assert request.ByteSize() < 2_000_000
+        for one in request.acknowledge:
+            assert not [redeliver for redeliver in again if redeliver == one.consumer_id], "before what comes again"
+            acknowledged |= {(one.consumer_id, range_.first_entry_id) for range_ in one.entries}
+            acknowledged |= {(one.consumer_id, -1 - batch.entry_id) for batch in one.messages}
+        again += [one.consumer_id for one in request.redeliver for _ in one.entries]
+    assert len(acknowledged) == 2 * 60_000
+    assert len(again) == 2 * 40_000

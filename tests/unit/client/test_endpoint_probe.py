@@ -12,7 +12,6 @@ import pytest
 
 from magnetar._endpoint_probe import PULSAR_CONNECT, describe_endpoint, describe_endpoints, describe_reply
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandConnect
-from tests.running import run
 
 CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"
 
@@ -86,64 +85,50 @@ async def server_that_answers(replies: dict[bytes, bytes]) -> AsyncIterator[str]
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def test_addresses_are_asked_in_both_protocols() -> None:
+async def test_addresses_are_asked_in_both_protocols() -> None:
     """SPK-1: the port of HTTP, that of Pulsar's clients, one that no process has, a name that there is not"""
-
-    async def go() -> None:
-        async with (
-            server_that_answers({b"PRI ": b"HTTP/1.1 400 Bad Request\r\n"}) as http,
-            server_that_answers({b"\0\0\0": CONNECTED}) as pulsar,
-            server_that_answers({}) as closes,
-        ):
-            assert "answers in HTTP, " in await describe_endpoint(http)
-            assert "answers in Pulsar's protocol" in await describe_endpoint(pulsar)
-            assert "sends nothing" in await describe_endpoint(closes)
-            both = await describe_endpoints([http, pulsar] * 4)
-            assert both.count("answers in") == 5
-            assert both.endswith("; 3 more")
-        with socket.socket() as bound:  # and nobody listens
-            bound.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{bound.getsockname()[1]}"
-            assert await describe_endpoint(address) == f"no process listens at {address}"
-        # No resolver is asked for this one.
-        assert (
-            await describe_endpoint("a..b:6652")
-            == "the host name of a..b:6652 can't be resolved: it is not a host name"
-        )
-
-    run(go())
+    async with (
+        server_that_answers({b"PRI ": b"HTTP/1.1 400 Bad Request\r\n"}) as http,
+        server_that_answers({b"\0\0\0": CONNECTED}) as pulsar,
+        server_that_answers({}) as closes,
+    ):
+        assert "answers in HTTP, " in await describe_endpoint(http)
+        assert "answers in Pulsar's protocol" in await describe_endpoint(pulsar)
+        assert "sends nothing" in await describe_endpoint(closes)
+        both = await describe_endpoints([http, pulsar] * 4)
+        assert both.count("answers in") == 5
+        assert both.endswith("; 3 more")
+    with socket.socket() as bound:  # and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        assert await describe_endpoint(address) == f"no process listens at {address}"
+    # No resolver is asked for this one.
+    assert await describe_endpoint("a..b:6652") == "the host name of a..b:6652 can't be resolved: it is not a host name"
 
 
-def test_a_silent_server_is_not_waited_for() -> None:
-    async def go() -> None:
-        ended = asyncio.Event()
+async def test_a_silent_server_is_not_waited_for() -> None:
+    ended = asyncio.Event()
 
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await ended.wait()
-            writer.close()
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ended.wait()
+        writer.close()
 
-        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            assert "sends nothing" in await describe_endpoint(f"127.0.0.1:{port}", timeout_s=0.1)
-            ended.set()
-
-    run(go())
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert "sends nothing" in await describe_endpoint(f"127.0.0.1:{port}", timeout_s=0.1)
+        ended.set()
 
 
-def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
+async def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
     """SPK-1: the system drops connections to a socket whose queue is full, as a firewall does."""
-
-    async def go() -> None:
-        with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(socket.socket())
-            listening.bind(("127.0.0.1", 0))
-            listening.listen(0)
-            address = f"127.0.0.1:{listening.getsockname()[1]}"
-            for _ in range(4):
-                waiting = stack.enter_context(socket.socket())
-                waiting.setblocking(False)
-                waiting.connect_ex(listening.getsockname())
-            told = await describe_endpoint(address, timeout_s=0.2)
-            assert told == f"{address} can't be reached: it did not accept a connection within 0.2 s"
-
-    run(go())
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        told = await describe_endpoint(address, timeout_s=0.2)
+        assert told == f"{address} can't be reached: it did not accept a connection within 0.2 s"

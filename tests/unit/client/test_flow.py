@@ -11,7 +11,7 @@ import pytest
 from magnetar import ConsumerType, InitialPosition
 from magnetar._permits import Permits
 from magnetar.exceptions import InvalidConfiguration, Timeout
-from tests.running import run, until
+from tests.running import until
 from tests.unit.client.consume_scene import MemoryBroker, client_of, payloads, receive
 
 EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
@@ -22,150 +22,130 @@ def delivered_to(consumer: Any) -> int:
     return int(part.permits.held)
 
 
-def test_the_queue_is_filled_and_refilled_at_half() -> None:
+async def test_the_queue_is_filled_and_refilled_at_half() -> None:
     """CON-1"""
-
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            topic = broker.topic("t")
-            for number in range(3000):
-                topic.publish(str(number).encode())
-            consumer = await client.subscribe("t", "s", **EARLIEST)
-            await until(lambda: delivered_to(consumer) == 1000, "the queue is full")
-            await asyncio.sleep(0.02)
-            assert delivered_to(consumer) == 1000
-            await receive(consumer, 400)
-            await asyncio.sleep(0.02)
-            granted = [flow.permits for one in broker.requests for flow in one.flow]
-            assert sum(granted) == 1000
-            await receive(consumer, 120)  # counted in runs
-            await until(lambda: sum(f.permits for one in broker.requests for f in one.flow) > 1000, "it is refilled")
-            granted = [flow.permits for one in broker.requests for flow in one.flow]
-            assert granted[-1] >= 500
-            assert payloads(await receive(consumer, 2480))[-1] == b"2999"
-
-    run(go())
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        for number in range(3000):
+            topic.publish(str(number).encode())
+        consumer = await client.subscribe("t", "s", **EARLIEST)
+        await until(lambda: delivered_to(consumer) == 1000, "the queue is full")
+        await asyncio.sleep(0.02)
+        assert delivered_to(consumer) == 1000
+        await receive(consumer, 400)
+        await asyncio.sleep(0.02)
+        granted = [flow.permits for one in broker.requests for flow in one.flow]
+        assert sum(granted) == 1000
+        await receive(consumer, 120)  # counted in runs
+        await until(lambda: sum(f.permits for one in broker.requests for f in one.flow) > 1000, "it is refilled")
+        granted = [flow.permits for one in broker.requests for flow in one.flow]
+        assert granted[-1] >= 500
+        assert payloads(await receive(consumer, 2480))[-1] == b"2999"
 
 
-def test_without_a_queue_one_message_is_asked_for_at_a_time() -> None:
+async def test_without_a_queue_one_message_is_asked_for_at_a_time() -> None:
     """CON-1"""
-
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            topic = broker.topic("t")
-            for number in range(5):
-                topic.publish(str(number).encode())
-            topic.publish(b"a", b"b", b"c")
-            topic.publish(b"end")
-            consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_size=0)
-            other = await client.subscribe("u", "s", **EARLIEST, receiver_queue_size=0)
-            await asyncio.sleep(0.02)
-            assert not any(one.flow for one in broker.requests)
-            for number in range(5):
-                assert (await consumer.receive()).data() == str(number).encode()
-                await asyncio.sleep(0)
-                assert sum(f.permits for one in broker.requests for f in one.flow) == number + 1
-                assert delivered_to(consumer) <= 1
-            assert payloads(await receive(consumer, 4)) == [b"a", b"b", b"c", b"end"]
-            broker.partitioned["persistent://public/default/p"] = 2
-            with pytest.raises(InvalidConfiguration):
-                await client.subscribe("p", "s", receiver_queue_size=0)
-            assert other.is_connected()
-
-    run(go())
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        for number in range(5):
+            topic.publish(str(number).encode())
+        topic.publish(b"a", b"b", b"c")
+        topic.publish(b"end")
+        consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_size=0)
+        other = await client.subscribe("u", "s", **EARLIEST, receiver_queue_size=0)
+        await asyncio.sleep(0.02)
+        assert not any(one.flow for one in broker.requests)
+        for number in range(5):
+            assert (await consumer.receive()).data() == str(number).encode()
+            await asyncio.sleep(0)
+            assert sum(f.permits for one in broker.requests for f in one.flow) == number + 1
+            assert delivered_to(consumer) <= 1
+        assert payloads(await receive(consumer, 4)) == [b"a", b"b", b"c", b"end"]
+        broker.partitioned["persistent://public/default/p"] = 2
+        with pytest.raises(InvalidConfiguration):
+            await client.subscribe("p", "s", receiver_queue_size=0)
+        assert other.is_connected()
 
 
-def test_large_messages_are_asked_for_sparsely() -> None:
+async def test_large_messages_are_asked_for_sparsely() -> None:
     """CON-1: no more than are expected to take receiver_queue_bytes."""
-
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            topic = broker.topic("t")
-            for number in range(300):
-                topic.publish(bytes([number % 256]) * 10_000)
-            consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_bytes=300_000)
-            await until(lambda: delivered_to(consumer) >= 16, "as many came as there is room for")
-            await asyncio.sleep(0.02)
-            assert delivered_to(consumer) <= 31
-            assert payloads(await receive(consumer, 300))[-1] == bytes([299 % 256]) * 10_000
-
-    run(go())
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        for number in range(300):
+            topic.publish(bytes([number % 256]) * 10_000)
+        consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_bytes=300_000)
+        await until(lambda: delivered_to(consumer) >= 16, "as many came as there is room for")
+        await asyncio.sleep(0.02)
+        assert delivered_to(consumer) <= 31
+        assert payloads(await receive(consumer, 300))[-1] == bytes([299 % 256]) * 10_000
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
 @pytest.mark.parametrize("queue_size", [0, 1, 2, 7, 50])
-def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> None:
+async def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> None:
     """CON-1, CON-4, CON-5: whatever is acknowledged, refused, broken and asked for again, all comes in the end."""
-
-    async def go() -> None:
-        chance = random.Random(f"{kind}{queue_size}")
-        async with client_of(MemoryBroker()) as (broker, client):
-            topic = broker.topic("t")
-            expected = set()
-            for number in range(120):
-                payloads = [b"%d.%d" % (number, at) for at in range(chance.choice([1, 1, 2, 5, 20]))]
-                topic.publish(*payloads, batch=chance.random() < 0.5)
-                expected |= set(payloads)
-            consumer = await client.subscribe(
-                "t", "s", kind, **EARLIEST, receiver_queue_size=queue_size, negative_ack_redelivery_delay_ms=1
-            )
-            seen: set[bytes] = set()
-            acknowledged: set[bytes] = set()
-            cursor = topic.cursors.cursors["s"]
-            # What was acknowledged without a receipt, and lost with its stream, comes again.
-            while cursor.mark_delete != topic.log.last:
-                try:  # what has been dropped comes again when it is asked for, all else by itself
-                    message = await consumer.receive(50 if seen == expected else 30_000)
-                except Timeout:
-                    assert seen == expected
-                    consumer.redeliver_unacknowledged_messages()
-                    continue
-                seen.add(message.data())
-                what = chance.random()
-                if what < 0.8:
-                    await consumer.acknowledge(message, receipt=what < 0.05)
-                    acknowledged.add(message.data())
-                elif what < 0.9:
-                    await consumer.negative_acknowledge(message)
-                elif what < 0.91:
-                    consumer.redeliver_unacknowledged_messages()
-                elif what < 0.913:
-                    broker.break_streams()
-                elif what < 0.93:
-                    receiving = asyncio.create_task(consumer.receive())
-                    await asyncio.sleep(0)
-                    receiving.cancel()
-                    await asyncio.wait([receiving])
-                    if not receiving.cancelled():
-                        await consumer.negative_acknowledge(receiving.result())
-            await consumer.close()
-            assert acknowledged == seen == expected
-
-    run(go(), 100)
+    chance = random.Random(f"{kind}{queue_size}")
+    async with client_of(MemoryBroker()) as (broker, client):
+        topic = broker.topic("t")
+        expected = set()
+        for number in range(120):
+            payloads = [b"%d.%d" % (number, at) for at in range(chance.choice([1, 1, 2, 5, 20]))]
+            topic.publish(*payloads, batch=chance.random() < 0.5)
+            expected |= set(payloads)
+        consumer = await client.subscribe(
+            "t", "s", kind, **EARLIEST, receiver_queue_size=queue_size, negative_ack_redelivery_delay_ms=1
+        )
+        seen: set[bytes] = set()
+        acknowledged: set[bytes] = set()
+        cursor = topic.cursors.cursors["s"]
+        # What was acknowledged without a receipt, and lost with its stream, comes again.
+        while cursor.mark_delete != topic.log.last:
+            try:  # what has been dropped comes again when it is asked for, all else by itself
+                message = await consumer.receive(50 if seen == expected else 30_000)
+            except Timeout:
+                assert seen == expected
+                consumer.redeliver_unacknowledged_messages()
+                continue
+            seen.add(message.data())
+            what = chance.random()
+            if what < 0.8:
+                await consumer.acknowledge(message, receipt=what < 0.05)
+                acknowledged.add(message.data())
+            elif what < 0.9:
+                await consumer.negative_acknowledge(message)
+            elif what < 0.91:
+                consumer.redeliver_unacknowledged_messages()
+            elif what < 0.913:
+                broker.break_streams()
+            elif what < 0.93:
+                receiving = asyncio.create_task(consumer.receive())
+                await asyncio.sleep(0)
+                receiving.cancel()
+                await asyncio.wait([receiving])
+                if not receiving.cancelled():
+                    await consumer.negative_acknowledge(receiving.result())
+        await consumer.close()
+        assert acknowledged == seen == expected
 
 
-def test_both_ends_count_permits_alike() -> None:
+async def test_both_ends_count_permits_alike() -> None:
     """CON-1: batches larger than what is left, entries of which a part is acknowledged, and redelivery by entry."""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        consumer = await client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST, receiver_queue_size=10)
+        for number in range(30):
+            topic.publish(*[b"%d.%d" % (number, at) for at in range(number % 13 + 1)])
+        got = await receive(consumer, 60)
+        await consumer.acknowledge(got[:55:2], receipt=True)
+        consumer.redeliver_unacknowledged_messages()
+        await receive(consumer, 100)
 
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            topic = broker.topic("t")
-            consumer = await client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST, receiver_queue_size=10)
-            for number in range(30):
-                topic.publish(*[b"%d.%d" % (number, at) for at in range(number % 13 + 1)])
-            got = await receive(consumer, 60)
-            await consumer.acknowledge(got[:55:2], receipt=True)
-            consumer.redeliver_unacknowledged_messages()
-            await receive(consumer, 100)
+        def alike() -> bool:
+            part = consumer._core.parts[0]
+            [theirs] = topic.subscriptions.stats()[0].consumers
+            return bool(theirs.permits == part.permits.outstanding)
 
-            def alike() -> bool:
-                part = consumer._core.parts[0]
-                [theirs] = topic.subscriptions.stats()[0].consumers
-                return bool(theirs.permits == part.permits.outstanding)
-
-            await until(alike, "both have counted the same")
-
-    run(go())
+        await until(alike, "both have counted the same")
 
 
 def test_the_window_follows_the_messages_seen() -> None:

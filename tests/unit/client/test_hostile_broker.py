@@ -90,82 +90,66 @@ def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, caplog: py
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_receipt_is_taken_once_and_the_second_says_nothing() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        first = ProduceAnswer(receipts=[Receipt(producer_id=1, first=0, count=1, ledger_id=1, first_entry_id=1)])
-        listener = await transport.listen(ADDRESS, Liar(first, first))
-        async with aio.Client(URL, _transport=transport) as client:
-            producer = await client.create_producer("t")
-            assert (await producer.send(b"x")).ledger_id() == 1
-            assert (await producer.send(b"y")).ledger_id() == 9
-            client.shutdown()
-            await client.close()
-        await listener.close()
-
-    run(go())
+async def test_a_receipt_is_taken_once_and_the_second_says_nothing() -> None:
+    transport = InProcessTransport()
+    first = ProduceAnswer(receipts=[Receipt(producer_id=1, first=0, count=1, ledger_id=1, first_entry_id=1)])
+    listener = await transport.listen(ADDRESS, Liar(first, first))
+    async with aio.Client(URL, _transport=transport) as client:
+        producer = await client.create_producer("t")
+        assert (await producer.send(b"x")).ledger_id() == 1
+        assert (await producer.send(b"y")).ledger_id() == 9
+        client.shutdown()
+        await client.close()
+    await listener.close()
 
 
-def test_a_duplicate_s_receipt_has_no_place() -> None:
+async def test_a_duplicate_s_receipt_has_no_place() -> None:
     """DUP-1's (-1,-1), as the client meets it."""
-
-    async def go() -> None:
-        transport = InProcessTransport()
-        known = Receipt(producer_id=1, first=0, count=1, ledger_id=-1, first_entry_id=-1)
-        listener = await transport.listen(ADDRESS, Liar(ProduceAnswer(receipts=[known])))
-        async with aio.Client(URL, _transport=transport) as client:
-            producer = await client.create_producer("t")
-            message_id = await producer.send(b"x")
-            assert (message_id.ledger_id(), message_id.entry_id()) == (-1, -1)
-            client.shutdown()
-            await client.close()
-        await listener.close()
-
-    run(go())
+    transport = InProcessTransport()
+    known = Receipt(producer_id=1, first=0, count=1, ledger_id=-1, first_entry_id=-1)
+    listener = await transport.listen(ADDRESS, Liar(ProduceAnswer(receipts=[known])))
+    async with aio.Client(URL, _transport=transport) as client:
+        producer = await client.create_producer("t")
+        message_id = await producer.send(b"x")
+        assert (message_id.ledger_id(), message_id.entry_id()) == (-1, -1)
+        client.shutdown()
+        await client.close()
+    await listener.close()
 
 
-def test_a_broker_that_names_nobody() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        liar = Liar()
-        liar.lookup = LookupAnswer()
-        listener = await transport.listen(ADDRESS, liar)
-        async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
-            with pytest.raises(exceptions.UnknownError, match="names none"):
-                await client.create_producer("t")
-        await listener.close()
-
-    run(go())
+async def test_a_broker_that_names_nobody() -> None:
+    transport = InProcessTransport()
+    liar = Liar()
+    liar.lookup = LookupAnswer()
+    listener = await transport.listen(ADDRESS, liar)
+    async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
+        with pytest.raises(exceptions.UnknownError, match="names none"):
+            await client.create_producer("t")
+    await listener.close()
 
 
-def test_answers_that_are_no_protobuf() -> None:
+async def test_answers_that_are_no_protobuf() -> None:
     class Babbler(Liar):
         async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
             return b"\xff" * 20
 
-    async def go() -> None:
-        transport = InProcessTransport()
-        listener = await transport.listen(ADDRESS, Babbler())
-        async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
-            with pytest.raises(exceptions.UnknownError, match="can't be read"):
-                await client.create_producer("t")
-        await listener.close()
-
-    run(go())
+    transport = InProcessTransport()
+    listener = await transport.listen(ADDRESS, Babbler())
+    async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
+        with pytest.raises(exceptions.UnknownError, match="can't be read"):
+            await client.create_producer("t")
+    await listener.close()
 
 
-def test_a_broker_that_never_agrees() -> None:
+async def test_a_broker_that_never_agrees() -> None:
     class Silent(Liar):
         async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
             await asyncio.Event().wait()
 
-    async def go() -> None:
-        transport = InProcessTransport()
-        listener = await transport.listen(ADDRESS, Silent())
-        options: dict[str, Any] = {"operation_timeout_seconds": 0.2}
-        async with aio.Client(URL, _transport=transport, **options) as client:
-            with pytest.raises(exceptions.Timeout, match="has not opened a producer"):
-                await client.create_producer("t")
-        await listener.close()
-
-    run(go())
+    transport = InProcessTransport()
+    listener = await transport.listen(ADDRESS, Silent())
+    options: dict[str, Any] = {"operation_timeout_seconds": 0.2}
+    async with aio.Client(URL, _transport=transport, **options) as client:
+        with pytest.raises(exceptions.Timeout, match="has not opened a producer"):
+            await client.create_producer("t")
+    await listener.close()

@@ -28,7 +28,7 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, TransportError
-from tests.running import run, until
+from tests.running import until
 from tests.unit.client.fake_broker import ADDRESS, FakeBroker
 
 
@@ -83,189 +83,159 @@ def link_of(made: Connections) -> ProduceLink:
     return made.link(ADDRESS, ProduceLink, ProduceLink.method)
 
 
-def test_what_gathers_leaves_together_and_each_channel_gets_its_own_answers() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        made = connections(transport)
-        link = link_of(made)
-        assert link_of(made) is link
-        one, other = Recorder(link, "one"), Recorder(link, "other")
-        await until(lambda: bool(one.told and other.told), "both are open")
-        one.send(b"a", b"b")
-        other.send(b"c")
-        one.send(b"d")
-        await until(lambda: len(one.told) + len(other.told) == 4, "receipts are there")
-        assert one.told[1:] == [(0, 3, 0)]
-        assert other.told[1:] == [(0, 1, 0)]
-        assert broker.topic("one").payloads() == [b"a", b"b", b"d"]
-        assert broker.produce_sessions[0].frames == [0, 4], "one message for all that had gathered"
-        link.close(one.id)
-        await until(lambda: len(one.told) == 3, "it is closed")
-        assert one.told[2] is None
-        assert list(link.channels) == [other.id]
-        await made.close()
-
-    run(go())
+async def test_what_gathers_leaves_together_and_each_channel_gets_its_own_answers() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    made = connections(transport)
+    link = link_of(made)
+    assert link_of(made) is link
+    one, other = Recorder(link, "one"), Recorder(link, "other")
+    await until(lambda: bool(one.told and other.told), "both are open")
+    one.send(b"a", b"b")
+    other.send(b"c")
+    one.send(b"d")
+    await until(lambda: len(one.told) + len(other.told) == 4, "receipts are there")
+    assert one.told[1:] == [(0, 3, 0)]
+    assert other.told[1:] == [(0, 1, 0)]
+    assert broker.topic("one").payloads() == [b"a", b"b", b"d"]
+    assert broker.produce_sessions[0].frames == [0, 4], "one message for all that had gathered"
+    link.close(one.id)
+    await until(lambda: len(one.told) == 3, "it is closed")
+    assert one.told[2] is None
+    assert list(link.channels) == [other.id]
+    await made.close()
 
 
-def test_a_full_frame_leaves_room_for_others_and_keeps_each_ones_order() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        made = connections(transport)
-        much, little = Recorder(link_of(made), "much"), Recorder(link_of(made), "little")
-        await until(lambda: bool(much.told and little.told), "both are open")
-        payloads = [bytes([i]) * 400_000 for i in range(20)]
-        much.send(*payloads)
-        little.send(b"me too")
-        await until(lambda: len(little.told) > 1, "the little one has its receipt")
-        await until(lambda: len(broker.topic("much").entries) == 20, "all is stored")
-        assert broker.topic("much").payloads() == payloads
-        frames = broker.produce_sessions[0].frames
-        assert max(frames) < 16, "a frame has its bounds"
-        await made.close()
-
-    run(go())
+async def test_a_full_frame_leaves_room_for_others_and_keeps_each_ones_order() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    made = connections(transport)
+    much, little = Recorder(link_of(made), "much"), Recorder(link_of(made), "little")
+    await until(lambda: bool(much.told and little.told), "both are open")
+    payloads = [bytes([i]) * 400_000 for i in range(20)]
+    much.send(*payloads)
+    little.send(b"me too")
+    await until(lambda: len(little.told) > 1, "the little one has its receipt")
+    await until(lambda: len(broker.topic("much").entries) == 20, "all is stored")
+    assert broker.topic("much").payloads() == payloads
+    frames = broker.produce_sessions[0].frames
+    assert max(frames) < 16, "a frame has its bounds"
+    await made.close()
 
 
-def test_batches_of_the_default_size_leave_in_messages_that_are_one_piece_of_the_transport() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        made = connections(transport)
-        one = Recorder(link_of(made), "one")
-        await until(lambda: bool(one.told), "it is open")
-        one.send(
-            *(bytes(size) for size in (131_072, 129_800, 131_072, 60_000, 60_000, 131_072, *[100] * 3000, 131_072))
-        )
-        await until(lambda: sum(broker.produce_sessions[0].frames) == 3007, "all has come")
-        assert max(broker.produce_sessions[0].sizes) < PIECE_BYTES
-        assert len(broker.produce_sessions[0].sizes) < 12, "what there is room for leaves together"
-        await made.close()
-
-    run(go())
+async def test_batches_of_the_default_size_leave_in_messages_that_are_one_piece_of_the_transport() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    made = connections(transport)
+    one = Recorder(link_of(made), "one")
+    await until(lambda: bool(one.told), "it is open")
+    one.send(*(bytes(size) for size in (131_072, 129_800, 131_072, 60_000, 60_000, 131_072, *[100] * 3000, 131_072)))
+    await until(lambda: sum(broker.produce_sessions[0].frames) == 3007, "all has come")
+    assert max(broker.produce_sessions[0].sizes) < PIECE_BYTES
+    assert len(broker.produce_sessions[0].sizes) < 12, "what there is room for leaves together"
+    await made.close()
 
 
-def test_a_link_breaks_once_for_all_its_channels_and_the_next_one_is_another() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        made = connections(transport)
-        link = link_of(made)
-        one, other = Recorder(link, "one"), Recorder(link, "other")
-        await until(lambda: bool(one.told and other.told), "both are open")
-        broker.break_streams()
-        await until(lambda: len(one.told) + len(other.told) == 4, "both are told")
-        assert isinstance(one.told[1], Disconnected)
-        assert isinstance(other.told[1], Disconnected)
-        with pytest.raises(TransportError):
-            Recorder(link, "late")
-        one.send(b"into the void")
-        link.close(one.id)
-        assert link_of(made) is not link
-        await link.wait_ended()
-        await made.close()
-
-    run(go())
+async def test_a_link_breaks_once_for_all_its_channels_and_the_next_one_is_another() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    made = connections(transport)
+    link = link_of(made)
+    one, other = Recorder(link, "one"), Recorder(link, "other")
+    await until(lambda: bool(one.told and other.told), "both are open")
+    broker.break_streams()
+    await until(lambda: len(one.told) + len(other.told) == 4, "both are told")
+    assert isinstance(one.told[1], Disconnected)
+    assert isinstance(other.told[1], Disconnected)
+    with pytest.raises(TransportError):
+        Recorder(link, "late")
+    one.send(b"into the void")
+    link.close(one.id)
+    assert link_of(made) is not link
+    await link.wait_ended()
+    await made.close()
 
 
-def test_closing_tells_the_channels_and_leaves_no_task() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        made = connections(transport)
-        one = Recorder(link_of(made), "one")
-        await until(lambda: bool(one.told), "it is open")
-        await made.close()
-        assert isinstance(one.told[1], Disconnected)
-        with pytest.raises(AlreadyClosed):
-            link_of(made)
-        await broker.stop()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(go())
+async def test_closing_tells_the_channels_and_leaves_no_task() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    made = connections(transport)
+    one = Recorder(link_of(made), "one")
+    await until(lambda: bool(one.told), "it is open")
+    await made.close()
+    assert isinstance(one.told[1], Disconnected)
+    with pytest.raises(AlreadyClosed):
+        link_of(made)
+    await broker.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_an_answer_that_cannot_be_read_breaks_the_link() -> None:
+async def test_an_answer_that_cannot_be_read_breaks_the_link() -> None:
     class Babbler(FakeBroker):
         async def stream(self, peer: Any, method: str, stream: Any) -> None:
             await stream.receive()
             await stream.send(b"\xff\xff\xff")
             await stream.receive()
 
-    async def go() -> None:
-        transport = InProcessTransport()
-        await Babbler().start(transport)
-        made = connections(transport)
-        one = Recorder(link_of(made), "one")
-        await until(lambda: bool(one.told), "it is told")
-        assert isinstance(one.told[0], Disconnected)
-        assert "can't be read" in str(one.told[0])
-        await made.close()
-
-    run(go())
+    transport = InProcessTransport()
+    await Babbler().start(transport)
+    made = connections(transport)
+    one = Recorder(link_of(made), "one")
+    await until(lambda: bool(one.told), "it is told")
+    assert isinstance(one.told[0], Disconnected)
+    assert "can't be read" in str(one.told[0])
+    await made.close()
 
 
-def test_questions_go_to_any_address_that_answers() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        broker.partitioned["persistent://public/default/p"] = 3
-        made = connections(transport, "nobody:1", ADDRESS, "nobody:2")
-        assert await made.lookup("persistent://public/default/t") == ADDRESS
-        assert await made.partitions("persistent://public/default/p") == 3
-        broker.problems["t"] = ErrorCode.PRODUCER_BUSY
-        with pytest.raises(ProducerBusy):
-            await made.lookup("t")
-        assert broker.calls == ["lookup", "partitions", "lookup"], "what is no passing trouble is not asked again"
-        await broker.stop()
-        made.operation_timeout_s = 0.3
-        with pytest.raises(ConnectError):
-            await made.lookup("t")
-        await made.close()
-
-    run(go())
+async def test_questions_go_to_any_address_that_answers() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    broker.partitioned["persistent://public/default/p"] = 3
+    made = connections(transport, "nobody:1", ADDRESS, "nobody:2")
+    assert await made.lookup("persistent://public/default/t") == ADDRESS
+    assert await made.partitions("persistent://public/default/p") == 3
+    broker.problems["t"] = ErrorCode.PRODUCER_BUSY
+    with pytest.raises(ProducerBusy):
+        await made.lookup("t")
+    assert broker.calls == ["lookup", "partitions", "lookup"], "what is no passing trouble is not asked again"
+    await broker.stop()
+    made.operation_timeout_s = 0.3
+    with pytest.raises(ConnectError):
+        await made.lookup("t")
+    await made.close()
 
 
-def test_a_passing_trouble_is_asked_about_again() -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        broker = await FakeBroker().start(transport)
-        made = connections(transport)
-        broker.problems["t"] = ErrorCode.SERVICE_NOT_READY
-        asking = asyncio.get_running_loop().create_task(made.lookup("t"))
-        await until(lambda: len(broker.calls) > 2, "it was asked again")
-        assert not asking.done()
-        broker.problems.clear()
-        assert await asking == ADDRESS
-        await made.close()
-
-    run(go())
+async def test_a_passing_trouble_is_asked_about_again() -> None:
+    transport = InProcessTransport()
+    broker = await FakeBroker().start(transport)
+    made = connections(transport)
+    broker.problems["t"] = ErrorCode.SERVICE_NOT_READY
+    asking = asyncio.get_running_loop().create_task(made.lookup("t"))
+    await until(lambda: len(broker.calls) > 2, "it was asked again")
+    assert not asking.done()
+    broker.problems.clear()
+    assert await asking == ADDRESS
+    await made.close()
 
 
-def test_many_producers_are_opened_and_closed_in_several_messages_and_none_closed_before() -> None:
+async def test_many_producers_are_opened_and_closed_in_several_messages_and_none_closed_before() -> None:
     """Brokers bound what one message has of them (`max_parts_per_produce_request`)."""
-
-    async def body() -> None:
-        transport = InProcessTransport()
-        listener = await transport.listen(ADDRESS, FakeBroker())
-        made = connections(transport, ADDRESS)
-        link = link_of(made)
-        channels = [Recorder(link, "t") for _ in range(5000)]
-        for channel in channels[::2]:
-            link.close(channel.id)
-        opened: dict[int, None] = {}
-        closed: dict[int, None] = {}
-        while (message := link.gather()) is not None:
-            request = ProduceRequest.FromString(message)
-            assert len(request.open) + len(request.close) <= 4000
-            opened |= dict.fromkeys(one.producer_id for one in request.open)
-            closed |= dict.fromkeys(one.producer_id for one in request.close)
-            assert all(one in opened for one in closed)
-        assert list(opened) == [channel.id for channel in channels]
-        assert list(closed) == [channel.id for channel in channels[::2]]
-        await made.close()
-        await listener.close()
-
-    run(body())
+    transport = InProcessTransport()
+    listener = await transport.listen(ADDRESS, FakeBroker())
+    made = connections(transport, ADDRESS)
+    link = link_of(made)
+    channels = [Recorder(link, "t") for _ in range(5000)]
+    for channel in channels[::2]:
+        link.close(channel.id)
+    opened: dict[int, None] = {}
+    closed: dict[int, None] = {}
+    while (message := link.gather()) is not None:
+        request = ProduceRequest.FromString(message)
+        assert len(request.open) + len(request.close) <= 4000
+        opened |= dict.fromkeys(one.producer_id for one in request.open)
+        closed |= dict.fromkeys(one.producer_id for one in request.close)
+        assert all(one in opened for one in closed)
+    assert list(opened) == [channel.id for channel in channels]
+    assert list(closed) == [channel.id for channel in channels[::2]]
+    await made.close()
+    await listener.close()

@@ -15,7 +15,6 @@ from magnetar._retry import LONGEST_S
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, sync_scene
@@ -67,46 +66,42 @@ async def minute(clock: ManualClock, seconds: float = MINUTE_S, each: Callable[[
         each()
 
 
-def test_what_is_sent_while_all_brokers_are_away_fails_in_order_and_the_producer_goes_on() -> None:
+async def test_what_is_sent_while_all_brokers_are_away_fails_in_order_and_the_producer_goes_on() -> None:
     """PRD-9: typed, after the send time-out and not before; sends wait while the queue is full; what was sent when
     the brokers came back in time is stored. And nobody is hammered."""
+    clock = ManualClock()
+    async with scene(FakeBroker, clock) as (broker, client, transport):
+        producer = await client.create_producer("t", max_pending_messages=100, batching_max_messages=10)
+        await broker.stop()
+        failed: list[tuple[int, float]] = []
+        began = clock.monotonic()
 
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(FakeBroker, clock) as (broker, client, transport):
-            producer = await client.create_producer("t", max_pending_messages=100, batching_max_messages=10)
-            await broker.stop()
-            failed: list[tuple[int, float]] = []
-            began = clock.monotonic()
+        async def send(number: int) -> None:
+            try:
+                await producer.send(b"%d" % number)
+            except exceptions.Timeout:
+                failed.append((number, clock.monotonic() - began))
 
-            async def send(number: int) -> None:
-                try:
-                    await producer.send(b"%d" % number)
-                except exceptions.Timeout:
-                    failed.append((number, clock.monotonic() - began))
-
-            early = [asyncio.create_task(send(number)) for number in range(100)]
-            await asyncio.sleep(0)
-            waiting = asyncio.create_task(producer.send(b"one too many"))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            assert waiting.cancelled()
-            before = transport.attempts
-            await minute(clock, 40)
-            assert all(task.done() for task in early)
-            assert [number for number, _ in failed] == list(range(100))
-            assert {29 < after_s < 34 for _, after_s in failed} == {True}
-            late = [asyncio.create_task(send(number)) for number in range(100, 150)]
-            await minute(clock, 20)
-            assert MINUTE_S / LONGEST_S - 1 <= transport.attempts - before <= 2 * MINUTE_S / LONGEST_S + 10
-            await broker.start(transport)
-            await minute(clock, 5)
-            assert all(task.done() for task in late)
-            assert len(failed) == 100
-            assert broker.topic("t").payloads() == [b"%d" % number for number in range(100, 150)]
-
-    run(go())
+        early = [asyncio.create_task(send(number)) for number in range(100)]
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(producer.send(b"one too many"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        before = transport.attempts
+        await minute(clock, 40)
+        assert all(task.done() for task in early)
+        assert [number for number, _ in failed] == list(range(100))
+        assert {29 < after_s < 34 for _, after_s in failed} == {True}
+        late = [asyncio.create_task(send(number)) for number in range(100, 150)]
+        await minute(clock, 20)
+        assert MINUTE_S / LONGEST_S - 1 <= transport.attempts - before <= 2 * MINUTE_S / LONGEST_S + 10
+        await broker.start(transport)
+        await minute(clock, 5)
+        assert all(task.done() for task in late)
+        assert len(failed) == 100
+        assert broker.topic("t").payloads() == [b"%d" % number for number in range(100, 150)]
 
 
 def test_callbacks_are_called_once_each_in_order_and_a_blocked_sender_goes_on() -> None:
@@ -137,98 +132,83 @@ def test_callbacks_are_called_once_each_in_order_and_a_blocked_sender_goes_on() 
 
 
 @pytest.mark.parametrize("what", ["consumer", "reader"])
-def test_who_receives_resumes_where_it_was(what: str) -> None:
+async def test_who_receives_resumes_where_it_was(what: str) -> None:
     """CON-2: without the application's help; a receive with a time-out keeps its word meanwhile, and one without waits.
     And nobody is hammered."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(MemoryBroker, clock) as (broker, client, transport):
-            topic = broker.topic("t")
-            topic.publish(b"0")
-            one: Any
-            if what == "consumer":
-                one = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
-                receive = one.receive
-                await one.acknowledge(await receive(), receipt=True)
-            else:
-                one = await client.create_reader("t", aio.MessageId.earliest)
-                receive = one.read_next
-                assert (await receive()).data() == b"0"
-            await broker.stop()
-            topic.reload()
-            before = transport.attempts
-            waiting = asyncio.create_task(receive())
-            bounded = asyncio.create_task(receive(500))
-            assert 0.4 < await pass_time(clock, bounded) < 0.8
-            with pytest.raises(exceptions.Timeout):
-                bounded.result()
-            await minute(clock)
-            assert not waiting.done()
-            assert transport.attempts - before <= 2 * MINUTE_S / LONGEST_S + 10
-            topic.publish(b"1", b"2")
-            await broker.start(transport)
-            assert await pass_time(clock, waiting) <= LONGEST_S + 0.5
-            assert waiting.result().data() == b"1"
-            assert (await receive()).data() == b"2"
-
-    run(go())
+    clock = ManualClock()
+    async with scene(MemoryBroker, clock) as (broker, client, transport):
+        topic = broker.topic("t")
+        topic.publish(b"0")
+        one: Any
+        if what == "consumer":
+            one = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+            receive = one.receive
+            await one.acknowledge(await receive(), receipt=True)
+        else:
+            one = await client.create_reader("t", aio.MessageId.earliest)
+            receive = one.read_next
+            assert (await receive()).data() == b"0"
+        await broker.stop()
+        topic.reload()
+        before = transport.attempts
+        waiting = asyncio.create_task(receive())
+        bounded = asyncio.create_task(receive(500))
+        assert 0.4 < await pass_time(clock, bounded) < 0.8
+        with pytest.raises(exceptions.Timeout):
+            bounded.result()
+        await minute(clock)
+        assert not waiting.done()
+        assert transport.attempts - before <= 2 * MINUTE_S / LONGEST_S + 10
+        topic.publish(b"1", b"2")
+        await broker.start(transport)
+        assert await pass_time(clock, waiting) <= LONGEST_S + 0.5
+        assert waiting.result().data() == b"1"
+        assert (await receive()).data() == b"2"
 
 
 @pytest.mark.parametrize("pending", [False, True])
-def test_closing_while_all_brokers_are_away(pending: bool) -> None:
+async def test_closing_while_all_brokers_are_away(pending: bool) -> None:
     """At once, where nothing is pending; else what is pending has its send time-out, and no more."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(FakeBroker, clock) as (broker, client, _):
-            producer = await client.create_producer("t", send_timeout_millis=5_000)
-            await producer.send(b"x")
-            await broker.stop()
-            await minute(clock, 2)
-            sending = [asyncio.create_task(producer.send(b"y"))] if pending else []
-            await asyncio.sleep(0)
-            closing = asyncio.create_task(client.close())
-            took_s = await pass_time(clock, closing)
-            assert 4 < took_s < 6 if pending else took_s < 0.5
-            for task in sending:
-                with pytest.raises((exceptions.Timeout, exceptions.AlreadyClosed)):
-                    await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(go())
+    clock = ManualClock()
+    async with scene(FakeBroker, clock) as (broker, client, _):
+        producer = await client.create_producer("t", send_timeout_millis=5_000)
+        await producer.send(b"x")
+        await broker.stop()
+        await minute(clock, 2)
+        sending = [asyncio.create_task(producer.send(b"y"))] if pending else []
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(client.close())
+        took_s = await pass_time(clock, closing)
+        assert 4 < took_s < 6 if pending else took_s < 0.5
+        for task in sending:
+            with pytest.raises((exceptions.Timeout, exceptions.AlreadyClosed)):
+                await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_consumer_closes_at_once_while_all_brokers_are_away() -> None:
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(MemoryBroker, clock) as (broker, client, _):
-            broker.topic("t").publish(b"0")
-            consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
-            await consumer.acknowledge(await consumer.receive())
-            await broker.stop()
-            await minute(clock, 2)
-            closing = asyncio.create_task(client.close())
-            assert await pass_time(clock, closing) < 0.5
-
-    run(go())
+async def test_a_consumer_closes_at_once_while_all_brokers_are_away() -> None:
+    clock = ManualClock()
+    async with scene(MemoryBroker, clock) as (broker, client, _):
+        broker.topic("t").publish(b"0")
+        consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+        await consumer.acknowledge(await consumer.receive())
+        await broker.stop()
+        await minute(clock, 2)
+        closing = asyncio.create_task(client.close())
+        assert await pass_time(clock, closing) < 0.5
 
 
-def test_a_hundred_partitions_do_not_hammer_a_broker_that_comes_back() -> None:
+async def test_a_hundred_partitions_do_not_hammer_a_broker_that_comes_back() -> None:
     """Each looks for its broker at its own times, two seconds apart at most; and all find it."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(FakeBroker, clock) as (broker, client, transport):
-            broker.partitioned["persistent://public/default/p"] = 100
-            producer = await client.create_producer("p")
-            await broker.stop()
-            before = transport.attempts
-            await minute(clock, 20)
-            assert transport.attempts - before <= 100 * (2 * 20 / LONGEST_S + 6)
-            await broker.start(transport)
-            await minute(clock, 5)
-            assert producer.is_connected()
-            assert broker.address == ADDRESS
-
-    run(go())
+    clock = ManualClock()
+    async with scene(FakeBroker, clock) as (broker, client, transport):
+        broker.partitioned["persistent://public/default/p"] = 100
+        producer = await client.create_producer("p")
+        await broker.stop()
+        before = transport.attempts
+        await minute(clock, 20)
+        assert transport.attempts - before <= 100 * (2 * 20 / LONGEST_S + 6)
+        await broker.start(transport)
+        await minute(clock, 5)
+        assert producer.is_connected()
+        assert broker.address == ADDRESS

@@ -12,7 +12,7 @@ from magnetar import PartitionsRoutingMode, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.hashing import HashingScheme, partition_of
-from tests.running import run, until
+from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import scene, sync_scene
 from tests.unit.client.test_finding import pass_time
@@ -140,57 +140,47 @@ def test_lazily_opened_partitions() -> None:
         assert len(made.on_loop(lambda broker: broker.opened)) == opened
 
 
-def test_growth_is_noticed() -> None:
+async def test_growth_is_noticed() -> None:
     """TOP-3, PRD-10, CHK-56: a live producer uses partitions that come later."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            broker.partitioned[NAME] = 1
-            producer = await client.create_producer("p", auto_update_partitions_interval_seconds=60)
-            assert (await producer.send(b"x")).partition() == 0
-            broker.partitioned[NAME] = 3
-            for _ in range(5):
-                await asyncio.sleep(0)
-            clock.advance(61)
-            await until(lambda: len(broker.opened) == 3, "the new ones are open")
-            await until(lambda: len(producer._core.parts) == 3, "and used")
-            assert {(await producer.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
-            await producer.close()
-
-    run(go())
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        broker.partitioned[NAME] = 1
+        producer = await client.create_producer("p", auto_update_partitions_interval_seconds=60)
+        assert (await producer.send(b"x")).partition() == 0
+        broker.partitioned[NAME] = 3
+        for _ in range(5):
+            await asyncio.sleep(0)
+        clock.advance(61)
+        await until(lambda: len(broker.opened) == 3, "the new ones are open")
+        await until(lambda: len(producer._core.parts) == 3, "and used")
+        assert {(await producer.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
+        await producer.close()
 
 
-def test_growth_leaves_what_was_sent_where_it_was() -> None:
+async def test_growth_leaves_what_was_sent_where_it_was() -> None:
     """CHK-56: what is pending when the topic grows stays with its partition, over a reconnect, too; only what is handed
     over from then on is routed anew."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            broker.partitioned[NAME] = 1
-            producer = await client.create_producer(
-                "p", auto_update_partitions_interval_seconds=60, send_timeout_millis=0
-            )
-            first = f"{NAME}-partition-0"
-            broker.problems[first] = ErrorCode.SERVICE_NOT_READY
-            broker.end_producers(broker.topic(first), ErrorCode.SERVICE_NOT_READY)
-            await until(lambda: not producer.is_connected(), "it has nowhere to go")
-            keys = [f"key {number}" for number in range(20)]
-            early = [asyncio.create_task(producer.send(b"early", partition_key=key)) for key in keys]
-            await asyncio.sleep(0)
-            broker.partitioned[NAME] = 4
-            clock.advance(61)
-            await until(lambda: len(producer._core.parts) == 4, "it has grown")
-            late = [asyncio.create_task(producer.send(b"late", partition_key=key)) for key in keys]
-            broker.problems.clear()
-            await pass_time(clock, asyncio.ensure_future(asyncio.gather(*early, *late)))
-            assert {(await task).partition() for task in early} == {0}
-            assert {(await task).partition() for task in late} == {0, 1, 2, 3}
-            for index in range(1, 4):
-                assert b"early" not in broker.topic(f"p-partition-{index}").payloads()
-
-    run(go())
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        broker.partitioned[NAME] = 1
+        producer = await client.create_producer("p", auto_update_partitions_interval_seconds=60, send_timeout_millis=0)
+        first = f"{NAME}-partition-0"
+        broker.problems[first] = ErrorCode.SERVICE_NOT_READY
+        broker.end_producers(broker.topic(first), ErrorCode.SERVICE_NOT_READY)
+        await until(lambda: not producer.is_connected(), "it has nowhere to go")
+        keys = [f"key {number}" for number in range(20)]
+        early = [asyncio.create_task(producer.send(b"early", partition_key=key)) for key in keys]
+        await asyncio.sleep(0)
+        broker.partitioned[NAME] = 4
+        clock.advance(61)
+        await until(lambda: len(producer._core.parts) == 4, "it has grown")
+        late = [asyncio.create_task(producer.send(b"late", partition_key=key)) for key in keys]
+        broker.problems.clear()
+        await pass_time(clock, asyncio.ensure_future(asyncio.gather(*early, *late)))
+        assert {(await task).partition() for task in early} == {0}
+        assert {(await task).partition() for task in late} == {0, 1, 2, 3}
+        for index in range(1, 4):
+            assert b"early" not in broker.topic(f"p-partition-{index}").payloads()
 
 
 def test_pending_messages_are_bounded_over_all_partitions() -> None:

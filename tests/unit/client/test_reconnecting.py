@@ -23,187 +23,155 @@ def sending(producer: aio.Producer, *contents: bytes) -> list[asyncio.Task[Any]]
     return [asyncio.get_running_loop().create_task(producer.send(content)) for content in contents]
 
 
-def test_sends_that_are_made_together_travel_together() -> None:
+async def test_sends_that_are_made_together_travel_together() -> None:
     """PRD-1, PRD-4"""
-
-    async def go() -> None:
-        async with scene() as (broker, client), await client.create_producer("t") as producer:
-            ids = await asyncio.gather(*sending(producer, b"a", b"b", b"c"))
-            assert [str(each) for each in ids] == ["(1,0,-1,0)", "(1,0,-1,1)", "(1,0,-1,2)"]
-            assert str(await producer.send(b"d")) == "(1,1,-1,-1)"
-            assert broker.topic("t").payloads() == [b"a", b"b", b"c", b"d"]
-
-    run(go())
+    async with scene() as (broker, client), await client.create_producer("t") as producer:
+        ids = await asyncio.gather(*sending(producer, b"a", b"b", b"c"))
+        assert [str(each) for each in ids] == ["(1,0,-1,0)", "(1,0,-1,1)", "(1,0,-1,2)"]
+        assert str(await producer.send(b"d")) == "(1,1,-1,-1)"
+        assert broker.topic("t").payloads() == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_is_pending_is_sent_again_in_order_under_a_new_epoch() -> None:
+async def test_what_is_pending_is_sent_again_in_order_under_a_new_epoch() -> None:
     """PRD-9, CHK-33: what had no receipt is sent again, before what came later, and under a higher epoch."""
-
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t", batching_enabled=False)
-            await producer.send(b"before")
-            broker.receipting.clear()
-            first = sending(producer, b"1", b"2")
-            await until(lambda: len(broker.topic("t").entries) == 3, "both are stored, without a receipt")
-            broker.break_streams()
-            later = sending(producer, b"3", b"4")
-            broker.receipting.set()
-            await asyncio.gather(*first, *later)
-            assert broker.topic("t").payloads() == [b"before", b"1", b"2", b"1", b"2", b"3", b"4"]
-            epochs = [opening.connection_epoch for opening in broker.opened]
-            assert epochs == sorted(set(epochs))
-            assert len({opening.instance for opening in broker.opened}) == 1
-            assert broker.opened[-1].producer_name == producer.producer_name()
-            assert broker.opened[-1].incarnation == broker.topic("t").incarnation
-
-    run(go())
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t", batching_enabled=False)
+        await producer.send(b"before")
+        broker.receipting.clear()
+        first = sending(producer, b"1", b"2")
+        await until(lambda: len(broker.topic("t").entries) == 3, "both are stored, without a receipt")
+        broker.break_streams()
+        later = sending(producer, b"3", b"4")
+        broker.receipting.set()
+        await asyncio.gather(*first, *later)
+        assert broker.topic("t").payloads() == [b"before", b"1", b"2", b"1", b"2", b"3", b"4"]
+        epochs = [opening.connection_epoch for opening in broker.opened]
+        assert epochs == sorted(set(epochs))
+        assert len({opening.instance for opening in broker.opened}) == 1
+        assert broker.opened[-1].producer_name == producer.producer_name()
+        assert broker.opened[-1].incarnation == broker.topic("t").incarnation
 
 
-def test_a_paused_producer_keeps_what_it_has_and_others_send() -> None:
+async def test_a_paused_producer_keeps_what_it_has_and_others_send() -> None:
     """PRD-9, CHK-33: until it is resumed, or opened again: each opening begins resumed."""
+    async with scene() as (broker, client):
+        paused = await client.create_producer("t", batching_enabled=False)
+        other = await client.create_producer("other")
+        [session] = broker.produce_sessions
 
-    async def go() -> None:
-        async with scene() as (broker, client):
-            paused = await client.create_producer("t", batching_enabled=False)
-            other = await client.create_producer("other")
-            [session] = broker.produce_sessions
+        def tell(state: bool) -> None:
+            [producer] = broker.topic("t").producers.values()
+            session.tell(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
 
-            def tell(state: bool) -> None:
-                [producer] = broker.topic("t").producers.values()
-                session.tell(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
-
-            tell(True)
-            await other.send(b"behind it on the stream")
-            first = sending(paused, b"1", b"2")
-            await other.send(b"by then it would have been sent")
-            assert broker.topic("t").payloads() == []
-            tell(False)
-            await asyncio.gather(*first)
-            tell(True)
-            await other.send(b"behind it on the stream")
-            later = sending(paused, b"3", b"4")
-            await other.send(b"by then it would have been sent")
-            assert broker.topic("t").payloads() == [b"1", b"2"]
-            broker.break_streams()
-            await asyncio.gather(*later)
-            assert broker.topic("t").payloads() == [b"1", b"2", b"3", b"4"]
-
-    run(go())
+        tell(True)
+        await other.send(b"behind it on the stream")
+        first = sending(paused, b"1", b"2")
+        await other.send(b"by then it would have been sent")
+        assert broker.topic("t").payloads() == []
+        tell(False)
+        await asyncio.gather(*first)
+        tell(True)
+        await other.send(b"behind it on the stream")
+        later = sending(paused, b"3", b"4")
+        await other.send(b"by then it would have been sent")
+        assert broker.topic("t").payloads() == [b"1", b"2"]
+        broker.break_streams()
+        await asyncio.gather(*later)
+        assert broker.topic("t").payloads() == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_topic_that_moves_is_looked_up_again() -> None:
+async def test_a_topic_that_moves_is_looked_up_again() -> None:
     """PRD-9: SERVICE_NOT_READY; also while the next broker is not ready either."""
-
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            await producer.send(b"1")
-            broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
-            broker.end_producers(broker.topic("t"), ErrorCode.SERVICE_NOT_READY)
-            (task,) = sending(producer, b"2")
-            await until(lambda: broker.calls.count("lookup") > 3, "it has asked several times")
-            assert not producer.is_connected()
-            assert not task.done()
-            broker.problems.clear()
-            await task
-            assert broker.topic("t").payloads() == [b"1", b"2"]
-
-    run(go())
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        await producer.send(b"1")
+        broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
+        broker.end_producers(broker.topic("t"), ErrorCode.SERVICE_NOT_READY)
+        (task,) = sending(producer, b"2")
+        await until(lambda: broker.calls.count("lookup") > 3, "it has asked several times")
+        assert not producer.is_connected()
+        assert not task.done()
+        broker.problems.clear()
+        await task
+        assert broker.topic("t").payloads() == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("how", ["unload", "death"])
-def test_the_topic_s_next_owner_is_found(how: str) -> None:
+async def test_the_topic_s_next_owner_is_found(how: str) -> None:
     """PRD-9: what is pending goes to the next owner, in order, and before what is newer."""
-
-    async def go() -> None:
-        transport = InProcessTransport()
-        old = await FakeBroker("old:1").start(transport)
-        new = await FakeBroker("new:1").start(transport)
-        new.topics = old.topics
-        async with aio.Client("magnetar://old:1,new:1", _transport=transport) as client:
-            producer = await client.create_producer("t", batching_enabled=False)
-            await producer.send(b"0")
-            old.receipting.clear()
-            tasks = sending(producer, b"1", b"2")
-            await until(lambda: len(old.topic("t").entries) == 3, "they are stored, without a receipt")
-            old.owner = new.address
-            if how == "unload":
-                old.receipting.set()
-                old.end_producers(old.topic("t"), ErrorCode.SERVICE_NOT_READY)
-            else:
-                await old.stop()
-            tasks += sending(producer, b"3")
-            await asyncio.gather(*tasks)
-            await producer.send(b"4")
-            assert [opening.connection_epoch for opening in old.opened + new.opened] == [1, 2]
-            assert list(dict.fromkeys(new.topic("t").payloads())) == [b"0", b"1", b"2", b"3", b"4"]
-        await old.stop()
-        await new.stop()
-
-    run(go())
+    transport = InProcessTransport()
+    old = await FakeBroker("old:1").start(transport)
+    new = await FakeBroker("new:1").start(transport)
+    new.topics = old.topics
+    async with aio.Client("magnetar://old:1,new:1", _transport=transport) as client:
+        producer = await client.create_producer("t", batching_enabled=False)
+        await producer.send(b"0")
+        old.receipting.clear()
+        tasks = sending(producer, b"1", b"2")
+        await until(lambda: len(old.topic("t").entries) == 3, "they are stored, without a receipt")
+        old.owner = new.address
+        if how == "unload":
+            old.receipting.set()
+            old.end_producers(old.topic("t"), ErrorCode.SERVICE_NOT_READY)
+        else:
+            await old.stop()
+        tasks += sending(producer, b"3")
+        await asyncio.gather(*tasks)
+        await producer.send(b"4")
+        assert [opening.connection_epoch for opening in old.opened + new.opened] == [1, 2]
+        assert list(dict.fromkeys(new.topic("t").payloads())) == [b"0", b"1", b"2", b"3", b"4"]
+    await old.stop()
+    await new.stop()
 
 
-def test_a_broker_that_is_gone_for_a_while() -> None:
+async def test_a_broker_that_is_gone_for_a_while() -> None:
     """PRD-9"""
-
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            await broker.stop()
-            tasks = sending(producer, b"1", b"2")
-            await asyncio.sleep(0.05)
-            assert broker._transport is not None
-            await broker.start(broker._transport)
-            await asyncio.gather(*tasks)
-            assert broker.topic("t").payloads() == [b"1", b"2"]
-
-    run(go())
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        await broker.stop()
+        tasks = sending(producer, b"1", b"2")
+        await asyncio.sleep(0.05)
+        assert broker._transport is not None
+        await broker.start(broker._transport)
+        await asyncio.gather(*tasks)
+        assert broker.topic("t").payloads() == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOO_MANY_REQUESTS, ErrorCode.SERVICE_NOT_READY])
-def test_a_broker_that_ends_producers_again_and_again_is_not_hammered(code: ErrorCode) -> None:
+async def test_a_broker_that_ends_producers_again_and_again_is_not_hammered(code: ErrorCode) -> None:
     """PRD-9: openings that are over at once are made again with growing pauses; one that lasted, without a pause."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            producer = await client.create_producer("t", send_timeout_millis=0)
-            clock.advance(5)
-            broker.ends = broker.topic("t"), code
-            (task,) = sending(producer, b"1")
-            await until(lambda: len(broker.opened) == 2, "what had lasted for 5 s is made again without a pause")
-            began = clock.monotonic()
-            while clock.monotonic() - began < 20:
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                clock.advance(0.05)
-            assert 10 <= len(broker.opened) <= 30
-            assert not task.done()
-            broker.ends = None
-            await _pass_time(clock, task)
-            await task
-            assert broker.topic("t").payloads() == [b"1"]
-
-    run(go())
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        producer = await client.create_producer("t", send_timeout_millis=0)
+        clock.advance(5)
+        broker.ends = broker.topic("t"), code
+        (task,) = sending(producer, b"1")
+        await until(lambda: len(broker.opened) == 2, "what had lasted for 5 s is made again without a pause")
+        began = clock.monotonic()
+        while clock.monotonic() - began < 20:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            clock.advance(0.05)
+        assert 10 <= len(broker.opened) <= 30
+        assert not task.done()
+        broker.ends = None
+        await _pass_time(clock, task)
+        await task
+        assert broker.topic("t").payloads() == [b"1"]
 
 
-def test_a_broker_that_stands_still_is_left_in_a_few_seconds() -> None:
+async def test_a_broker_that_stands_still_is_left_in_a_few_seconds() -> None:
     """Closing waits for receipts as long as sends may take, and not half a minute for a good-bye."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            producer = await client.create_producer("t")
-            await producer.send(b"1")
-            broker.answering.clear()
-            began = clock.monotonic()
-            closing = asyncio.get_running_loop().create_task(client.close())
-            await _pass_time(clock, closing)
-            await closing
-            assert clock.monotonic() - began < 5
-
-    run(go())
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        producer = await client.create_producer("t")
+        await producer.send(b"1")
+        broker.answering.clear()
+        began = clock.monotonic()
+        closing = asyncio.get_running_loop().create_task(client.close())
+        await _pass_time(clock, closing)
+        await closing
+        assert clock.monotonic() - began < 5
 
 
 async def _pass_time(clock: ManualClock, until_done: asyncio.Task[Any]) -> None:
@@ -216,96 +184,81 @@ async def _pass_time(clock: ManualClock, until_done: asyncio.Task[Any]) -> None:
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_what_has_no_receipt_in_time_fails(connected: bool) -> None:
+async def test_what_has_no_receipt_in_time_fails(connected: bool) -> None:
     """PRD-9: after 30 s pending sends fail, typed; the producer goes on."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            producer = await client.create_producer("t")
-            broker.receipting.clear()
-            if not connected:
-                await broker.stop()
-            began = clock.monotonic()
-            (task,) = sending(producer, b"1")
-            await _pass_time(clock, task)
-            assert 29 < clock.monotonic() - began < 34
-            with pytest.raises(exceptions.Timeout, match="30 s"):
-                task.result()
-            broker.receipting.set()
-            if not connected:
-                assert broker._transport is not None
-                await broker.start(broker._transport)
-            (task,) = sending(producer, b"2")
-            await _pass_time(clock, task)
-            assert task.result().entry_id() == int(connected)
-
-    run(go())
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        producer = await client.create_producer("t")
+        broker.receipting.clear()
+        if not connected:
+            await broker.stop()
+        began = clock.monotonic()
+        (task,) = sending(producer, b"1")
+        await _pass_time(clock, task)
+        assert 29 < clock.monotonic() - began < 34
+        with pytest.raises(exceptions.Timeout, match="30 s"):
+            task.result()
+        broker.receipting.set()
+        if not connected:
+            assert broker._transport is not None
+            await broker.start(broker._transport)
+        (task,) = sending(producer, b"2")
+        await _pass_time(clock, task)
+        assert task.result().entry_id() == int(connected)
 
 
-def test_without_a_time_out_sends_wait_for_ever() -> None:
+async def test_without_a_time_out_sends_wait_for_ever() -> None:
     """PRD-9: `send_timeout_millis=0`."""
-
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            producer = await client.create_producer("t", send_timeout_millis=0)
-            broker.receipting.clear()
-            (task,) = sending(producer, b"1")
-            for _ in range(200):
-                await asyncio.sleep(0)
-                clock.advance(10)
-            assert not task.done()
-            broker.receipting.set()
-            await task
-
-    run(go())
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        producer = await client.create_producer("t", send_timeout_millis=0)
+        broker.receipting.clear()
+        (task,) = sending(producer, b"1")
+        for _ in range(200):
+            await asyncio.sleep(0)
+            clock.advance(10)
+        assert not task.done()
+        broker.receipting.set()
+        await task
 
 
 @pytest.mark.parametrize("by_itself", [False, True])
-def test_of_a_deleted_topic_what_was_pending_fails_and_the_next_topic_takes_what_follows(by_itself: bool) -> None:
+async def test_of_a_deleted_topic_what_was_pending_fails_and_the_next_topic_takes_what_follows(by_itself: bool) -> None:
     """TOP-7 as a producer meets it: nothing sent to the old topic is sent to the new one, whoever makes that."""
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        await producer.send(b"1")
+        broker.receipting.clear()
+        (task,) = sending(producer, b"2")
+        await until(lambda: len(broker.topic("t").entries) == 2, "it is stored")
+        broker.break_streams()
+        broker.delete("t")
+        if not by_itself:
+            broker.topic("t")
+        broker.receipting.set()
+        with pytest.raises(exceptions.IncarnationChanged):
+            await task
+        await producer.send(b"3")
+        assert broker.topic("t").payloads() == [b"3"]
 
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            await producer.send(b"1")
-            broker.receipting.clear()
-            (task,) = sending(producer, b"2")
-            await until(lambda: len(broker.topic("t").entries) == 2, "it is stored")
-            broker.break_streams()
-            broker.delete("t")
-            if not by_itself:
-                broker.topic("t")
-            broker.receipting.set()
-            with pytest.raises(exceptions.IncarnationChanged):
-                await task
+
+async def test_a_deleted_topic_that_none_may_make_ends_the_producer() -> None:
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        await producer.send(b"1")
+        broker.receipting.clear()
+        (task,) = sending(producer, b"2")
+        await until(lambda: len(broker.topic("t").entries) == 2, "it is stored")
+        broker.problems["persistent://public/default/t"] = ErrorCode.TOPIC_NOT_FOUND
+        broker.break_streams()
+        broker.delete("t")
+        broker.receipting.set()
+        with pytest.raises(exceptions.IncarnationChanged):
+            await task
+        with pytest.raises(exceptions.TopicNotFound):
             await producer.send(b"3")
-            assert broker.topic("t").payloads() == [b"3"]
-
-    run(go())
-
-
-def test_a_deleted_topic_that_none_may_make_ends_the_producer() -> None:
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            await producer.send(b"1")
-            broker.receipting.clear()
-            (task,) = sending(producer, b"2")
-            await until(lambda: len(broker.topic("t").entries) == 2, "it is stored")
-            broker.problems["persistent://public/default/t"] = ErrorCode.TOPIC_NOT_FOUND
-            broker.break_streams()
-            broker.delete("t")
-            broker.receipting.set()
-            with pytest.raises(exceptions.IncarnationChanged):
-                await task
-            with pytest.raises(exceptions.TopicNotFound):
-                await producer.send(b"3")
-            with pytest.raises(exceptions.TopicNotFound):
-                await producer.send(b"4")
-
-    run(go())
+        with pytest.raises(exceptions.TopicNotFound):
+            await producer.send(b"4")
 
 
 @pytest.mark.parametrize(
@@ -316,68 +269,58 @@ def test_a_deleted_topic_that_none_may_make_ends_the_producer() -> None:
         (ErrorCode.NOT_ALLOWED, exceptions.NotAllowedError),
     ],
 )
-def test_what_asking_again_does_not_change_ends_the_producer(code: ErrorCode, error: type[Exception]) -> None:
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            broker.receipting.clear()
-            (task,) = sending(producer, b"1")
-            await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
-            broker.receipting.set()
-            broker.end_producers(broker.topic("t"), code)
-            await task  # its receipt came before
-            with pytest.raises(error):
-                await producer.send(b"2")
-                await producer.send(b"3")
-            with pytest.raises(error):
-                await producer.flush()
-            await producer.close()
-            broker.problems["persistent://public/default/u"] = code
-            with pytest.raises(error):
-                await client.create_producer("u")
-
-    run(go())
+async def test_what_asking_again_does_not_change_ends_the_producer(code: ErrorCode, error: type[Exception]) -> None:
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        broker.receipting.clear()
+        (task,) = sending(producer, b"1")
+        await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
+        broker.receipting.set()
+        broker.end_producers(broker.topic("t"), code)
+        await task  # its receipt came before
+        with pytest.raises(error):
+            await producer.send(b"2")
+            await producer.send(b"3")
+        with pytest.raises(error):
+            await producer.flush()
+        await producer.close()
+        broker.problems["persistent://public/default/u"] = code
+        with pytest.raises(error):
+            await client.create_producer("u")
 
 
-def test_creating_ends_when_the_operation_s_time_is_over() -> None:
-    async def go() -> None:
-        clock = ManualClock()
-        async with scene(clock) as (broker, client):
-            broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
-            task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(client.create_producer("t"))
-            began = clock.monotonic()
-            await _pass_time(clock, task)
-            with pytest.raises(exceptions.ServiceUnitNotReady):
-                task.result()
-            assert 20 < clock.monotonic() - began < 40
-            await broker.stop()
-            task = asyncio.get_running_loop().create_task(client.create_producer("t"))
-            await _pass_time(clock, task)
-            with pytest.raises(exceptions.ConnectError):
-                task.result()
-
-    run(go())
+async def test_creating_ends_when_the_operation_s_time_is_over() -> None:
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(client.create_producer("t"))
+        began = clock.monotonic()
+        await _pass_time(clock, task)
+        with pytest.raises(exceptions.ServiceUnitNotReady):
+            task.result()
+        assert 20 < clock.monotonic() - began < 40
+        await broker.stop()
+        task = asyncio.get_running_loop().create_task(client.create_producer("t"))
+        await _pass_time(clock, task)
+        with pytest.raises(exceptions.ConnectError):
+            task.result()
 
 
-def test_a_shutdown_of_an_asyncio_client_is_no_coroutine() -> None:
+async def test_a_shutdown_of_an_asyncio_client_is_no_coroutine() -> None:
     """As with Pulsar's client: what is called and not awaited has ended everything."""
-
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            broker.receipting.clear()
-            (task,) = sending(producer, b"1")
-            await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
-            client.shutdown()
-            with pytest.raises(exceptions.AlreadyClosed):
-                await task
-            with pytest.raises(exceptions.AlreadyClosed):
-                await client.create_producer("u")
-            broker.receipting.set()
-            await client.close()
-            await until(lambda: not broker.produce_sessions, "the connection is closed")
-
-    run(go())
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        broker.receipting.clear()
+        (task,) = sending(producer, b"1")
+        await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
+        client.shutdown()
+        with pytest.raises(exceptions.AlreadyClosed):
+            await task
+        with pytest.raises(exceptions.AlreadyClosed):
+            await client.create_producer("u")
+        broker.receipting.set()
+        await client.close()
+        await until(lambda: not broker.produce_sessions, "the connection is closed")
 
 
 def test_a_client_that_was_not_closed_ends_with_its_loop(caplog: pytest.LogCaptureFixture) -> None:
@@ -398,56 +341,47 @@ def test_a_client_that_was_not_closed_ends_with_its_loop(caplog: pytest.LogCaptu
     assert "destroyed" not in caplog.text
 
 
-def test_a_cancelled_creation_leaves_nothing_at_the_broker() -> None:
-    async def go() -> None:
-        for turns in range(40):
-            async with scene(seed=turns) as (broker, client):
-                task = asyncio.get_running_loop().create_task(client.create_producer("t", producer_name="p"))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await (await task).close()
-                await (await client.create_producer("t", producer_name="p")).close()
-                assert not broker.topic("t").producers
-
-    run(go())
+async def test_a_cancelled_creation_leaves_nothing_at_the_broker() -> None:
+    for turns in range(40):
+        async with scene(seed=turns) as (broker, client):
+            task = asyncio.get_running_loop().create_task(client.create_producer("t", producer_name="p"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await (await task).close()
+            await (await client.create_producer("t", producer_name="p")).close()
+            assert not broker.topic("t").producers
 
 
-def test_a_cancelled_send_loses_nothing_and_takes_nothing_back() -> None:
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
-            broker.receipting.clear()
-            tasks = sending(producer, b"1", b"2", b"3", b"4")
-            await until(lambda: len(broker.topic("t").payloads()) == 2, "two are on their way, and two wait for room")
-            tasks[0].cancel()
-            tasks[2].cancel()
-            broker.receipting.set()
-            done = await asyncio.gather(*tasks, return_exceptions=True)
-            assert [type(each) is asyncio.CancelledError for each in done] == [True, False, True, False]
-            await producer.send(b"5")
-            assert broker.topic("t").payloads() == [b"1", b"2", b"4", b"5"]
-
-    run(go())
+async def test_a_cancelled_send_loses_nothing_and_takes_nothing_back() -> None:
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
+        broker.receipting.clear()
+        tasks = sending(producer, b"1", b"2", b"3", b"4")
+        await until(lambda: len(broker.topic("t").payloads()) == 2, "two are on their way, and two wait for room")
+        tasks[0].cancel()
+        tasks[2].cancel()
+        broker.receipting.set()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) is asyncio.CancelledError for each in done] == [True, False, True, False]
+        await producer.send(b"5")
+        assert broker.topic("t").payloads() == [b"1", b"2", b"4", b"5"]
 
 
-def test_closing_waits_for_a_broker_that_comes_back_and_leaves_no_task() -> None:
-    async def go() -> None:
-        async with scene() as (broker, client):
-            producer = await client.create_producer("t")
-            await broker.stop()
-            (task,) = sending(producer, b"1")
-            await asyncio.sleep(0)
-            closing = asyncio.get_running_loop().create_task(producer.close())
-            assert broker._transport is not None
-            await broker.start(broker._transport)
-            await closing
-            await task
-            assert broker.topic("t").payloads() == [b"1"]
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(go())
+async def test_closing_waits_for_a_broker_that_comes_back_and_leaves_no_task() -> None:
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t")
+        await broker.stop()
+        (task,) = sending(producer, b"1")
+        await asyncio.sleep(0)
+        closing = asyncio.get_running_loop().create_task(producer.close())
+        assert broker._transport is not None
+        await broker.start(broker._transport)
+        await closing
+        await task
+        assert broker.topic("t").payloads() == [b"1"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_order_and_nothing_lost_while_everything_breaks() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from magnetar._batch import Batch
 from magnetar._send_queue import Bounds, SendQueue
 from magnetar.exceptions import AlreadyClosed, ProducerFenced, ProducerQueueIsFull
-from tests.running import GENEROUS_S, run
+from tests.running import GENEROUS_S
 
 
 class Driven:
@@ -148,23 +148,20 @@ def test_whoever_waits_is_woken_when_half_is_free_or_the_queue_ends() -> None:
     assert not driven.fast()
 
 
-def test_a_coroutine_waits_for_room() -> None:
-    async def go() -> None:
-        driven = Driven(pending_messages=2, batch_messages=2)
-        driven.send()
-        driven.send()
-        (batch,) = driven.taken()
-        waits = asyncio.get_running_loop().create_task(driven.queue.wait_room())
-        cancelled = asyncio.get_running_loop().create_task(driven.queue.wait_room())
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.wait([cancelled])
-        assert not waits.done()
-        assert len(driven.queue._free_futures) == 1  # a cancelled one is forgotten, however long the queue stays full
-        driven.queue.released(batch.count, batch.bytes, uncalled=False)
-        await waits
-
-    run(go())
+async def test_a_coroutine_waits_for_room() -> None:
+    driven = Driven(pending_messages=2, batch_messages=2)
+    driven.send()
+    driven.send()
+    (batch,) = driven.taken()
+    waits = asyncio.get_running_loop().create_task(driven.queue.wait_room())
+    cancelled = asyncio.get_running_loop().create_task(driven.queue.wait_room())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    assert not waits.done()
+    assert len(driven.queue._free_futures) == 1  # a cancelled one is forgotten, however long the queue stays full
+    driven.queue.released(batch.count, batch.bytes, uncalled=False)
+    await waits
 
 
 @given(

@@ -101,22 +101,18 @@ def _lost_then_refused(sent: int) -> Exception:
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_a_repeat_refused_for_another_reason_proves_nothing(made: bool) -> None:
+async def test_a_repeat_refused_for_another_reason_proves_nothing(made: bool) -> None:
     """Found made where it was; where the node is as before, nobody can tell."""
-
-    async def inside() -> None:
-        scene = Scene()
-        await scene.change(lambda _: b"1")
-        Answers(scene.ours, _lost_then_refused, made=[1] if made else [])
-        if made:
-            stored = await scene.change(lambda _: b"2")
-            assert stored is not None
-            assert (stored.payload, stored.version) == (b"2", 1)
-        else:
-            with pytest.raises(OutcomeUnknown, match="over quota"):
-                await scene.change(lambda _: b"2")
-
-    run(inside())
+    scene = Scene()
+    await scene.change(lambda _: b"1")
+    Answers(scene.ours, _lost_then_refused, made=[1] if made else [])
+    if made:
+        stored = await scene.change(lambda _: b"2")
+        assert stored is not None
+        assert (stored.payload, stored.version) == (b"2", 1)
+    else:
+        with pytest.raises(OutcomeUnknown, match="over quota"):
+            await scene.change(lambda _: b"2")
 
 
 @scenario

@@ -15,7 +15,7 @@ from magnetar_metadata.store import SessionState
 from magnetar_metadata.zookeeper import kazoo_session
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_wire.clock import SystemClock
-from tests.running import run, until
+from tests.running import until
 
 # Longer than a test may take.
 _SESSION_TIMEOUT_S: Final = 300.0
@@ -42,7 +42,7 @@ class _StartingServer:
         writer.close()
 
 
-def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before_the_session_time_out(
+async def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before_the_session_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """OWN-2: a server that was started again is used as soon as it answers, also one that needs longer to answer."""
@@ -57,26 +57,23 @@ def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before
     monkeypatch.setattr(ConnectionHandler, "_invoke", noting)
     monkeypatch.setattr(kazoo_session, "_FIRST_PATIENCE_S", _FIRST_PATIENCE_S)
 
-    async def body() -> None:
-        starting = _StartingServer(silent=2)
-        server = await asyncio.start_server(starting.serve, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        session = KazooSession(f"{host}:{port}", SystemClock(), _SESSION_TIMEOUT_S)
-        try:
-            await session.start(_CONNECT_TIMEOUT_S)
-            assert session.session.state is SessionState.CONNECTED
-            assert session.session.id == _SESSION_ID
-            assert waits_s[:3] == [_FIRST_PATIENCE_S, 2 * _FIRST_PATIENCE_S, 4 * _FIRST_PATIENCE_S]
-            assert starting.connections == len(waits_s) >= 3
-            asked = len(waits_s)
-            session._handler.cut()
-            await until(lambda: len(waits_s) > asked, "a session is asked for again")
-            assert waits_s[asked] == _FIRST_PATIENCE_S
-        finally:
-            await session.close()
-            server.close()
-
-    run(body())
+    starting = _StartingServer(silent=2)
+    server = await asyncio.start_server(starting.serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    session = KazooSession(f"{host}:{port}", SystemClock(), _SESSION_TIMEOUT_S)
+    try:
+        await session.start(_CONNECT_TIMEOUT_S)
+        assert session.session.state is SessionState.CONNECTED
+        assert session.session.id == _SESSION_ID
+        assert waits_s[:3] == [_FIRST_PATIENCE_S, 2 * _FIRST_PATIENCE_S, 4 * _FIRST_PATIENCE_S]
+        assert starting.connections == len(waits_s) >= 3
+        asked = len(waits_s)
+        session._handler.cut()
+        await until(lambda: len(waits_s) > asked, "a session is asked for again")
+        assert waits_s[asked] == _FIRST_PATIENCE_S
+    finally:
+        await session.close()
+        server.close()
 
 
 def test_kazoo_waits_for_its_sockets() -> None:

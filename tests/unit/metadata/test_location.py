@@ -62,17 +62,14 @@ def test_what_is_no_location_says_why_and_what_is_one(location: str, problem: st
     assert "zookeeper://host:port,host:port/chroot or embedded:///folder" in str(invalid.value)
 
 
-def test_the_embedded_store_is_opened_where_it_says(tmp_path: Path) -> None:
-    async def body() -> None:
-        for round_ in range(2):
-            async with await open_metadata(f"embedded://{tmp_path}/meta", SystemClock()) as store:
-                if not round_:
-                    await store.put("/a", b"kept", ABSENT)
-                node = await store.get("/a")
-                assert node is not None
-                assert node.value == b"kept"
-
-    run(body())
+async def test_the_embedded_store_is_opened_where_it_says(tmp_path: Path) -> None:
+    for round_ in range(2):
+        async with await open_metadata(f"embedded://{tmp_path}/meta", SystemClock()) as store:
+            if not round_:
+                await store.put("/a", b"kept", ABSENT)
+            node = await store.get("/a")
+            assert node is not None
+            assert node.value == b"kept"
 
 
 def test_a_store_that_does_not_exist_is_created_only_on_request(tmp_path: Path) -> None:

@@ -224,31 +224,28 @@ async def test_safe_until_keeps_an_owner_that_hears_nothing_from_owning_with_ano
 
 
 @pytest.mark.parametrize("requests", [True, False])
-def test_an_unanswered_request_is_given_up_and_was_made_if_it_arrived(requests: bool) -> None:
-    async def inside() -> None:
-        clock = ManualClock()
-        server = MemoryServer(clock, session_timeout_s=9)
-        store, other = server.connect(), server.connect()
-        await store.put("/e", b"", ABSENT, ephemeral=True)
-        server.cut_silently(store, requests=requests, answers=not requests)
-        putting = asyncio.create_task(store.put("/a", b"", ABSENT))
-        await _turns()
-        clock.advance(5.9)
-        await _turns()
-        assert not putting.done()
-        assert _state(store) is SessionState.CONNECTED
-        clock.advance(0.1)
-        with pytest.raises(OutcomeUnknown):
-            await putting
-        assert _state(store) is SessionState.SUSPENDED
-        assert (await other.exists("/a") is None) == requests
-        # Heartbeats arrived until then, or did not.
-        clock.advance(3.5)
-        assert (await other.exists("/e") is None) == requests
-        server.resume(store)
-        assert _state(store) is (SessionState.LOST if requests else SessionState.CONNECTED)
-
-    run(inside())
+async def test_an_unanswered_request_is_given_up_and_was_made_if_it_arrived(requests: bool) -> None:
+    clock = ManualClock()
+    server = MemoryServer(clock, session_timeout_s=9)
+    store, other = server.connect(), server.connect()
+    await store.put("/e", b"", ABSENT, ephemeral=True)
+    server.cut_silently(store, requests=requests, answers=not requests)
+    putting = asyncio.create_task(store.put("/a", b"", ABSENT))
+    await _turns()
+    clock.advance(5.9)
+    await _turns()
+    assert not putting.done()
+    assert _state(store) is SessionState.CONNECTED
+    clock.advance(0.1)
+    with pytest.raises(OutcomeUnknown):
+        await putting
+    assert _state(store) is SessionState.SUSPENDED
+    assert (await other.exists("/a") is None) == requests
+    # Heartbeats arrived until then, or did not.
+    clock.advance(3.5)
+    assert (await other.exists("/e") is None) == requests
+    server.resume(store)
+    assert _state(store) is (SessionState.LOST if requests else SessionState.CONNECTED)
 
 
 @scenario

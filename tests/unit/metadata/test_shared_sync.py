@@ -39,139 +39,115 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-def test_a_call_joins_a_sync_that_was_not_sent_and_none_in_flight() -> None:
+async def test_a_call_joins_a_sync_that_was_not_sent_and_none_in_flight() -> None:
     """OWN-2, CHK-49: the one in flight may lack what was changed before the call. Any number of calls cost one more."""
-
-    async def test() -> None:
-        server = Server()
-        first = server.call()
-        await turns()
-        later = [server.call() for _ in range(100)]
-        await turns()
-        assert len(server.sent) == 1
-        server.sent[0].set_result(None)
-        await first
-        await turns()
-        assert not any(call.done() for call in later)
-        assert len(server.sent) == 2
-        latest = server.call()
-        await turns()
-        server.sent[1].set_result(None)
-        await asyncio.gather(*later)
-        await turns()
-        assert not latest.done()
-        assert len(server.sent) == 3
-        server.sent[2].set_result(None)
-        await latest
-        again = server.call()
-        await turns()
-        server.sent[3].set_result(None)
-        await again
-
-    run(test())
+    server = Server()
+    first = server.call()
+    await turns()
+    later = [server.call() for _ in range(100)]
+    await turns()
+    assert len(server.sent) == 1
+    server.sent[0].set_result(None)
+    await first
+    await turns()
+    assert not any(call.done() for call in later)
+    assert len(server.sent) == 2
+    latest = server.call()
+    await turns()
+    server.sent[1].set_result(None)
+    await asyncio.gather(*later)
+    await turns()
+    assert not latest.done()
+    assert len(server.sent) == 3
+    server.sent[2].set_result(None)
+    await latest
+    again = server.call()
+    await turns()
+    server.sent[3].set_result(None)
+    await again
 
 
-def test_calls_in_one_turn_share_a_sync() -> None:
+async def test_calls_in_one_turn_share_a_sync() -> None:
     """CHK-49"""
-
-    async def test() -> None:
-        server = Server()
-        calls = [server.call() for _ in range(10)]
-        await turns()
-        [answer] = server.sent
-        answer.set_result(None)
-        await asyncio.gather(*calls)
-
-    run(test())
+    server = Server()
+    calls = [server.call() for _ in range(10)]
+    await turns()
+    [answer] = server.sent
+    answer.set_result(None)
+    await asyncio.gather(*calls)
 
 
-def test_a_sync_that_fails_does_so_for_its_own_callers_alone() -> None:
+async def test_a_sync_that_fails_does_so_for_its_own_callers_alone() -> None:
     """OWN-2: the one that waits behind it is sent all the same"""
-
-    async def test() -> None:
-        server = Server()
-        failing = [server.call() for _ in range(2)]
-        await turns()
-        later = server.call()
-        await turns()
-        server.sent[0].set_exception(NotSent("no connection"))
-        for call in failing:
-            with pytest.raises(NotSent):
-                await call
-        await turns()
-        server.sent[1].set_result(None)
-        await later
-
-    run(test())
+    server = Server()
+    failing = [server.call() for _ in range(2)]
+    await turns()
+    later = server.call()
+    await turns()
+    server.sent[0].set_exception(NotSent("no connection"))
+    for call in failing:
+        with pytest.raises(NotSent):
+            await call
+    await turns()
+    server.sent[1].set_result(None)
+    await later
 
 
-def test_a_caller_that_is_cancelled_leaves_the_sync_to_the_others() -> None:
+async def test_a_caller_that_is_cancelled_leaves_the_sync_to_the_others() -> None:
     """Also the one that began it, in flight or waiting."""
-
-    async def test() -> None:
-        server = Server()
-        first, other = server.call(), server.call()
-        await turns()
-        waiting, joined = server.call(), server.call()
-        await turns()
-        first.cancel()
-        waiting.cancel()
-        await turns()
-        assert first.cancelled()
-        assert waiting.cancelled()
-        server.sent[0].set_result(None)
-        await other
-        await turns()
-        server.sent[1].set_result(None)
-        await joined
-
-    run(test())
+    server = Server()
+    first, other = server.call(), server.call()
+    await turns()
+    waiting, joined = server.call(), server.call()
+    await turns()
+    first.cancel()
+    waiting.cancel()
+    await turns()
+    assert first.cancelled()
+    assert waiting.cancelled()
+    server.sent[0].set_result(None)
+    await other
+    await turns()
+    server.sent[1].set_result(None)
+    await joined
 
 
-def test_the_end_is_waited_for() -> None:
+async def test_the_end_is_waited_for() -> None:
     """Of the sync in flight and of the one behind it: each caller hears what became of its own."""
-
-    async def test() -> None:
-        server = Server()
-        await server.shared.wait_ended()
-        calls = [server.call()]
+    server = Server()
+    await server.shared.wait_ended()
+    calls = [server.call()]
+    await turns()
+    calls.append(server.call())
+    await turns()
+    ending = asyncio.ensure_future(server.shared.wait_ended())
+    for number in range(2):
         await turns()
-        calls.append(server.call())
-        await turns()
-        ending = asyncio.ensure_future(server.shared.wait_ended())
-        for number in range(2):
-            await turns()
-            assert not ending.done()
-            server.sent[number].set_exception(NotSent("closed"))
-        await ending
-        assert [type(each) for each in await asyncio.gather(*calls, return_exceptions=True)] == [NotSent, NotSent]
-
-    run(test())
+        assert not ending.done()
+        server.sent[number].set_exception(NotSent("closed"))
+    await ending
+    assert [type(each) for each in await asyncio.gather(*calls, return_exceptions=True)] == [NotSent, NotSent]
 
 
-def test_a_fresh_read_is_sent_when_its_sync_is_answered() -> None:
+async def test_a_fresh_read_is_sent_when_its_sync_is_answered() -> None:
     """OWN-2: a sync that it joins may be sent later than a read that is sent at once"""
+    server, read = Server(), False
 
-    async def test() -> None:
-        server, read = Server(), False
+    class Store:
+        sync = staticmethod(server.shared.sync)
 
-        class Store:
-            sync = staticmethod(server.shared.sync)
+        async def get(self, path: str) -> Node | None:
+            nonlocal read
+            read = True
+            return Node(b"new", Stat(0, 0))
 
-            async def get(self, path: str) -> Node | None:
-                nonlocal read
-                read = True
-                return Node(b"new", Stat(0, 0))
-
-        store: Any = Store()
-        server.call()
-        await turns()
-        reading = asyncio.ensure_future(get_fresh(store, "/a"))
-        await turns()
-        server.sent[0].set_result(None)
-        await turns()
-        assert not read
-        server.sent[1].set_result(None)
-        assert await reading == Node(b"new", Stat(0, 0))
-
-    run(test())
+    store: Any = Store()
+    server.call()
+    await turns()
+    reading = asyncio.ensure_future(get_fresh(store, "/a"))
+    await turns()
+    server.sent[0].set_result(None)
+    await turns()
+    assert not read
+    server.sent[1].set_result(None)
+    assert await reading == Node(b"new", Stat(0, 0))

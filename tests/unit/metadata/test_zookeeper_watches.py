@@ -9,7 +9,6 @@ from magnetar_metadata.errors import Closed, NotSent
 from magnetar_metadata.store import SessionState
 from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
 from magnetar_wire.clock import ManualClock
-from tests.running import run
 
 
 class Throttling:
@@ -34,37 +33,31 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_server_that_turns_requests_away_is_not_asked_without_pause() -> None:
-    async def scenario() -> None:
-        clock, kazoo = ManualClock(), Throttling(refusals=12)
-        watches = ZooKeeperWatches(kazoo, clock)  # type: ignore[arg-type]
-        flag = watches.watch("/a", with_children=True)
-        for _ in range(200):
-            await _turns()
-            clock.advance(0.01)
-        assert 5 <= kazoo.asked <= 9
-        for _ in range(100):
-            await _turns()
-            clock.advance(0.1)
-        assert kazoo.asked == 13
-        await flag.wait()
-        flag.close()
-        await watches.close()
-
-    run(scenario())
-
-
-def test_closing_waits_for_the_tasks_of_watches_open_and_closed() -> None:
-    async def scenario() -> None:
-        watches = ZooKeeperWatches(Throttling(refusals=1000), ManualClock())  # type: ignore[arg-type]
-        before = asyncio.all_tasks()
-        flags = [watches.watch(path, with_children=True) for path in ("/a", "/b", "/c")]
+async def test_a_server_that_turns_requests_away_is_not_asked_without_pause() -> None:
+    clock, kazoo = ManualClock(), Throttling(refusals=12)
+    watches = ZooKeeperWatches(kazoo, clock)  # type: ignore[arg-type]
+    flag = watches.watch("/a", with_children=True)
+    for _ in range(200):
         await _turns()
-        tasks = asyncio.all_tasks() - before
-        assert len(tasks) == 3
-        flags[0].close()
-        watches.end(lambda: Closed("closed"))
-        await watches.close()
-        assert all(task.done() for task in tasks)
+        clock.advance(0.01)
+    assert 5 <= kazoo.asked <= 9
+    for _ in range(100):
+        await _turns()
+        clock.advance(0.1)
+    assert kazoo.asked == 13
+    await flag.wait()
+    flag.close()
+    await watches.close()
 
-    run(scenario())
+
+async def test_closing_waits_for_the_tasks_of_watches_open_and_closed() -> None:
+    watches = ZooKeeperWatches(Throttling(refusals=1000), ManualClock())  # type: ignore[arg-type]
+    before = asyncio.all_tasks()
+    flags = [watches.watch(path, with_children=True) for path in ("/a", "/b", "/c")]
+    await _turns()
+    tasks = asyncio.all_tasks() - before
+    assert len(tasks) == 3
+    flags[0].close()
+    watches.end(lambda: Closed("closed"))
+    await watches.close()
+    assert all(task.done() for task in tasks)

@@ -118,22 +118,19 @@ def test_a_piece_begins_and_ends_where_it_says() -> None:
     assert read_of(run(scene.all())) == [(7, 11), *((7, entry_id) for entry_id in range(13, 23))]
 
 
-def test_so_many_answers_are_read_ahead_and_no_more() -> None:
+async def test_so_many_answers_are_read_ahead_and_no_more() -> None:
     scene = Scene(counts=(30,))
 
-    async def body() -> None:
-        runs = scene.runs()
-        first = await runs.next()
-        assert isinstance(first, EntryRun)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        share = range_entries(scene.pieces[0])
-        assert 1 < len(first.entries) <= share
-        # That one, and four more.
-        assert sum(request.last_entry_id - request.first_entry_id + 1 for request in scene.asked()) == 5 * share
-        await runs.close()
-
-    run(body())
+    runs = scene.runs()
+    first = await runs.next()
+    assert isinstance(first, EntryRun)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    share = range_entries(scene.pieces[0])
+    assert 1 < len(first.entries) <= share
+    # That one, and four more.
+    assert sum(request.last_entry_id - request.first_entry_id + 1 for request in scene.asked()) == 5 * share
+    await runs.close()
 
 
 def test_entries_that_are_larger_than_the_others_take_more_answers_and_no_more_memory() -> None:
@@ -284,30 +281,27 @@ def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_g
     run(body())
 
 
-def test_bookies_that_are_restarted_are_waited_for() -> None:
+async def test_bookies_that_are_restarted_are_waited_for() -> None:
     """SPK-1: for as long as the option reconnectSeconds says, ten minutes by default"""
     scene = Scene(counts=(10,))
     away = dict(scene.bookies)
     scene.bookies.clear()
 
-    async def body() -> None:
-        runs = scene.runs()
-        reading = asyncio.ensure_future(runs.next())
-        began = scene.clock.monotonic()
-        while scene.clock.monotonic() < began + 500.0:
-            await asyncio.sleep(0)
-            scene.clock.advance(1.0)
-        assert not reading.done()
-        scene.bookies.update(away)
-        found = await patiently(scene.clock, asyncio.wait_for(reading, None))
-        assert isinstance(found, EntryRun)
-        await runs.close()
-
-    run(body())
+    runs = scene.runs()
+    reading = asyncio.ensure_future(runs.next())
+    began = scene.clock.monotonic()
+    while scene.clock.monotonic() < began + 500.0:
+        await asyncio.sleep(0)
+        scene.clock.advance(1.0)
+    assert not reading.done()
+    scene.bookies.update(away)
+    found = await patiently(scene.clock, asyncio.wait_for(reading, None))
+    assert isinstance(found, EntryRun)
+    await runs.close()
 
 
 @pytest.mark.parametrize("how", ["unreached", "failing", "limbo"])
-def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str) -> None:
+async def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str) -> None:
     """Unknown is not no: two say that they lack it, and the third can't be asked; or all may have lost it."""
     scene = Scene(counts=(10,))
     for name in ("b0", "b1"):
@@ -321,14 +315,11 @@ def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str
         for bookie in scene.bookies.values():
             bookie.ledger(7).limbo = True
 
-    async def body() -> None:
-        runs = scene.runs()
-        with pytest.raises(NotReadNow, match="entry 4 of ledger 7"):
-            while await patiently(scene.clock, runs.next()):
-                pass
-        await runs.close()
-
-    run(body())
+    runs = scene.runs()
+    with pytest.raises(NotReadNow, match="entry 4 of ledger 7"):
+        while await patiently(scene.clock, runs.next()):
+            pass
+    await runs.close()
 
 
 def test_an_entry_that_a_bookie_in_limbo_could_get_from_no_other_is_lost() -> None:
@@ -341,24 +332,21 @@ def test_an_entry_that_a_bookie_in_limbo_could_get_from_no_other_is_lost() -> No
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [4]
 
 
-def test_a_copy_that_is_in_flight_to_a_bookie_is_waited_for() -> None:
+async def test_a_copy_that_is_in_flight_to_a_bookie_is_waited_for() -> None:
     """CHK-67, SPK-5: in an open ledger's last fragment all replicas lack the entry, and it comes a moment later."""
     scene = Scene(counts=(30,))
     scene.open_at(10)
     taken = [(bookie, bookie.ledger(7).records.pop(20)) for bookie in scene.bookies.values()]
 
-    async def body() -> None:
-        runs = scene.runs()
-        reading = asyncio.ensure_future(patiently(scene.clock, _all_of(runs)))
-        # All have been asked behind entry 19, by the old plan and by the new one; and now again.
-        while len([one for one in scene.asked() if one.first_entry_id == 20]) <= 9 and not reading.done():
-            await asyncio.sleep(0)
-        for bookie, record in taken[:1]:
-            bookie.keep(7, record)
-        assert read_of(await reading) == all_of(30)
-        await runs.close()
-
-    run(body())
+    runs = scene.runs()
+    reading = asyncio.ensure_future(patiently(scene.clock, _all_of(runs)))
+    # All have been asked behind entry 19, by the old plan and by the new one; and now again.
+    while len([one for one in scene.asked() if one.first_entry_id == 20]) <= 9 and not reading.done():
+        await asyncio.sleep(0)
+    for bookie, record in taken[:1]:
+        bookie.keep(7, record)
+    assert read_of(await reading) == all_of(30)
+    await runs.close()
 
 
 async def _all_of(runs: EntryRuns) -> list[EntryRun | Gone]:
@@ -426,29 +414,26 @@ def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -
     assert len(scene.planned) == 1
 
 
-def test_who_is_cancelled_while_he_waits_loses_nothing_and_close_leaves_nothing() -> None:
+async def test_who_is_cancelled_while_he_waits_loses_nothing_and_close_leaves_nothing() -> None:
     scene = Scene(counts=(30,))
 
-    async def body() -> None:
-        for name in scene.names:
-            scene.bookies[f"{name}:0"].hanging.add("read")
-        runs = scene.runs()
-        waiting = asyncio.create_task(runs.next())
-        await asyncio.sleep(0.01)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        for bookie in scene.bookies.values():
-            bookie.hanging.clear()
-        found: list[EntryRun | Gone] = []
-        # Those that hang are given up for the next replica's.
-        while (one := await patiently(scene.clock, runs.next())) is not None:
-            found.append(one)
-        assert read_of(found) == all_of(30)
-        others = scene.runs()
-        scene.bookies["b0:0"].hanging.add("read")
-        await patiently(scene.clock, others.next())
-        await others.close()
-        assert await others.next() is None
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(body())
+    for name in scene.names:
+        scene.bookies[f"{name}:0"].hanging.add("read")
+    runs = scene.runs()
+    waiting = asyncio.create_task(runs.next())
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    for bookie in scene.bookies.values():
+        bookie.hanging.clear()
+    found: list[EntryRun | Gone] = []
+    # Those that hang are given up for the next replica's.
+    while (one := await patiently(scene.clock, runs.next())) is not None:
+        found.append(one)
+    assert read_of(found) == all_of(30)
+    others = scene.runs()
+    scene.bookies["b0:0"].hanging.add("read")
+    await patiently(scene.clock, others.next())
+    await others.close()
+    assert await others.next() is None
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -116,118 +116,99 @@ def test_a_partition_that_is_added_is_read_from_its_first_message() -> None:
     in_broker(body, **_OPTIONS)
 
 
-def test_a_log_that_joins_begins_with_its_first_message() -> None:
+async def test_a_log_that_joins_begins_with_its_first_message() -> None:
     """SPK-1: one that the query began with may begin later: `earliest` is what there is. One that was made again, too,
     joins."""
-
-    async def go() -> None:
-        service = FakeService()
-        service.create("x-1")
-        service["x-1"].publish([1])
-        service["x-1"].roll()
-        service["x-1"].publish([2])
-        service["x-1"].delete_ledgers_before(service["x-1"].ledger_id)
-        query = Query(service, topicsPattern="x-.*")
-        assert await query.batch() == [2]
-        service.create("x-2")
-        service["x-2"].publish([3])
-        service["x-2"].roll()
-        service["x-2"].delete_ledgers_before(service["x-2"].ledger_id)
-        query.stream._topics._not_before = 0.0
-        with pytest.raises(DataLost, match="x-2 are lost: it has joined this query"):
-            await query.plan()
-
-    asyncio.run(go())
+    service = FakeService()
+    service.create("x-1")
+    service["x-1"].publish([1])
+    service["x-1"].roll()
+    service["x-1"].publish([2])
+    service["x-1"].delete_ledgers_before(service["x-1"].ledger_id)
+    query = Query(service, topicsPattern="x-.*")
+    assert await query.batch() == [2]
+    service.create("x-2")
+    service["x-2"].publish([3])
+    service["x-2"].roll()
+    service["x-2"].delete_ledgers_before(service["x-2"].ledger_id)
+    query.stream._topics._not_before = 0.0
+    with pytest.raises(DataLost, match="x-2 are lost: it has joined this query"):
+        await query.plan()
 
 
-def test_a_refused_lease_on_a_namespace_is_asked_for_again(
+async def test_a_refused_lease_on_a_namespace_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SPK-5: with failOnDataLoss=false a stream starts while a broker restarts, and has its lease soon after"""
     monkeypatch.setattr("magnetar_spark.stream._LEASE_MS", 300)
 
-    async def go() -> None:
-        service = FakeService()
-        service.create("x-1")
-        service.failing["hold_namespace"] = Timeout("the broker is being restarted")
-        stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss="false")
-        await stream.initial()
-        assert service.asked.count("hold_namespace") == 1
-        while not service.namespace_leases:
-            await asyncio.sleep(0.01)
-        await stream.close()
-        assert service.namespace_leases == {}
-        assert "had lapsed" not in caplog.text
-
-    asyncio.run(go())
+    service = FakeService()
+    service.create("x-1")
+    service.failing["hold_namespace"] = Timeout("the broker is being restarted")
+    stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss="false")
+    await stream.initial()
+    assert service.asked.count("hold_namespace") == 1
+    while not service.namespace_leases:
+        await asyncio.sleep(0.01)
+    await stream.close()
+    assert service.namespace_leases == {}
+    assert "had lapsed" not in caplog.text
 
 
-def test_a_namespace_that_is_made_again_is_held_again() -> None:
+async def test_a_namespace_that_is_made_again_is_held_again() -> None:
     """SPK-5: the renewal finds none, and the stream's next look takes a lease on the new one"""
-
-    async def go() -> None:
-        service = FakeService()
-        service.create("x-1")
-        stream = a_stream(service, topicsPattern="x-.*")
-        await stream.initial()
-        service.namespace_leases.clear()
-        service.failing["hold_namespace"] = NotFound("there is no namespace")
-        with pytest.raises(NotFound):
-            await stream._namespaces._renew("public/default")
-        await stream._namespaces.take()
-        assert service.namespace_leases
-        await stream.close()
-
-    asyncio.run(go())
-
-
-def test_new_logs_are_retained_by_the_driver_while_a_batch_runs() -> None:
-    """SPK-5: a micro-batch may take longer than a lease, and its driver looks for new topics meanwhile"""
-
-    async def go() -> None:
-        service = FakeService()
-        service.create("x-1")
-        stream = a_stream(service, topicsPattern="x-.*")
-        start = await stream.initial()
-        await stream.slices(start, await stream.latest(start, Limits()))
-        [(_, lease_id)] = service.namespace_leases
-        service.create("x-2")
-        service.create("y-1")
-        assert lease_id in service["x-2"].leases
-        assert lease_id not in service["y-1"].leases
-        service.asked.clear()
+    service = FakeService()
+    service.create("x-1")
+    stream = a_stream(service, topicsPattern="x-.*")
+    await stream.initial()
+    service.namespace_leases.clear()
+    service.failing["hold_namespace"] = NotFound("there is no namespace")
+    with pytest.raises(NotFound):
         await stream._namespaces._renew("public/default")
-        while "renew_lease" not in service.asked:
-            await asyncio.sleep(0.01)
-        assert "hold_namespace" in service.asked
-        await stream.close()
-        assert service.namespace_leases == {}
-        assert service["x-2"].leases == {}
-
-    asyncio.run(go())
+    await stream._namespaces.take()
+    assert service.namespace_leases
+    await stream.close()
 
 
-def test_a_lease_on_a_namespace_that_is_refused_is_an_error_unless_losses_are_all_right() -> None:
+async def test_new_logs_are_retained_by_the_driver_while_a_batch_runs() -> None:
+    """SPK-5: a micro-batch may take longer than a lease, and its driver looks for new topics meanwhile"""
+    service = FakeService()
+    service.create("x-1")
+    stream = a_stream(service, topicsPattern="x-.*")
+    start = await stream.initial()
+    await stream.slices(start, await stream.latest(start, Limits()))
+    [(_, lease_id)] = service.namespace_leases
+    service.create("x-2")
+    service.create("y-1")
+    assert lease_id in service["x-2"].leases
+    assert lease_id not in service["y-1"].leases
+    service.asked.clear()
+    await stream._namespaces._renew("public/default")
+    while "renew_lease" not in service.asked:
+        await asyncio.sleep(0.01)
+    assert "hold_namespace" in service.asked
+    await stream.close()
+    assert service.namespace_leases == {}
+    assert service["x-2"].leases == {}
+
+
+async def test_a_lease_on_a_namespace_that_is_refused_is_an_error_unless_losses_are_all_right() -> None:
     """SPK-5, SPK-2: of a namespace that there is not nothing is needed"""
-
-    async def go() -> None:
-        service = FakeService()
-        service.create("x-1")
-        for fails in (True, False):
-            service.failing["hold_namespace"] = TooManyLookupRequestException("max_leases_per_namespace")
-            stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss=str(fails).lower())
-            if fails:
-                with pytest.raises(TooManyLookupRequestException):
-                    await stream.initial()
-            else:
-                service.asked.clear()
-                await stream.latest(await stream.initial(), Limits())
-                assert service.asked.count("hold_namespace") == 1
-            await stream.close()
-        service.failing["hold_namespace"] = NotFound("there is no namespace")
-        stream = a_stream(service, topicsPattern="x-.*")
-        await stream.initial()
+    service = FakeService()
+    service.create("x-1")
+    for fails in (True, False):
+        service.failing["hold_namespace"] = TooManyLookupRequestException("max_leases_per_namespace")
+        stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss=str(fails).lower())
+        if fails:
+            with pytest.raises(TooManyLookupRequestException):
+                await stream.initial()
+        else:
+            service.asked.clear()
+            await stream.latest(await stream.initial(), Limits())
+            assert service.asked.count("hold_namespace") == 1
         await stream.close()
-        assert service.namespace_leases == {}
-
-    asyncio.run(go())
+    service.failing["hold_namespace"] = NotFound("there is no namespace")
+    stream = a_stream(service, topicsPattern="x-.*")
+    await stream.initial()
+    await stream.close()
+    assert service.namespace_leases == {}

@@ -8,7 +8,6 @@ from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import ConnectError
 from magnetar_spark.lag import BatchFacts, Lag
 from magnetar_spark.offsets import LogOffset
-from tests.running import run
 from tests.unit.spark.fake_service import FakeService
 
 LOGS = [f"persistent://public/default/t-partition-{number}" for number in range(3)]
@@ -44,97 +43,77 @@ class Scene:
         return float(shown["total"]["published_per_second"])
 
 
-def test_logs_that_were_not_planned_are_asked_for_now_and_then() -> None:
+async def test_logs_that_were_not_planned_are_asked_for_now_and_then() -> None:
     """SPK-2: at first, and again when a while has passed; by a question that takes no lease"""
-
-    async def go() -> None:
-        scene = Scene()
-        assert await scene.behind() == [4, 4, 4]
-        asked = len(scene.service.asked)
-        scene.service[LOGS[1]].publish([15])
-        assert await scene.behind() == [4, 4, 4]
-        assert len(scene.service.asked) == asked
-        scene.now += 1.5
-        assert await scene.behind() == [4, 5, 4]
-        assert not any(scene.service[log].leases for log in LOGS)
-
-    run(go())
+    scene = Scene()
+    assert await scene.behind() == [4, 4, 4]
+    asked = len(scene.service.asked)
+    scene.service[LOGS[1]].publish([15])
+    assert await scene.behind() == [4, 4, 4]
+    assert len(scene.service.asked) == asked
+    scene.now += 1.5
+    assert await scene.behind() == [4, 5, 4]
+    assert not any(scene.service[log].leases for log in LOGS)
 
 
-def test_a_log_that_does_not_answer_keeps_the_lag_that_is_known() -> None:
+async def test_a_log_that_does_not_answer_keeps_the_lag_that_is_known() -> None:
     """SPK-2: and fails no query"""
-
-    async def go() -> None:
-        scene = Scene()
-        scene.service.failing["plan"] = ConnectError("a broker moves")
-        assert await scene.behind() == [4, 4]
-        assert await scene.behind() == [4, 4, 4]
-        scene.now += 1.5
-        for log in LOGS:
-            scene.service[log].publish([99])
-        scene.service.failing["plan"] = ConnectError("a broker moves")
-        assert sorted(await scene.behind()) == [4, 5, 5]
-
-    run(go())
+    scene = Scene()
+    scene.service.failing["plan"] = ConnectError("a broker moves")
+    assert await scene.behind() == [4, 4]
+    assert await scene.behind() == [4, 4, 4]
+    scene.now += 1.5
+    for log in LOGS:
+        scene.service[log].publish([99])
+    scene.service.failing["plan"] = ConnectError("a broker moves")
+    assert sorted(await scene.behind()) == [4, 5, 5]
 
 
-def test_a_deleted_log_has_no_messages_and_the_number_of_a_recreated_one_is_unknown() -> None:
+async def test_a_deleted_log_has_no_messages_and_the_number_of_a_recreated_one_is_unknown() -> None:
     """SPK-2: a micro-batch waits for more of the other logs, and does not wait where a number is unknown"""
-
-    async def go() -> None:
-        scene = Scene()
-        places = scene.places()
-        assert await scene.lag.measure(places) == 12
-        del scene.service.logs[LOGS[2]]
-        assert await scene.lag.measure(places) == 8
-        scene.service.failing["plan"] = ConnectError("a broker moves")
-        assert await scene.lag.measure(places) is None
-        scene.service.create("t-partition-2")
-        assert await scene.lag.measure(places) is None
-        places = scene.places()
-        assert await scene.lag.measure(places) == 8
-
-    run(go())
+    scene = Scene()
+    places = scene.places()
+    assert await scene.lag.measure(places) == 12
+    del scene.service.logs[LOGS[2]]
+    assert await scene.lag.measure(places) == 8
+    scene.service.failing["plan"] = ConnectError("a broker moves")
+    assert await scene.lag.measure(places) is None
+    scene.service.create("t-partition-2")
+    assert await scene.lag.measure(places) is None
+    places = scene.places()
+    assert await scene.lag.measure(places) == 8
 
 
-def test_a_deleted_log_is_not_shown_nor_asked_for_at_each_batch() -> None:
+async def test_a_deleted_log_is_not_shown_nor_asked_for_at_each_batch() -> None:
     """SPK-2: its messages are not counted as lag"""
-
-    async def go() -> None:
-        scene = Scene()
-        places = scene.places()
-        await scene.lag.update(places, {}, BatchFacts())
-        del scene.service.logs[LOGS[2]]
-        scene.now += 1.5
-        await scene.lag.update(places, {}, BatchFacts())
-        asked = len(scene.service.asked)
-        await scene.lag.update(places, {}, BatchFacts())
-        assert len(scene.service.asked) == asked
-        shown = scene.lag.shown()
-        assert shown is not None
-        assert shown.keys() == {*LOGS[:2], "total"}
-        assert shown["total"]["messages_behind"] == 8
-
-    run(go())
+    scene = Scene()
+    places = scene.places()
+    await scene.lag.update(places, {}, BatchFacts())
+    del scene.service.logs[LOGS[2]]
+    scene.now += 1.5
+    await scene.lag.update(places, {}, BatchFacts())
+    asked = len(scene.service.asked)
+    await scene.lag.update(places, {}, BatchFacts())
+    assert len(scene.service.asked) == asked
+    shown = scene.lag.shown()
+    assert shown is not None
+    assert shown.keys() == {*LOGS[:2], "total"}
+    assert shown["total"]["messages_behind"] == 8
 
 
-def test_the_rate_at_which_messages_are_published() -> None:
+async def test_the_rate_at_which_messages_are_published() -> None:
     """SPK-2: a log that was deleted and made again counts from then on"""
-
-    async def go() -> None:
-        scene = Scene()
-        await scene.behind()
-        assert scene.rate == 0
-        scene.now += 2
-        scene.service[LOGS[0]].publish([90, 91])
-        scene.service[LOGS[1]].publish([92])
-        await scene.behind()
-        assert scene.rate == 1.5
-        scene.now += 4
-        del scene.service.logs[LOGS[2]]
-        scene.service.create("t-partition-2")
-        scene.service[LOGS[0]].publish([93, 94])
-        await scene.behind()
-        assert scene.rate == 0.5
-
-    run(go())
+    scene = Scene()
+    await scene.behind()
+    assert scene.rate == 0
+    scene.now += 2
+    scene.service[LOGS[0]].publish([90, 91])
+    scene.service[LOGS[1]].publish([92])
+    await scene.behind()
+    assert scene.rate == 1.5
+    scene.now += 4
+    del scene.service.logs[LOGS[2]]
+    scene.service.create("t-partition-2")
+    scene.service[LOGS[0]].publish([93, 94])
+    await scene.behind()
+    assert scene.rate == 0.5

@@ -21,25 +21,22 @@ LOG = "persistent://public/default/t"
 
 
 @pytest.mark.parametrize("trouble", [ConnectError("a broker moves"), ValueError("a mistake")])
-def test_a_renewal_that_fails_is_made_up_for_in_half_of_a_leases_time(trouble: Exception) -> None:
+async def test_a_renewal_that_fails_is_made_up_for_in_half_of_a_leases_time(trouble: Exception) -> None:
     """SPK-5: a lease surely holds for half of its time only"""
     assert RENEWALS // 2 >= 3
 
-    async def go() -> None:
-        service = FakeService()
-        service.create("t")
-        log = service["t"]
-        lease = new_lease(60)
-        log.leases[lease.lease_id] = (1, 60)
-        leases = Leases(cast(AsyncAdmin, service), lease)
-        leases.took(LOG, log.incarnation)
-        service.failing["renew_lease"] = trouble
-        await until(lambda: service.asked.count("renew_lease") >= 3, "it went on after that")
-        await leases.end()
-        assert log.leases == {}
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(go())
+    service = FakeService()
+    service.create("t")
+    log = service["t"]
+    lease = new_lease(60)
+    log.leases[lease.lease_id] = (1, 60)
+    leases = Leases(cast(AsyncAdmin, service), lease)
+    leases.took(LOG, log.incarnation)
+    service.failing["renew_lease"] = trouble
+    await until(lambda: service.asked.count("renew_lease") >= 3, "it went on after that")
+    await leases.end()
+    assert log.leases == {}
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_a_lease_that_has_ended_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,7 +58,7 @@ def test_a_lease_that_has_ended_is_told_of_once(caplog: pytest.LogCaptureFixture
         run(go())
 
 
-def test_logs_of_a_broker_that_hangs_hold_up_no_others() -> None:
+async def test_logs_of_a_broker_that_hangs_hold_up_no_others() -> None:
     """SPK-5: more of them than are ever asked at a time, and each for longer than a lease lasts"""
 
     class HalfHangs:
@@ -78,15 +75,12 @@ def test_logs_of_a_broker_that_hangs_hold_up_no_others() -> None:
                     self.given_up[log] += 1
             self.renewed[log] += 1
 
-    async def go() -> None:
-        service = HalfHangs()
-        leases = Leases(cast(AsyncAdmin, service), new_lease(600))
-        for number in range(400):
-            leases.took(str(number), "i")
-        await until(lambda: all(service.renewed[str(number)] >= 3 for number in range(0, 400, 2)), "they are renewed")
-        # And those are asked again.
-        await until(lambda: all(service.given_up[str(number)] >= 2 for number in range(1, 400, 2)), "they are asked")
-        await leases.end()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(go())
+    service = HalfHangs()
+    leases = Leases(cast(AsyncAdmin, service), new_lease(600))
+    for number in range(400):
+        leases.took(str(number), "i")
+    await until(lambda: all(service.renewed[str(number)] >= 3 for number in range(0, 400, 2)), "they are renewed")
+    # And those are asked again.
+    await until(lambda: all(service.given_up[str(number)] >= 2 for number in range(1, 400, 2)), "they are asked")
+    await leases.end()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

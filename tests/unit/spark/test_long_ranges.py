@@ -15,7 +15,6 @@ from magnetar_spark.options import batch_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.task_lease import new_lease
 from magnetar_spark.topics import ReadLog
-from tests.running import run
 from tests.unit.spark.fake_service import FakeService
 from tests.unit.spark.test_stream import ALL, Query, a_stream
 
@@ -54,87 +53,71 @@ async def batch(service: FakeService, fails: bool, **options: str) -> list[int]:
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_batch_whose_middle_was_deleted_while_it_was_planned(fails: bool) -> None:
+async def test_a_batch_whose_middle_was_deleted_while_it_was_planned(fails: bool) -> None:
     """SPK-2: its lease may be over by then"""
-
-    async def go() -> None:
-        service = ledgers_of_one()
-        at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
-        if fails:
-            with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
-                await batch(service, fails)
-        else:
-            assert await batch(service, fails) == [100, 101, 102, 103, 108, 109]
-
-    run(go())
+    service = ledgers_of_one()
+    at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
+    if fails:
+        with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
+            await batch(service, fails)
+    else:
+        assert await batch(service, fails) == [100, 101, 102, 103, 108, 109]
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
+async def test_a_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
     """TOP-7: half of it is not said to be all"""
-
-    async def go() -> None:
-        service = ledgers_of_one()
-        at_answer(service, 3, lambda: made_again(service))
-        if fails:
-            with pytest.raises(DataLost, match=r"incarnation-1, from 104:0:0 on, is lost\. .* to read nothing of it"):
-                await batch(service, fails)
-        else:
-            assert await batch(service, fails) == []
-
-    run(go())
+    service = ledgers_of_one()
+    at_answer(service, 3, lambda: made_again(service))
+    if fails:
+        with pytest.raises(DataLost, match=r"incarnation-1, from 104:0:0 on, is lost\. .* to read nothing of it"):
+            await batch(service, fails)
+    else:
+        assert await batch(service, fails) == []
 
 
-def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> None:
+async def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> None:
     """SPK-1: whichever of the two it is, also where nothing would be read between them"""
-
-    async def go() -> None:
-        end = json.dumps({LOG: ledgers_of_one()["t"].end._asdict()})
-        behind = json.dumps({LOG: NextMessage(200, 0, 0)._asdict()})
-        farther = json.dumps({LOG: NextMessage(300, 0, 0)._asdict()})
-        for starting, ending, option in (
-            ("earliest", behind, "endingOffsets"),
-            (behind, "latest", "startingOffsets"),
-            (behind, "earliest", "startingOffsets"),
-            ("latest", behind, "endingOffsets"),
-            (behind, farther, "startingOffsets"),
-            (farther, behind, "startingOffsets"),
-        ):
-            for fails in (True, False):
-                with pytest.raises(
-                    PositionBeyondEnd,
-                    match=f"{LOG} is to be .* position [23]00:0:0, which {option} gives, and ends at 110:0:0",
-                ):
-                    await batch(ledgers_of_one(), fails, startingOffsets=starting, endingOffsets=ending)
-        assert await batch(ledgers_of_one(), True, endingOffsets=end) == [*range(100, 110)]
-        deleted = ledgers_of_one()
-        deleted["t"].delete_ledgers_before(105)
-        assert await batch(deleted, True) == [*range(105, 110)]
-
-    run(go())
+    end = json.dumps({LOG: ledgers_of_one()["t"].end._asdict()})
+    behind = json.dumps({LOG: NextMessage(200, 0, 0)._asdict()})
+    farther = json.dumps({LOG: NextMessage(300, 0, 0)._asdict()})
+    for starting, ending, option in (
+        ("earliest", behind, "endingOffsets"),
+        (behind, "latest", "startingOffsets"),
+        (behind, "earliest", "startingOffsets"),
+        ("latest", behind, "endingOffsets"),
+        (behind, farther, "startingOffsets"),
+        (farther, behind, "startingOffsets"),
+    ):
+        for fails in (True, False):
+            with pytest.raises(
+                PositionBeyondEnd,
+                match=f"{LOG} is to be .* position [23]00:0:0, which {option} gives, and ends at 110:0:0",
+            ):
+                await batch(ledgers_of_one(), fails, startingOffsets=starting, endingOffsets=ending)
+    assert await batch(ledgers_of_one(), True, endingOffsets=end) == [*range(100, 110)]
+    deleted = ledgers_of_one()
+    deleted["t"].delete_ledgers_before(105)
+    assert await batch(deleted, True) == [*range(105, 110)]
 
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_micro_batch_whose_middle_was_deleted(fails: bool, again: bool) -> None:
+async def test_a_micro_batch_whose_middle_was_deleted(fails: bool, again: bool) -> None:
     """SPK-2: while it is planned, or planned again after a crash"""
-
-    async def go() -> None:
-        service = ledgers_of_one()
-        query = Query(service, failOnDataLoss=str(fails).lower())
+    service = ledgers_of_one()
+    query = Query(service, failOnDataLoss=str(fails).lower())
+    await query.stream.initial()
+    if again:
+        assert await query.plan()
+        query.stream = a_stream(service, **query.options)
         await query.stream.initial()
-        if again:
-            assert await query.plan()
-            query.stream = a_stream(service, **query.options)
-            await query.stream.initial()
-        at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
-        if fails:
-            with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
-                await planned_ledgers(query, again)
-        else:
-            assert await planned_ledgers(query, again) == [100, 101, 102, 103, 108, 109]
-
-    run(go())
+    at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
+    if fails:
+        with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
+            await planned_ledgers(query, again)
+    else:
+        assert await planned_ledgers(query, again) == [100, 101, 102, 103, 108, 109]
 
 
 async def planned_ledgers(query: Query, again: bool = False, limits: Limits = ALL) -> list[int]:
@@ -145,36 +128,29 @@ async def planned_ledgers(query: Query, again: bool = False, limits: Limits = AL
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_micro_batch_that_is_continued_behind_what_was_deleted(fails: bool) -> None:
+async def test_a_micro_batch_that_is_continued_behind_what_was_deleted(fails: bool) -> None:
     """SPK-2: one log takes what the other has left of the limit"""
-
-    async def go() -> None:
-        service = ledgers_of_one()
-        service.create("u")
-        query = Query(service, topics="t,u", failOnDataLoss=str(fails).lower())
-        await query.stream.initial()
-        # Of each log one, and then the rest of `t`.
-        at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
-        if fails:
-            with pytest.raises(DataLost, match="deleted up to 108:0:0"):
-                await planned_ledgers(query, limits=Limits(messages=2))
-        else:
-            assert await planned_ledgers(query, limits=Limits(messages=2)) == [100, 108]
-
-    run(go())
+    service = ledgers_of_one()
+    service.create("u")
+    query = Query(service, topics="t,u", failOnDataLoss=str(fails).lower())
+    await query.stream.initial()
+    # Of each log one, and then the rest of `t`.
+    at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
+    if fails:
+        with pytest.raises(DataLost, match="deleted up to 108:0:0"):
+            await planned_ledgers(query, limits=Limits(messages=2))
+    else:
+        assert await planned_ledgers(query, limits=Limits(messages=2)) == [100, 108]
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_micro_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
-    async def go() -> None:
-        service = ledgers_of_one()
-        query = Query(service, failOnDataLoss=str(fails).lower())
-        await query.stream.initial()
-        at_answer(service, 3, lambda: made_again(service))
-        if fails:
-            with pytest.raises(DataLost, match="another topic was made under its name"):
-                await query.batch()
-        else:
-            assert await query.all_batches() == [[100]]
-
-    run(go())
+async def test_a_micro_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
+    service = ledgers_of_one()
+    query = Query(service, failOnDataLoss=str(fails).lower())
+    await query.stream.initial()
+    at_answer(service, 3, lambda: made_again(service))
+    if fails:
+        with pytest.raises(DataLost, match="another topic was made under its name"):
+            await query.batch()
+    else:
+        assert await query.all_batches() == [[100]]

@@ -14,7 +14,6 @@ from magnetar_spark.errors import InvalidOptions, PositionOfOtherTopic
 from magnetar_spark.options import batch_options
 from magnetar_spark.task_lease import new_lease
 from magnetar_spark.topics import ReadLog
-from tests.running import run
 from tests.unit.spark.fake_service import FakeService
 from tests.unit.spark.test_stream import a_stream
 
@@ -58,95 +57,77 @@ async def ledgers_read(service: FakeService, **options: str) -> list[int]:
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_position_older_than_the_topic_is_refused(fails: str) -> None:
+async def test_a_position_older_than_the_topic_is_refused(fails: str) -> None:
     """SPK-1: a batch would read nothing without an error, and a stream everything; the option is named"""
-
-    async def go() -> None:
-        for starting, ending, option in (
-            (at(99), "latest", "startingOffsets"),
-            (at(99), "earliest", "startingOffsets"),
-            ("earliest", at(99), "endingOffsets"),
-            ("latest", at(99), "endingOffsets"),
-            (at(98), at(99), "startingOffsets"),
+    for starting, ending, option in (
+        (at(99), "latest", "startingOffsets"),
+        (at(99), "earliest", "startingOffsets"),
+        ("earliest", at(99), "endingOffsets"),
+        ("latest", at(99), "endingOffsets"),
+        (at(98), at(99), "startingOffsets"),
+    ):
+        shown = "98:0:0" if starting == at(98) else "99:0:0"
+        with pytest.raises(
+            PositionOfOtherTopic, match=rf"{option} gives {LOG} the position {shown}, .* is older than the topic"
         ):
-            shown = "98:0:0" if starting == at(98) else "99:0:0"
-            with pytest.raises(
-                PositionOfOtherTopic, match=rf"{option} gives {LOG} the position {shown}, .* is older than the topic"
-            ):
-                await ledgers_read(of_ten_hours(), startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails)
-        with pytest.raises(PositionOfOtherTopic, match="startingOffsets gives"):
-            await a_stream(of_ten_hours(), startingOffsets=at(99), failOnDataLoss=fails).initial()
-        assert await ledgers_read(of_ten_hours(), startingOffsets=at(108), failOnDataLoss=fails) == [108, 109]
-
-    run(go())
+            await ledgers_read(of_ten_hours(), startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails)
+    with pytest.raises(PositionOfOtherTopic, match="startingOffsets gives"):
+        await a_stream(of_ten_hours(), startingOffsets=at(99), failOnDataLoss=fails).initial()
+    assert await ledgers_read(of_ten_hours(), startingOffsets=at(108), failOnDataLoss=fails) == [108, 109]
 
 
-def test_a_start_in_the_future_is_refused() -> None:
+async def test_a_start_in_the_future_is_refused() -> None:
     """SPK-1: it would begin at the topic's end, with messages from before that time"""
-
-    async def go() -> None:
-        for ending in ("latest", "earliest", from_now(7200)):
-            with pytest.raises(InvalidOptions, match=r"the time 20.*Z, which is in the future: it is 20"):
-                await ledgers_read(of_ten_hours(), startingOffsets=from_now(3600), endingOffsets=ending)
-        with pytest.raises(InvalidOptions, match="in the future"):
-            await a_stream(of_ten_hours(), startingOffsets=from_now(3600)).initial()
-        # Clocks differ by seconds.
-        assert await ledgers_read(of_ten_hours(), startingOffsets=from_now(1)) == []
-        initial = await a_stream(of_ten_hours(), startingOffsets=from_now(1)).initial()
-        assert initial[LOG]["ledger_id"] == 110
-        assert await ledgers_read(of_ten_hours(), endingOffsets=from_now(3600)) == [*range(100, 110)]
-
-    run(go())
+    for ending in ("latest", "earliest", from_now(7200)):
+        with pytest.raises(InvalidOptions, match=r"the time 20.*Z, which is in the future: it is 20"):
+            await ledgers_read(of_ten_hours(), startingOffsets=from_now(3600), endingOffsets=ending)
+    with pytest.raises(InvalidOptions, match="in the future"):
+        await a_stream(of_ten_hours(), startingOffsets=from_now(3600)).initial()
+    # Clocks differ by seconds.
+    assert await ledgers_read(of_ten_hours(), startingOffsets=from_now(1)) == []
+    initial = await a_stream(of_ten_hours(), startingOffsets=from_now(1)).initial()
+    assert initial[LOG]["ledger_id"] == 110
+    assert await ledgers_read(of_ten_hours(), endingOffsets=from_now(3600)) == [*range(100, 110)]
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_start_behind_the_end_is_refused(fails: str) -> None:
+async def test_a_start_behind_the_end_is_refused(fails: str) -> None:
     """SPK-1: of one partition, where the user gave both; nothing would be read, without an error"""
-
-    async def go() -> None:
-        for starting, ending, shown in (
-            (at(105), at(103), r"the position 105:0:0, which is behind endingOffsets, the position 103:0:0"),
-            (hour(5), hour(3), r"the time 2026-01-01T05:00:00Z .*, which is behind endingOffsets, the time .*T03:00"),
-            # Times, also where there is no message between them.
-            (hour(12), hour(11), r"the time 2026-01-01T12:00:00Z"),
-            (
-                at(105),
-                hour(3),
-                r"the position 105:0:0, which is behind endingOffsets, the time .* \(position 103:0:0\)",
-            ),
-            (
-                hour(5),
-                at(103),
-                r"the time .* \(position 105:0:0\), which is behind endingOffsets, the position 103:0:0",
-            ),
-        ):
-            with pytest.raises(InvalidOptions, match=shown):
-                await ledgers_read(of_ten_hours(), startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails)
-        for starting, ending in (
-            (at(105), at(105)),
-            (hour(5), hour(5)),
-            (hour(12), hour(13)),
-            (at(105), hour(5)),
-            (hour(12), at(110)),
-            ("latest", at(103)),
-            (at(105), "earliest"),
-        ):
-            service = of_ten_hours()
-            assert (
-                await ledgers_read(service, startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails) == []
-            )
-
-    run(go())
+    for starting, ending, shown in (
+        (at(105), at(103), r"the position 105:0:0, which is behind endingOffsets, the position 103:0:0"),
+        (hour(5), hour(3), r"the time 2026-01-01T05:00:00Z .*, which is behind endingOffsets, the time .*T03:00"),
+        # Times, also where there is no message between them.
+        (hour(12), hour(11), r"the time 2026-01-01T12:00:00Z"),
+        (
+            at(105),
+            hour(3),
+            r"the position 105:0:0, which is behind endingOffsets, the time .* \(position 103:0:0\)",
+        ),
+        (
+            hour(5),
+            at(103),
+            r"the time .* \(position 105:0:0\), which is behind endingOffsets, the position 103:0:0",
+        ),
+    ):
+        with pytest.raises(InvalidOptions, match=shown):
+            await ledgers_read(of_ten_hours(), startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails)
+    for starting, ending in (
+        (at(105), at(105)),
+        (hour(5), hour(5)),
+        (hour(12), hour(13)),
+        (at(105), hour(5)),
+        (hour(12), at(110)),
+        ("latest", at(103)),
+        (at(105), "earliest"),
+    ):
+        service = of_ten_hours()
+        assert await ledgers_read(service, startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails) == []
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-def test_a_range_that_was_deleted_is_not_taken_for_a_wrong_order(fails: str) -> None:
+async def test_a_range_that_was_deleted_is_not_taken_for_a_wrong_order(fails: str) -> None:
     """SPK-2: a time in front of the first message is at the first one, which may be behind the range's end by now"""
-
-    async def go() -> None:
-        service = of_ten_hours()
-        assert await ledgers_read(service, startingOffsets=hour(1), endingOffsets=at(103)) == [101, 102]
-        service["t"].delete_ledgers_before(106)
-        assert await ledgers_read(service, startingOffsets=hour(1), endingOffsets=at(103), failOnDataLoss=fails) == []
-
-    run(go())
+    service = of_ten_hours()
+    assert await ledgers_read(service, startingOffsets=hour(1), endingOffsets=at(103)) == [101, 102]
+    service["t"].delete_ledgers_before(106)
+    assert await ledgers_read(service, startingOffsets=hour(1), endingOffsets=at(103), failOnDataLoss=fails) == []

@@ -25,43 +25,34 @@ def a_socket() -> socket.socket:
     return bound
 
 
-def test_where_nobody_is_the_work_is_not_waited_for() -> None:
-    async def go() -> None:
-        ended = []
+async def test_where_nobody_is_the_work_is_not_waited_for() -> None:
+    ended = []
 
-        async def waits() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
-
-        with a_socket() as bound:  # and nobody listens
-            port = bound.getsockname()[1]
-            with pytest.raises(
-                NobodyAnswers, match=rf"no broker answers, for .* listens at .*{port}\. Is .*'url', .* 6652"
-            ):
-                await answered(options(port), waits(), at_once_s=0.01, patience_s=0.3)
-        assert ended == [True]
-
-    run(go())
-
-
-def test_a_server_that_is_no_broker_is_told_apart_from_a_slow_one() -> None:
-    """SPK-1: gRPC reports it as a failed request, which a broker may meet too."""
-
-    async def go() -> None:
-        server = grpc.aio.server()
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
+    async def waits() -> None:
         try:
-            with pytest.raises(
-                NobodyAnswers, match=rf"127.0.0.1:{port} answers in HTTP/2, as gRPC does, but not as a "
-            ):
-                await answered(options(port), asyncio.Event().wait(), at_once_s=0.01, patience_s=0.3)
+            await asyncio.Event().wait()
         finally:
-            await server.stop(None)
+            ended.append(True)
 
-    run(go())
+    with a_socket() as bound:  # and nobody listens
+        port = bound.getsockname()[1]
+        with pytest.raises(
+            NobodyAnswers, match=rf"no broker answers, for .* listens at .*{port}\. Is .*'url', .* 6652"
+        ):
+            await answered(options(port), waits(), at_once_s=0.01, patience_s=0.3)
+    assert ended == [True]
+
+
+async def test_a_server_that_is_no_broker_is_told_apart_from_a_slow_one() -> None:
+    """SPK-1: gRPC reports it as a failed request, which a broker may meet too."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        with pytest.raises(NobodyAnswers, match=rf"127.0.0.1:{port} answers in HTTP/2, as gRPC does, but not as a "):
+            await answered(options(port), asyncio.Event().wait(), at_once_s=0.01, patience_s=0.3)
+    finally:
+        await server.stop(None)
 
 
 def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
@@ -74,27 +65,24 @@ def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
         run(answered(options(1), refused()))
 
 
-def test_where_somebody_is_slow_the_work_is_waited_for() -> None:
-    async def go() -> None:
-        asked, done = [], asyncio.Event()
+async def test_where_somebody_is_slow_the_work_is_waited_for() -> None:
+    asked, done = [], asyncio.Event()
 
-        async def waits() -> int:
-            await done.wait()
-            return 7
+    async def waits() -> int:
+        await done.wait()
+        return 7
 
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asked.append(True)
-            await done.wait()
-            writer.close()
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(True)
+        await done.wait()
+        writer.close()
 
-        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            waiting = asyncio.ensure_future(answered(options(port), waits(), at_once_s=0.01, patience_s=60.0))
-            await until(lambda: bool(asked), "it was looked")
-            done.set()
-            assert await waiting == 7
-
-    run(go())
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        waiting = asyncio.ensure_future(answered(options(port), waits(), at_once_s=0.01, patience_s=60.0))
+        await until(lambda: bool(asked), "it was looked")
+        done.set()
+        assert await waiting == 7
 
 
 def test_what_is_answered_at_once_is_not_looked_after() -> None:

@@ -80,126 +80,102 @@ def times(broker: Broker) -> Counter[str]:
     return Counter(log for log, *_ in broker.renewals)
 
 
-def test_the_leases_on_all_logs_of_the_query_are_renewed_as_long_as_the_task_reads() -> None:
+async def test_the_leases_on_all_logs_of_the_query_are_renewed_as_long_as_the_task_reads() -> None:
     """SPK-5: a batch's tasks renew its leases while they read, those of logs whose tasks wait in line, too; one that
     could not be renewed is tried again."""
-
-    async def body() -> None:
-        broker = Broker()
-        one = leased(30)
-        assert one.lease is not None
-        reading = broker.of(one)
-        reading.keep_lease()
-        await until(lambda: len(times(broker)) == 3 and min(times(broker).values()) >= 3, "they were renewed")
-        broker.refusal = ConnectError("nobody is there")
-        count = times(broker)
-        await until(lambda: min((times(broker) - count).values(), default=0) >= 3, "they were tried again")
-        await reading.close()
-        assert broker.closed
-        assert {asked[1:] for asked in broker.renewals} == {("", one.lease.lease.lease_id, 30)}
-        assert broker.renewed_reads == {one.lease.lease.read_id}
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(body())
+    broker = Broker()
+    one = leased(30)
+    assert one.lease is not None
+    reading = broker.of(one)
+    reading.keep_lease()
+    await until(lambda: len(times(broker)) == 3 and min(times(broker).values()) >= 3, "they were renewed")
+    broker.refusal = ConnectError("nobody is there")
+    count = times(broker)
+    await until(lambda: min((times(broker) - count).values(), default=0) >= 3, "they were tried again")
+    await reading.close()
+    assert broker.closed
+    assert {asked[1:] for asked in broker.renewals} == {("", one.lease.lease.lease_id, 30)}
+    assert broker.renewed_reads == {one.lease.lease.read_id}
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_tasks_that_are_over_in_a_moment_renew_them_one_after_the_other() -> None:
+async def test_tasks_that_are_over_in_a_moment_renew_them_one_after_the_other() -> None:
     """SPK-5: more logs than one of them has the time for, long after the planning; and not each of them anew"""
-
-    async def body() -> None:
-        broker = Broker()
-        one = leased(3_600_000, planned_s_ago=1_000.0, logs=500)
-        tasks = 0
-        async with asyncio.timeout(GENEROUS_S):
-            while len(times(broker)) < 500 or tasks < 50:
-                reading = broker.of(one)
-                reading.keep_lease()
-                await asyncio.sleep(0)
-                await reading.close()
-                tasks += 1
-        assert set(times(broker).values()) == {1}
-
-    run(body())
+    broker = Broker()
+    one = leased(3_600_000, planned_s_ago=1_000.0, logs=500)
+    tasks = 0
+    async with asyncio.timeout(GENEROUS_S):
+        while len(times(broker)) < 500 or tasks < 50:
+            reading = broker.of(one)
+            reading.keep_lease()
+            await asyncio.sleep(0)
+            await reading.close()
+            tasks += 1
+    assert set(times(broker).values()) == {1}
 
 
-def test_a_task_that_ends_does_not_wait_for_a_broker_that_hangs_and_another_task_asks_again() -> None:
-    async def body() -> None:
-        broker = Broker()
-        broker.hangs = True
-        one = leased(3_000, planned_s_ago=10.0, logs=1)
-        reading = broker.of(one)
-        reading.keep_lease()
-        await until(lambda: bool(broker.renewals), "it is asked")
-        await reading.close()
-        broker.hangs = False
-        following = broker.of(one)
-        following.keep_lease()
-        await until(lambda: len(broker.renewals) >= 2, "it is asked again")
-        await following.close()
-
-    run(body())
+async def test_a_task_that_ends_does_not_wait_for_a_broker_that_hangs_and_another_task_asks_again() -> None:
+    broker = Broker()
+    broker.hangs = True
+    one = leased(3_000, planned_s_ago=10.0, logs=1)
+    reading = broker.of(one)
+    reading.keep_lease()
+    await until(lambda: bool(broker.renewals), "it is asked")
+    await reading.close()
+    broker.hangs = False
+    following = broker.of(one)
+    following.keep_lease()
+    await until(lambda: len(broker.renewals) >= 2, "it is asked again")
+    await following.close()
 
 
-def test_what_was_planned_just_now_is_renewed_within_an_interval_wherever_a_clock_stands() -> None:
-    async def body() -> None:
-        now = asyncio.get_running_loop().time()
-        for planned_s_ago, earliest, latest in ((0.0, 0, 600), (-5_000.0, 0, 600), (900.0, -900, -300)):
-            held = leased(3_600_000, planned_s_ago, logs=100).lease
-            assert held is not None
-            due = due_here(held)
-            assert due is due_here(held)
-            # All but what this took.
-            assert all(earliest - 1 <= at - now <= latest + GENEROUS_S for at in due.values())
-            assert len(set(due.values())) > 50
-
-    run(body())
+async def test_what_was_planned_just_now_is_renewed_within_an_interval_wherever_a_clock_stands() -> None:
+    now = asyncio.get_running_loop().time()
+    for planned_s_ago, earliest, latest in ((0.0, 0, 600), (-5_000.0, 0, 600), (900.0, -900, -300)):
+        held = leased(3_600_000, planned_s_ago, logs=100).lease
+        assert held is not None
+        due = due_here(held)
+        assert due is due_here(held)
+        # All but what this took.
+        assert all(earliest - 1 <= at - now <= latest + GENEROUS_S for at in due.values())
+        assert len(set(due.values())) > 50
 
 
-def test_two_batches_of_a_driver_renew_each_for_itself() -> None:
+async def test_two_batches_of_a_driver_renew_each_for_itself() -> None:
     """They share a lease, and each is renewed in the times of its own planning."""
     one, other = leased(60_000).lease, leased(60_000).lease
     assert one is not None
     assert other is not None
     assert one.lease.lease_id == other.lease.lease_id
 
-    async def body() -> None:
-        assert due_here(one) is not due_here(other)
-
-    run(body())
+    assert due_here(one) is not due_here(other)
 
 
 @pytest.mark.parametrize("trouble", ["none", "hangs", "refused"])
-def test_a_slice_that_was_read_is_reported_whatever_becomes_of_the_report(trouble: str) -> None:
+async def test_a_slice_that_was_read_is_reported_whatever_becomes_of_the_report(trouble: str) -> None:
     """SPK-5: a batch whose slices are all read gives its lease back. The task does not depend on that."""
-
-    async def body() -> None:
-        broker = Broker()
-        broker.hangs = trouble == "hangs"
-        broker.refusal = ConnectError("nobody is there") if trouble == "refused" else None
-        one = replace(leased(3_600_000), part=2, parts=7)
-        assert one.lease is not None
-        reading = broker.of(one)
-        await reading.finish_part()
-        await reading.close()
-        lease = one.lease.lease
-        assert broker.finished == [("t-partition-1", lease.lease_id, lease.read_id, 2, 7)]
-
-    run(body())
+    broker = Broker()
+    broker.hangs = trouble == "hangs"
+    broker.refusal = ConnectError("nobody is there") if trouble == "refused" else None
+    one = replace(leased(3_600_000), part=2, parts=7)
+    assert one.lease is not None
+    reading = broker.of(one)
+    await reading.finish_part()
+    await reading.close()
+    lease = one.lease.lease
+    assert broker.finished == [("t-partition-1", lease.lease_id, lease.read_id, 2, 7)]
 
 
-def test_a_stream_s_lease_is_left_to_its_driver() -> None:
-    async def body() -> None:
-        broker = Broker()
-        reading = broker.of(SLICE)
-        reading.keep_lease()
-        await asyncio.sleep(0.01)
-        await reading.finish_part()
-        await reading.close()
-        assert not broker.renewals
-        assert not broker.finished
-        assert not broker.closed  # there was none
-
-    run(body())
+async def test_a_stream_s_lease_is_left_to_its_driver() -> None:
+    broker = Broker()
+    reading = broker.of(SLICE)
+    reading.keep_lease()
+    await asyncio.sleep(0.01)
+    await reading.finish_part()
+    await reading.close()
+    assert not broker.renewals
+    assert not broker.finished
+    assert not broker.closed  # there was none
 
 
 def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -220,22 +196,19 @@ def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pyte
         run(body())
 
 
-def test_a_new_plan_says_where_entries_are_now() -> None:
-    async def body() -> None:
-        broker = Broker()
-        reading = broker.of(SLICE)
-        where = await reading.new_plan(7, 2, 9)
-        assert where == Whereabouts(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
-        assert broker.plans == [(NextMessage(7, 2, 0), NextMessage(7, 10, 0))]
-        # Of a topic that is gone, or is another one now, it says nothing of the ledger.
-        broker.answer = replace(PLAN, pieces=())
-        assert await reading.new_plan(7, 2, 9) is Deleted.LEDGER
-        for gone in (replace(PLAN, other_incarnation=True), TopicNotFound("t")):
-            broker.answer = gone
-            assert await reading.new_plan(7, 2, 9) is Deleted.TOPIC
-        broker.answer = ConnectError("nobody is there")
-        with pytest.raises(NotReadNow, match="nobody is there"):
-            await reading.new_plan(7, 2, 9)
-        await reading.close()
-
-    run(body())
+async def test_a_new_plan_says_where_entries_are_now() -> None:
+    broker = Broker()
+    reading = broker.of(SLICE)
+    where = await reading.new_plan(7, 2, 9)
+    assert where == Whereabouts(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
+    assert broker.plans == [(NextMessage(7, 2, 0), NextMessage(7, 10, 0))]
+    # Of a topic that is gone, or is another one now, it says nothing of the ledger.
+    broker.answer = replace(PLAN, pieces=())
+    assert await reading.new_plan(7, 2, 9) is Deleted.LEDGER
+    for gone in (replace(PLAN, other_incarnation=True), TopicNotFound("t")):
+        broker.answer = gone
+        assert await reading.new_plan(7, 2, 9) is Deleted.TOPIC
+    broker.answer = ConnectError("nobody is there")
+    with pytest.raises(NotReadNow, match="nobody is there"):
+        await reading.new_plan(7, 2, 9)
+    await reading.close()

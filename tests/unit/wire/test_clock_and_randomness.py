@@ -36,37 +36,31 @@ def test_the_wall_clock_jumps_alone() -> None:
     assert (clock.time_ms(), clock.monotonic()) == (500, 1.0)
 
 
-def test_a_sleeper_wakes_when_the_clock_says_so() -> None:
-    async def body() -> None:
-        clock = ManualClock()
-        sleeper = asyncio.create_task(clock.sleep(1.0))
-        await asyncio.sleep(0)
-        clock.advance(0.9)
-        await asyncio.sleep(0)
-        assert not sleeper.done()
-        clock.advance(0.1)
-        await sleeper
-        cancelled = asyncio.create_task(clock.sleep(1.0))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.wait([cancelled])
-        clock.advance(2.0)  # nobody is woken
-
-    asyncio.run(body())
+async def test_a_sleeper_wakes_when_the_clock_says_so() -> None:
+    clock = ManualClock()
+    sleeper = asyncio.create_task(clock.sleep(1.0))
+    await asyncio.sleep(0)
+    clock.advance(0.9)
+    await asyncio.sleep(0)
+    assert not sleeper.done()
+    clock.advance(0.1)
+    await sleeper
+    cancelled = asyncio.create_task(clock.sleep(1.0))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    clock.advance(2.0)  # nobody is woken
 
 
-def test_the_system_clock_keeps_both_times() -> None:
-    async def body() -> None:
-        clock = SystemClock()
-        before = clock.monotonic()
-        called = asyncio.Event()
-        clock.call_later(0.0, called.set)
-        await called.wait()
-        await clock.sleep(0.001)
-        assert clock.monotonic() > before
-        assert clock.time_ms() > 1_700_000_000_000
-
-    asyncio.run(body())
+async def test_the_system_clock_keeps_both_times() -> None:
+    clock = SystemClock()
+    before = clock.monotonic()
+    called = asyncio.Event()
+    clock.call_later(0.0, called.set)
+    await called.wait()
+    await clock.sleep(0.001)
+    assert clock.monotonic() > before
+    assert clock.time_ms() > 1_700_000_000_000
 
 
 def drawn(randomness: SeededRandomness) -> list[object]:

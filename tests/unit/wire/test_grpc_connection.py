@@ -9,31 +9,27 @@ import pytest
 
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.transport import NotReached, Peer, Stream, TransportError
-from tests.running import run, until
+from tests.running import until
 
 
-def test_an_attempt_that_fails_when_nobody_waits_for_it_any_more_is_no_fault() -> None:
+async def test_an_attempt_that_fails_when_nobody_waits_for_it_any_more_is_no_fault() -> None:
     """A stream that its owner ended meanwhile, as writers do with those to a bookie that failed."""
-
-    async def scenario() -> None:
-        transport = GrpcTransport()
-        with socket.socket() as nobody:
-            nobody.bind(("127.0.0.1", 0))
-            connection = transport.connect(f"127.0.0.1:{nobody.getsockname()[1]}")
-            asking = asyncio.create_task(connection.call("read", b"", timeout_s=5.0))
-            while not (attempts := [task for task in asyncio.all_tasks() if "_connect()" in repr(task)]):
-                await asyncio.sleep(0)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-            (attempt,) = attempts
-            await until(attempt.done, "the attempt has failed")
-        # An error in it would be logged as one that was never retrieved.
-        assert attempt.exception() is None
-        await connection.close()
-        await transport.close()
-
-    run(scenario())
+    transport = GrpcTransport()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        connection = transport.connect(f"127.0.0.1:{nobody.getsockname()[1]}")
+        asking = asyncio.create_task(connection.call("read", b"", timeout_s=5.0))
+        while not (attempts := [task for task in asyncio.all_tasks() if "_connect()" in repr(task)]):
+            await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        (attempt,) = attempts
+        await until(attempt.done, "the attempt has failed")
+    # An error in it would be logged as one that was never retrieved.
+    assert attempt.exception() is None
+    await connection.close()
+    await transport.close()
 
 
 class _Echo:
@@ -44,35 +40,31 @@ class _Echo:
         raise AssertionError("nobody asks for streams")
 
 
-def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
+async def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
     """A bookie that has registered anew would otherwise fail its writers for as long as gRPC pauses, and be avoided."""
+    options = GrpcOptions(grpc_reconnect_backoff_min_ms=600_000, grpc_reconnect_backoff_max_ms=600_000)
+    transport = GrpcTransport(options)
+    listener = await transport.listen("127.0.0.1:0", _Echo())
+    connection = transport.connect(listener.address)
+    assert await connection.call("echo", b"before", timeout_s=30) == b"before"
+    connection.expect_reachable()
+    await listener.close()
 
-    async def scenario() -> None:
-        options = GrpcOptions(grpc_reconnect_backoff_min_ms=600_000, grpc_reconnect_backoff_max_ms=600_000)
-        transport = GrpcTransport(options)
-        listener = await transport.listen("127.0.0.1:0", _Echo())
-        connection = transport.connect(listener.address)
-        assert await connection.call("echo", b"before", timeout_s=30) == b"before"
-        connection.expect_reachable()
-        await listener.close()
+    async def nobody_is_there() -> bool:
+        try:
+            await connection.call("echo", b"", timeout_s=5)
+        except NotReached:
+            return True
+        except TransportError:
+            return False
+        raise AssertionError("who answers?")
 
-        async def nobody_is_there() -> bool:
-            try:
-                await connection.call("echo", b"", timeout_s=5)
-            except NotReached:
-                return True
-            except TransportError:
-                return False
-            raise AssertionError("who answers?")
-
-        await until(nobody_is_there, "it is known that nobody is there")
-        again = await transport.listen(listener.address, _Echo())
-        with pytest.raises(NotReached):
-            await connection.call("echo", b"within the pause", timeout_s=30)
-        connection.expect_reachable()
-        assert await connection.call("echo", b"after", timeout_s=30) == b"after"
-        await connection.close()
-        await again.close()
-        await transport.close()
-
-    run(scenario())
+    await until(nobody_is_there, "it is known that nobody is there")
+    again = await transport.listen(listener.address, _Echo())
+    with pytest.raises(NotReached):
+        await connection.call("echo", b"within the pause", timeout_s=30)
+    connection.expect_reachable()
+    assert await connection.call("echo", b"after", timeout_s=30) == b"after"
+    await connection.close()
+    await again.close()
+    await transport.close()

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
 from tests.http_client import ask
-from tests.running import run, until, within
+from tests.running import until, within
 
 SHORT = HttpOptions(http_exchange_timeout_s=0.3, http_close_timeout_s=0.1)
 
@@ -70,67 +70,47 @@ async def cut_off(reader: asyncio.StreamReader) -> bytes:
     return came
 
 
-def test_requests_are_answered_where_it_says() -> None:
-    async def body() -> None:
-        async with serving(Echo()) as server:
-            assert not server.address.endswith(":0")
-            assert await ask(server.address, "/echo", "POST", b"x" * 65_536) == (200, b"x" * 65_536)
-
-    run(body())
+async def test_requests_are_answered_where_it_says() -> None:
+    async with serving(Echo()) as server:
+        assert not server.address.endswith(":0")
+        assert await ask(server.address, "/echo", "POST", b"x" * 65_536) == (200, b"x" * 65_536)
 
 
-def test_signals_stay_the_owners() -> None:
-    async def body() -> None:
-        before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-        async with serving(Echo()):
-            assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-
-    run(body())
+async def test_signals_stay_the_owners() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    async with serving(Echo()):
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_an_address_that_is_taken_is_an_error_at_once() -> None:
-    async def body() -> None:
-        async with serving(Echo()) as server:
-            with pytest.raises(OSError, match="in use"):
-                await serve_http(Echo().app, server.address)
-
-    run(body())
+async def test_an_address_that_is_taken_is_an_error_at_once() -> None:
+    async with serving(Echo()) as server:
+        with pytest.raises(OSError, match="in use"):
+            await serve_http(Echo().app, server.address)
 
 
-def test_a_body_that_is_too_large_is_refused() -> None:
-    async def body() -> None:
-        async with serving(Echo(), HttpOptions(http_max_body_bytes=1000)) as server:
-            assert (await ask(server.address, "/echo", "POST", b"x" * 1000))[0] == 200
-            assert (await ask(server.address, "/echo", "POST", b"x" * 1001))[0] == 413
-
-    run(body())
+async def test_a_body_that_is_too_large_is_refused() -> None:
+    async with serving(Echo(), HttpOptions(http_max_body_bytes=1000)) as server:
+        assert (await ask(server.address, "/echo", "POST", b"x" * 1000))[0] == 200
+        assert (await ask(server.address, "/echo", "POST", b"x" * 1001))[0] == 413
 
 
-def test_a_body_without_an_end_is_refused_when_it_is_too_large() -> None:
+async def test_a_body_without_an_end_is_refused_when_it_is_too_large() -> None:
     """CHK-49: sent in chunks, its size is not known before."""
-
-    async def body() -> None:
-        async with serving(Echo(), HttpOptions(http_max_body_bytes=1000)) as server:
-            reader, writer = await connect(server)
-            writer.write(b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
-            writer.write((b"400\r\n" + b"x" * 1024 + b"\r\n") * 10)
-            assert b" 413 " in await within(reader.readline(), "the refusal")
-            writer.close()
-
-    run(body())
+    async with serving(Echo(), HttpOptions(http_max_body_bytes=1000)) as server:
+        reader, writer = await connect(server)
+        writer.write(b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write((b"400\r\n" + b"x" * 1024 + b"\r\n") * 10)
+        assert b" 413 " in await within(reader.readline(), "the refusal")
+        writer.close()
 
 
-def test_a_head_without_an_end_is_refused() -> None:
+async def test_a_head_without_an_end_is_refused() -> None:
     """CHK-49: headers take a bounded amount of memory."""
-
-    async def body() -> None:
-        async with serving(Echo()) as server:
-            reader, writer = await connect(server)
-            writer.write(b"GET /echo HTTP/1.1\r\nx: " + b"y" * 100_000)
-            assert b" 400 " in await within(reader.readline(), "the refusal")
-            writer.close()
-
-    run(body())
+    async with serving(Echo()) as server:
+        reader, writer = await connect(server)
+        writer.write(b"GET /echo HTTP/1.1\r\nx: " + b"y" * 100_000)
+        assert b" 400 " in await within(reader.readline(), "the refusal")
+        writer.close()
 
 
 @pytest.mark.parametrize(
@@ -143,59 +123,45 @@ def test_a_head_without_an_end_is_refused() -> None:
     ],
     ids=["silent", "slow head", "slow body", "slow answer"],
 )
-def test_who_takes_too_long_is_cut_off(sent: bytes) -> None:
+async def test_who_takes_too_long_is_cut_off(sent: bytes) -> None:
     """CHK-49: a connection on which nothing comes of anything does not stay."""
-
-    async def body() -> None:
-        echo = Echo()
-        async with serving(echo, SHORT) as server:
-            reader, writer = await connect(server)
-            writer.write(sent)
-            await cut_off(reader)
-            writer.close()
-            await until(lambda: server.connections == 0, "the connection is forgotten")
-            await until(lambda: not echo.hanging, "the application is told")
-
-    run(body())
-
-
-def test_connections_beyond_the_bound_are_closed_and_others_served() -> None:
-    """CHK-49"""
-
-    async def body() -> None:
-        async with serving(Echo(), HttpOptions(http_max_connections=3)) as server:
-            kept = [await connect(server) for _ in range(3)]
-            await until(lambda: server.connections == 3, "three are connected")
-            for _ in range(20):
-                reader, writer = await connect(server)
-                assert await cut_off(reader) == b""
-                writer.close()
-            reader, writer = kept[0]
-            writer.write(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert b" 200 " in await within(reader.readline(), "an answer")
-            for _, writer in kept:
-                writer.close()
-
-    run(body())
-
-
-def test_closing_does_not_wait_for_what_hangs() -> None:
-    async def body() -> None:
-        echo = Echo()
-        async with serving(echo, HttpOptions(http_close_timeout_s=0.1)) as server:
-            reader, writer = await connect(server)
-            writer.write(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n")
-            await until(lambda: echo.hanging == 1, "the request hangs")
+    echo = Echo()
+    async with serving(echo, SHORT) as server:
+        reader, writer = await connect(server)
+        writer.write(sent)
         await cut_off(reader)
         writer.close()
-        assert echo.hanging == 0
+        await until(lambda: server.connections == 0, "the connection is forgotten")
+        await until(lambda: not echo.hanging, "the application is told")
 
-    run(body())
+
+async def test_connections_beyond_the_bound_are_closed_and_others_served() -> None:
+    """CHK-49"""
+    async with serving(Echo(), HttpOptions(http_max_connections=3)) as server:
+        kept = [await connect(server) for _ in range(3)]
+        await until(lambda: server.connections == 3, "three are connected")
+        for _ in range(20):
+            reader, writer = await connect(server)
+            assert await cut_off(reader) == b""
+            writer.close()
+        reader, writer = kept[0]
+        writer.write(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b" 200 " in await within(reader.readline(), "an answer")
+        for _, writer in kept:
+            writer.close()
 
 
-def test_an_error_in_the_application_is_answered_without_details() -> None:
-    async def body() -> None:
-        async with serving(Echo()) as server:
-            assert await ask(server.address, "/fail") == (500, b"Internal Server Error")
+async def test_closing_does_not_wait_for_what_hangs() -> None:
+    echo = Echo()
+    async with serving(echo, HttpOptions(http_close_timeout_s=0.1)) as server:
+        reader, writer = await connect(server)
+        writer.write(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n")
+        await until(lambda: echo.hanging == 1, "the request hangs")
+    await cut_off(reader)
+    writer.close()
+    assert echo.hanging == 0
 
-    run(body())
+
+async def test_an_error_in_the_application_is_answered_without_details() -> None:
+    async with serving(Echo()) as server:
+        assert await ask(server.address, "/fail") == (500, b"Internal Server Error")

@@ -21,19 +21,16 @@ def test_a_version_without_what_is_overridden_is_refused_at_import() -> None:
         known_methods.check_version(Older, "1.76.0")
 
 
-def test_a_server_with_a_version_without_them_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_with_a_version_without_them_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client is not asked: grpcio has no upper bound, which would conflict with other packages."""
     for name in ("listener", "known_methods"):
         monkeypatch.delitem(sys.modules, f"magnetar_wire.grpc_transport.{name}", raising=False)
     monkeypatch.setattr(cygrpc, "AioServer", type("AioServer", (), {}))
 
-    async def scenario() -> None:
-        transport = GrpcTransport()
-        transport.connect("127.0.0.1:1")
-        with pytest.raises(NotReached, match=r"has no _make_request_call_future .*pip install 'grpcio>=1\.84,<1\.86'"):
-            await transport.listen("127.0.0.1:0", Echo())
-
-    run(scenario())
+    transport = GrpcTransport()
+    transport.connect("127.0.0.1:1")
+    with pytest.raises(NotReached, match=r"has no _make_request_call_future .*pip install 'grpcio>=1\.84,<1\.86'"):
+        await transport.listen("127.0.0.1:0", Echo())
 
 
 def test_a_version_that_was_never_tested_is_logged(caplog: pytest.LogCaptureFixture) -> None:

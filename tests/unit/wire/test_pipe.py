@@ -6,7 +6,6 @@ import asyncio
 
 from magnetar_wire.pipe import Pipe, SharedBytes
 from magnetar_wire.transport import Disconnected
-from tests.running import run
 
 
 async def waits(work: asyncio.Task[None]) -> bool:
@@ -15,33 +14,29 @@ async def waits(work: asyncio.Task[None]) -> bool:
     return not work.done()
 
 
-def test_above_a_shared_bound_each_pipe_holds_one_message() -> None:
+async def test_above_a_shared_bound_each_pipe_holds_one_message() -> None:
     """CHK-49: whose messages are taken goes on; what was held is given back however a pipe ends."""
-
-    async def body() -> None:
-        shared = SharedBytes(100)
-        stuck, other = Pipe(16, 1000, shared), Pipe(16, 1000, shared)
-        for _ in range(12):
-            if shared.used_bytes < 100:
-                await stuck.put(bytes(10))
-        assert shared.used_bytes == 100
-        more = asyncio.create_task(stuck.put(bytes(10)))
-        assert await waits(more)
-        for number in range(20):
-            await other.put(bytes([number]))
-            second = asyncio.create_task(other.put(b"x"))
-            assert await waits(second)
-            assert await other.get() == bytes([number])
-            await second
-            assert await other.get() == b"x"
-        assert shared.used_bytes == 100
-        assert await stuck.get() == bytes(10)
-        await more
-        stuck.breaks(Disconnected("it is over"))
-        stuck.drop()
-        assert shared.used_bytes == 0
-        for _ in range(5):
-            await other.put(bytes(10))
-        assert shared.used_bytes == 50
-
-    run(body())
+    shared = SharedBytes(100)
+    stuck, other = Pipe(16, 1000, shared), Pipe(16, 1000, shared)
+    for _ in range(12):
+        if shared.used_bytes < 100:
+            await stuck.put(bytes(10))
+    assert shared.used_bytes == 100
+    more = asyncio.create_task(stuck.put(bytes(10)))
+    assert await waits(more)
+    for number in range(20):
+        await other.put(bytes([number]))
+        second = asyncio.create_task(other.put(b"x"))
+        assert await waits(second)
+        assert await other.get() == bytes([number])
+        await second
+        assert await other.get() == b"x"
+    assert shared.used_bytes == 100
+    assert await stuck.get() == bytes(10)
+    await more
+    stuck.breaks(Disconnected("it is over"))
+    stuck.drop()
+    assert shared.used_bytes == 0
+    for _ in range(5):
+        await other.put(bytes(10))
+    assert shared.used_bytes == 50

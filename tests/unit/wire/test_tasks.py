@@ -28,142 +28,120 @@ async def fail(error: BaseException) -> None:
     raise error
 
 
-def test_the_block_ends_when_all_tasks_have() -> None:
-    async def body() -> None:
-        done: list[int] = []
+async def test_the_block_ends_when_all_tasks_have() -> None:
+    done: list[int] = []
 
-        async def work(number: int) -> None:
-            await asyncio.sleep(0)
-            done.append(number)
+    async def work(number: int) -> None:
+        await asyncio.sleep(0)
+        done.append(number)
 
-        async with OrderedTaskGroup() as tasks:
-            for number in range(3):
-                tasks.create_task(work(number))
-        assert done == [0, 1, 2]
-
-    run(body)
+    async with OrderedTaskGroup() as tasks:
+        for number in range(3):
+            tasks.create_task(work(number))
+    assert done == [0, 1, 2]
 
 
-def test_the_first_failure_cancels_the_others_in_the_order_they_were_made() -> None:
+async def test_the_first_failure_cancels_the_others_in_the_order_they_were_made() -> None:
     """asyncio.TaskGroup, whose tasks are a set, cancels a hundred tasks in another order at each run."""
-
-    async def body() -> None:
-        cancelled: list[int] = []
-        with pytest.raises(ExceptionGroup) as raised:
-            async with OrderedTaskGroup() as tasks:
-                for number in range(100):
-                    tasks.create_task(forever(lambda number=number: cancelled.append(number)))  # type: ignore[misc]
-                await asyncio.sleep(0)
-                tasks.create_task(fail(ValueError("one")))
-                await forever()
-        assert cancelled == list(range(100))
-        assert [str(error) for error in raised.value.exceptions] == ["one"]
-        current = asyncio.current_task()
-        assert current is not None
-        assert current.cancelling() == 0
-
-    run(body)
+    cancelled: list[int] = []
+    with pytest.raises(ExceptionGroup) as raised:
+        async with OrderedTaskGroup() as tasks:
+            for number in range(100):
+                tasks.create_task(forever(lambda number=number: cancelled.append(number)))  # type: ignore[misc]
+            await asyncio.sleep(0)
+            tasks.create_task(fail(ValueError("one")))
+            await forever()
+    assert cancelled == list(range(100))
+    assert [str(error) for error in raised.value.exceptions] == ["one"]
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
 
 
-def test_a_failing_block_cancels_its_tasks_and_both_errors_are_told() -> None:
-    async def body() -> None:
-        async def fails_when_cancelled() -> None:
-            try:
-                await forever()
-            finally:
-                raise KeyError("task")
+async def test_a_failing_block_cancels_its_tasks_and_both_errors_are_told() -> None:
+    async def fails_when_cancelled() -> None:
+        try:
+            await forever()
+        finally:
+            raise KeyError("task")
 
-        with pytest.raises(ExceptionGroup) as raised:
-            async with OrderedTaskGroup() as tasks:
-                tasks.create_task(fails_when_cancelled())
-                await asyncio.sleep(0)
-                raise ValueError("block")
-        assert {type(error) for error in raised.value.exceptions} == {KeyError, ValueError}
-
-    run(body)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with OrderedTaskGroup() as tasks:
+            tasks.create_task(fails_when_cancelled())
+            await asyncio.sleep(0)
+            raise ValueError("block")
+    assert {type(error) for error in raised.value.exceptions} == {KeyError, ValueError}
 
 
 @pytest.mark.parametrize("in_block", [True, False])
-def test_a_cancelled_block_cancels_its_tasks_waits_and_passes_it_on(in_block: bool) -> None:
-    async def body() -> None:
-        ended: list[str] = []
+async def test_a_cancelled_block_cancels_its_tasks_waits_and_passes_it_on(in_block: bool) -> None:
+    ended: list[str] = []
 
-        async def slow_to_end() -> None:
-            try:
-                await forever()
-            finally:
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                ended.append("task")
-
-        async def owner() -> None:
-            async with OrderedTaskGroup() as tasks:
-                tasks.create_task(slow_to_end())
-                if in_block:
-                    await forever()
-
-        task = asyncio.create_task(owner())
-        for _ in range(3):
+    async def slow_to_end() -> None:
+        try:
+            await forever()
+        finally:
             await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == ["task"]
+            await asyncio.sleep(0)
+            ended.append("task")
 
-    run(body)
-
-
-def test_cancelling_the_group_is_no_error() -> None:
-    async def body() -> None:
-        cancelled: list[int] = []
+    async def owner() -> None:
         async with OrderedTaskGroup() as tasks:
-            for number in range(3):
-                tasks.create_task(forever(lambda number=number: cancelled.append(number)))  # type: ignore[misc]
+            tasks.create_task(slow_to_end())
+            if in_block:
+                await forever()
+
+    task = asyncio.create_task(owner())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["task"]
+
+
+async def test_cancelling_the_group_is_no_error() -> None:
+    cancelled: list[int] = []
+    async with OrderedTaskGroup() as tasks:
+        for number in range(3):
+            tasks.create_task(forever(lambda number=number: cancelled.append(number)))  # type: ignore[misc]
+        await asyncio.sleep(0)
+        tasks.cancel()
+    assert cancelled == [0, 1, 2]
+
+
+async def test_a_task_that_fails_after_the_group_was_cancelled_is_told() -> None:
+    async def fails_when_cancelled() -> None:
+        try:
+            await forever()
+        finally:
+            raise KeyError("late")
+
+    with pytest.raises(ExceptionGroup) as raised:
+        async with OrderedTaskGroup() as tasks:
+            tasks.create_task(fails_when_cancelled())
             await asyncio.sleep(0)
             tasks.cancel()
-        assert cancelled == [0, 1, 2]
-
-    run(body)
+    assert [type(error) for error in raised.value.exceptions] == [KeyError]
 
 
-def test_a_task_that_fails_after_the_group_was_cancelled_is_told() -> None:
-    async def body() -> None:
-        async def fails_when_cancelled() -> None:
-            try:
-                await forever()
-            finally:
-                raise KeyError("late")
+async def test_tasks_may_make_tasks_until_the_group_ends() -> None:
+    made: list[str] = []
 
-        with pytest.raises(ExceptionGroup) as raised:
-            async with OrderedTaskGroup() as tasks:
-                tasks.create_task(fails_when_cancelled())
-                await asyncio.sleep(0)
-                tasks.cancel()
-        assert [type(error) for error in raised.value.exceptions] == [KeyError]
+    async def child() -> None:
+        made.append("child")
 
-    run(body)
+    async def parent(tasks: OrderedTaskGroup) -> None:
+        await asyncio.sleep(0)
+        tasks.create_task(child())
 
-
-def test_tasks_may_make_tasks_until_the_group_ends() -> None:
-    async def body() -> None:
-        made: list[str] = []
-
-        async def child() -> None:
-            made.append("child")
-
-        async def parent(tasks: OrderedTaskGroup) -> None:
-            await asyncio.sleep(0)
-            tasks.create_task(child())
-
-        async with OrderedTaskGroup() as tasks:
-            tasks.create_task(parent(tasks))
-        assert made == ["child"]
-        with pytest.raises(RuntimeError, match="ending"):
-            tasks.create_task(child())
-        with pytest.raises(RuntimeError, match="not entered"):
-            OrderedTaskGroup().create_task(child())
-
-    run(body)
+    async with OrderedTaskGroup() as tasks:
+        tasks.create_task(parent(tasks))
+    assert made == ["child"]
+    with pytest.raises(RuntimeError, match="ending"):
+        tasks.create_task(child())
+    with pytest.raises(RuntimeError, match="not entered"):
+        OrderedTaskGroup().create_task(child())
 
 
 class Cleaner:
@@ -322,16 +300,13 @@ def test_whoever_ends_the_program_goes_first() -> None:
     assert ended.returncode == 3
 
 
-def test_nested_groups_each_take_back_their_own_cancellation() -> None:
-    async def body() -> None:
-        with pytest.raises(ExceptionGroup):
-            async with OrderedTaskGroup() as outer:
-                outer.create_task(forever())
-                with pytest.raises(ExceptionGroup):
-                    async with OrderedTaskGroup() as inner:
-                        inner.create_task(fail(ValueError("inner")))
-                        await forever()
-                outer.create_task(fail(ValueError("outer")))
-                await forever()
-
-    run(body)
+async def test_nested_groups_each_take_back_their_own_cancellation() -> None:
+    with pytest.raises(ExceptionGroup):
+        async with OrderedTaskGroup() as outer:
+            outer.create_task(forever())
+            with pytest.raises(ExceptionGroup):
+                async with OrderedTaskGroup() as inner:
+                    inner.create_task(fail(ValueError("inner")))
+                    await forever()
+            outer.create_task(fail(ValueError("outer")))
+            await forever()

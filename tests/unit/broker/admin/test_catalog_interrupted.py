@@ -214,40 +214,36 @@ async def test_a_tenant_in_which_a_namespace_is_just_being_made_stays(scene: Cat
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> None:
+async def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> None:
     """TOP-3: made by two at the same time, in many orders; and no partition outlives its partitioned topic."""
+    scene = CatalogScene()
+    await scene.start()
+    randomness = SeededRandomness(seed)
 
-    async def race() -> None:
-        scene = CatalogScene()
-        await scene.start()
-        randomness = SeededRandomness(seed)
+    async def later(work: Callable[[], Awaitable[None]]) -> None:
+        for _ in range(randomness.below(12)):
+            await asyncio.sleep(0)
+        for _ in range(5):
+            code = await code_of(work())
+            if code not in (ErrorCode.SERVICE_NOT_READY, ErrorCode.METADATA_ERROR):
+                return
 
-        async def later(work: Callable[[], Awaitable[None]]) -> None:
-            for _ in range(randomness.below(12)):
-                await asyncio.sleep(0)
-            for _ in range(5):
-                code = await code_of(work())
-                if code not in (ErrorCode.SERVICE_NOT_READY, ErrorCode.METADATA_ERROR):
-                    return
-
-        one, two, three = scene.another(), scene.another(), scene.another()
-        await asyncio.gather(
-            later(lambda: scene.make_topic(TOPIC, one)),
-            later(lambda: two.partitioned.create(TOPIC, 2, {})),
-        )
-        topics, partitioned = await scene.catalog.topics(NAMESPACE), await scene.catalog.partitioned_topics(NAMESPACE)
-        assert len(topics) + len(partitioned) <= 1
-        events = TopicName.parse("acme/shop/events")
-        await scene.catalog.partitioned.create(events, 2, {})
-        await asyncio.gather(
-            later(lambda: scene.make_topic(events.partition(0), one)),
-            later(lambda: scene.make_topic(events.partition(1), two)),
-            later(lambda: three.partitioned.delete(events, scene.delete_topics)),
-        )
-        left = [name for name in await scene.catalog.topics(NAMESPACE) if "events" in name]
-        assert not left
-
-    run(race())
+    one, two, three = scene.another(), scene.another(), scene.another()
+    await asyncio.gather(
+        later(lambda: scene.make_topic(TOPIC, one)),
+        later(lambda: two.partitioned.create(TOPIC, 2, {})),
+    )
+    topics, partitioned = await scene.catalog.topics(NAMESPACE), await scene.catalog.partitioned_topics(NAMESPACE)
+    assert len(topics) + len(partitioned) <= 1
+    events = TopicName.parse("acme/shop/events")
+    await scene.catalog.partitioned.create(events, 2, {})
+    await asyncio.gather(
+        later(lambda: scene.make_topic(events.partition(0), one)),
+        later(lambda: scene.make_topic(events.partition(1), two)),
+        later(lambda: three.partitioned.delete(events, scene.delete_topics)),
+    )
+    left = [name for name in await scene.catalog.topics(NAMESPACE) if "events" in name]
+    assert not left
 
 
 @scene()

@@ -32,7 +32,8 @@ async def _scene() -> Scene:
     return scene
 
 
-async def _truncate() -> None:
+async def test_a_topic_is_truncated_though_one_of_its_subscriptions_is_deleted() -> None:
+    """CHK-69"""
     scene = await _scene()
     truncated = []
 
@@ -51,12 +52,8 @@ async def _truncate() -> None:
     assert scene.stats("c").backlog_entries == 0
 
 
-def test_a_topic_is_truncated_though_one_of_its_subscriptions_is_deleted() -> None:
+async def test_no_deleted_subscription_is_peeked_at() -> None:
     """CHK-69"""
-    asyncio.run(_truncate())
-
-
-async def _peek() -> None:
     scene = await _scene()
     scene.log.gate = asyncio.Event()
     here = SubscriptionsHere(TopicsHere(None, None, None, lambda: ""))  # type: ignore[arg-type]
@@ -68,11 +65,6 @@ async def _peek() -> None:
     with pytest.raises(BrokerError) as gone:
         await peeking
     assert gone.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
-
-
-def test_no_deleted_subscription_is_peeked_at() -> None:
-    """CHK-69"""
-    asyncio.run(_peek())
 
 
 def test_statistics_leave_out_a_subscription_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,82 +284,73 @@ def test_a_fault_of_the_owner_is_met_once() -> None:
     assert len(scene.transport.calls) == 1
 
 
-def test_other_brokers_calls_are_bounded() -> None:
-    async def body() -> None:
-        done = asyncio.Event()
+async def test_other_brokers_calls_are_bounded() -> None:
+    done = asyncio.Event()
 
-        async def hang(asked: Message) -> Message:
-            await done.wait()
-            return pb.Done()
+    async def hang(asked: Message) -> Message:
+        await done.wait()
+        return pb.Done()
 
-        here = HereCalls({"expire": HereCall(pb.ExpireRequest, pb.Done, hang)})
-        asking = [asyncio.create_task(here.serve("expire", b"")) for _ in range(256)]
-        await asyncio.sleep(0)
-        with pytest.raises(Refusal) as refusal:
-            await here.serve("expire", b"")
-        assert refusal.value.code is Code.RESOURCE_EXHAUSTED
-        asking.pop().cancel()
-        done.set()
-        await asyncio.gather(*asking)
+    here = HereCalls({"expire": HereCall(pb.ExpireRequest, pb.Done, hang)})
+    asking = [asyncio.create_task(here.serve("expire", b"")) for _ in range(256)]
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal) as refusal:
         await here.serve("expire", b"")
+    assert refusal.value.code is Code.RESOURCE_EXHAUSTED
+    asking.pop().cancel()
+    done.set()
+    await asyncio.gather(*asking)
+    await here.serve("expire", b"")
 
-    run(body())
 
+async def test_some_are_done_at_a_time_and_none_behind_one_that_failed() -> None:
+    doing: dict[int, asyncio.Future[None]] = {}
 
-def test_some_are_done_at_a_time_and_none_behind_one_that_failed() -> None:
-    async def body() -> None:
-        doing: dict[int, asyncio.Future[None]] = {}
+    async def work(item: int) -> int:
+        doing[item] = asyncio.get_running_loop().create_future()
+        await doing[item]
+        return item * item
 
-        async def work(item: int) -> int:
-            doing[item] = asyncio.get_running_loop().create_future()
-            await doing[item]
-            return item * item
-
-        task = asyncio.create_task(some_at_a_time(range(6), work, 2))
-        for first, second in ((0, 1), (2, 3)):
-            await asyncio.sleep(0.01)
-            assert list(doing)[-2:] == [first, second]
-            doing[second].set_result(None)
-            doing[first].set_result(None)
+    task = asyncio.create_task(some_at_a_time(range(6), work, 2))
+    for first, second in ((0, 1), (2, 3)):
         await asyncio.sleep(0.01)
-        doing[5].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "five"))
-        await asyncio.sleep(0.01)
-        assert not task.done()
-        doing[4].set_result(None)
-        with pytest.raises(BrokerError, match="five"):
-            await task
-        doing.clear()
-        task = asyncio.create_task(some_at_a_time(range(9), work, 3))
-        await asyncio.sleep(0.01)
-        doing[2].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "two"))
-        doing[1].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "one"))
-        doing[0].set_result(None)
-        with pytest.raises(BrokerError, match="one"):
-            await task
-        assert sorted(doing) == [0, 1, 2]
-        assert await some_at_a_time([], work) == []
+        assert list(doing)[-2:] == [first, second]
+        doing[second].set_result(None)
+        doing[first].set_result(None)
+    await asyncio.sleep(0.01)
+    doing[5].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "five"))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    doing[4].set_result(None)
+    with pytest.raises(BrokerError, match="five"):
+        await task
+    doing.clear()
+    task = asyncio.create_task(some_at_a_time(range(9), work, 3))
+    await asyncio.sleep(0.01)
+    doing[2].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "two"))
+    doing[1].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "one"))
+    doing[0].set_result(None)
+    with pytest.raises(BrokerError, match="one"):
+        await task
+    assert sorted(doing) == [0, 1, 2]
+    assert await some_at_a_time([], work) == []
 
-    run(body())
 
+async def test_a_cancelled_caller_ends_what_is_under_way() -> None:
+    ended: list[int] = []
 
-def test_a_cancelled_caller_ends_what_is_under_way() -> None:
-    async def body() -> None:
-        ended: list[int] = []
+    async def work(item: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
 
-        async def work(item: int) -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(item)
-
-        task = asyncio.create_task(some_at_a_time(range(9), work, 3))
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == [0, 1, 2]
-
-    run(body())
+    task = asyncio.create_task(some_at_a_time(range(9), work, 3))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [0, 1, 2]
 
 
 def test_a_change_of_several_partitions_that_stops_half_way_is_not_told_as_a_no() -> None:

@@ -10,7 +10,7 @@ import pytest
 from magnetar_broker.pulsar.life_signs import LifeSigns
 from magnetar_broker.pulsar.listener import PulsarListener
 from magnetar_broker.pulsar.options import PulsarOptions
-from tests.running import run, until
+from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
 
 
@@ -36,50 +36,38 @@ class _Slow:
 
 
 @pytest.mark.parametrize(("waiting_bytes", "taken"), [(100, 1), (100, 0), (0, 1)])
-def test_who_takes_what_waits_for_it_lives(waiting_bytes: int, taken: int) -> None:
+async def test_who_takes_what_waits_for_it_lives(waiting_bytes: int, taken: int) -> None:
     """WIRE-1, SUB-1, PRD-11: what nothing waited for may still lie in the machine's buffer, and tells nothing."""
-
-    async def test() -> None:
-        who = _Slow(waiting_bytes=waiting_bytes)
-        signs = LifeSigns(who, PulsarOptions(connection_liveness_check_timeout_millis=50))
-        asked = asyncio.ensure_future(signs.lives())
-        await until(lambda: bool(who.written), "it is asked")
-        who.taken_bytes += taken
-        assert await asked == (waiting_bytes > 0 and taken > 0)
-        assert who.broken is not await asked
-
-    run(test())
+    who = _Slow(waiting_bytes=waiting_bytes)
+    signs = LifeSigns(who, PulsarOptions(connection_liveness_check_timeout_millis=50))
+    asked = asyncio.ensure_future(signs.lives())
+    await until(lambda: bool(who.written), "it is asked")
+    who.taken_bytes += taken
+    assert await asked == (waiting_bytes > 0 and taken > 0)
+    assert who.broken is not await asked
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_who_takes_some_between_looks_is_not_cut_off(takes: bool) -> None:
+async def test_who_takes_some_between_looks_is_not_cut_off(takes: bool) -> None:
     """WIRE-1."""
-
-    async def test() -> None:
-        who = _Slow(waiting_bytes=100)
-        signs = LifeSigns(who, PulsarOptions(keep_alive_interval_seconds=1000))
-        for _ in range(5):
-            who.taken_bytes += takes
-            signs._look()
-        signs.end()
-        assert who.broken is not takes
-
-    run(test())
+    who = _Slow(waiting_bytes=100)
+    signs = LifeSigns(who, PulsarOptions(keep_alive_interval_seconds=1000))
+    for _ in range(5):
+        who.taken_bytes += takes
+        signs._look()
+    signs.end()
+    assert who.broken is not takes
 
 
-def test_one_that_is_not_read_is_asked_all_the_same() -> None:
+async def test_one_that_is_not_read_is_asked_all_the_same() -> None:
     """What nobody acknowledges has its connection closed."""
-
-    async def test() -> None:
-        who = _Slow(held=True)
-        signs = LifeSigns(who, PulsarOptions(keep_alive_interval_seconds=1000))
-        for _ in range(5):
-            signs._look()
-        signs.end()
-        assert len(who.written) == 5
-        assert not who.broken
-
-    run(test())
+    who = _Slow(held=True)
+    signs = LifeSigns(who, PulsarOptions(keep_alive_interval_seconds=1000))
+    for _ in range(5):
+        signs._look()
+    signs.end()
+    assert len(who.written) == 5
+    assert not who.broken
 
 
 def test_a_machine_that_is_gone_is_found_by_the_sockets_own_means() -> None:
