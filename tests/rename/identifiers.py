@@ -168,7 +168,7 @@ def _warn_of_others(report: Report, files: Collection[File], word: re.Pattern[st
         if not file.is_untouched:
             dashed += [file.line(found.start()) for found in dashes.finditer(file.text)]
             longer += [found[0] for found in parts.finditer(file.text) if found[0] != old]
-    _warn(report, "not changed: a name in the protocol, which generated code has too", fields)
+    _warn(report, "not changed: fields of the protocol. Code that uses these must keep the name", fields)
     _warn(report, "not changed: generated code, other languages, recorded data", others)
     _warn(report, "a setting that users' files may name", options)
     if "_" in old:

@@ -109,7 +109,7 @@ def test_a_name_is_renamed_in_code_and_in_all_that_speaks_of_it(tree: Path) -> N
 def test_what_may_be_more_than_a_name_is_reported(tree: Path) -> None:
     warnings = "\n".join(rename_identifier(tree, "check_seek", "verify_seek", dry_run=True).warnings)
     assert '"check_seek" in a literal: 1 times (broker/magnetar_broker/seek.py:14)' in warnings
-    assert "which generated code has too: 1 times (broker/magnetar_broker/seek.proto:2)" in warnings
+    assert "Code that uses these must keep the name: 1 times (broker/magnetar_broker/seek.proto:2)" in warnings
     assert "2 times (broker/magnetar_broker/seek_pb2.py, tests/data.json)" in warnings
     assert "--check-seek: 1 times (broker/magnetar_broker/protocol.md:3)" in warnings
     assert "longer names with it: 1 times (check_seek_of)" in warnings
