@@ -5,7 +5,7 @@ moves a module or package (`modules.py`). Both change all files that git knows: 
 documents, mutants and branches to be reached. Generated code, recorded data and other languages are never changed
 (`tree.py`).
 
-Neither knows types: two classes with a method of the same name are one to them, so `--in` limits the files. An English
+Neither knows types. Two classes may have a method of the same name: `--in` limits a rename to some files. An English
 word (`take`, `room`) is only renamed where it is code, or marked as code in a sentence: `take`, `.take`, `take(`.
 Afterwards imports are sorted, the code is formatted, and comments that became too long are wrapped (`tidy.py`).
 """

@@ -1,15 +1,15 @@
 """Rename an identifier.
 
-What is renamed: each name token of Python code, each whole word in mutants' and branches' fragments, and whole words in
-comments, docstrings, strings and documents. Attributes, arguments and variables of the same name are one and the same.
+The tool renames each name token of Python code, each whole word in fragments of mutants and branches, and whole words
+in comments, docstrings, strings and documents. It takes attributes, arguments and variables of the same name for one.
 
-An identifier that is an English word (`take`, `Room`) can't be told from the word. In sentences it is renamed only
-where it looks like code: in backticks, behind a dot, or before a bracket. A literal that is a single word (`"take"`)
-may be a name on the wire, in the metadata store or of a metric. It is renamed, and reported, if it can't be an English
-word.
+It can't tell an identifier that is an English word (`take`, `Room`) from the word. In sentences it renames the
+identifier only in backticks, behind a dot or before a bracket. It renames a literal that is a single word
+(`"max_seeks"`), unless it is English, but reports it: it may be a name on the wire, in the metadata store, or of a
+metric.
 
-What is reported: such literals; fields of messages in .proto files, which generated code has too; fields of options;
-spellings that are not changed (`--old-name`, longer names); other languages, recorded data and generated code.
+It also reports fields of messages in .proto files, fields of options, other spellings (`--max-seeks`, longer names),
+other languages, recorded data and generated code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COUNTED: Final[dict[Kind, str]] = {
     "marked": "documents",
 }
 _MOST_LISTED: Final = 8
-# Of classes whose fields are settings: their name, or that of a base.
+# The name of a class whose fields are settings, or of a base of it.
 _SETTINGS: Final = re.compile(r"(Options|Configuration|Settings)\b")
 
 
@@ -57,7 +57,7 @@ def rename_identifier(
     files = list(files_of(root))
     holding = [file for file in files if word.search(file.text)]
     sources = Sources(root)
-    # Fragments follow the code that they are of: they are renamed in files that are not below `within`, too.
+    # Fragments are renamed where their code is below `within`, whichever file holds them.
     parts = {
         file: file.parts if _is_below(file.name, within) else _fragments_below(file, within, sources)
         for file in holding

@@ -1,12 +1,11 @@
-"""Move a module or a package, and follow it in all that names it.
+"""Move a module or a package, and rewrite all references to it.
 
-What is rewritten: absolute imports, `from package import module` among them; its dotted name anywhere; the end of its
-name in mutants and branches (`topic.subscription:Topic.seek`); its path, or the end of that with a folder before the
-file (`topic/subscription.py`), in code and documents; links of Markdown. Relative imports are refused: there are none
-here.
+These are absolute imports, dotted names anywhere, the ends of modules' names in mutants and branches
+(`topic.subscription:Topic.seek`), paths from any folder on (`topic/subscription.py`), and links of Markdown. A tree
+with relative imports is refused.
 
-Where the last part of the name changes, uses of the imported module are renamed with it, unless the file has other
-things of either name: then the import says `as` the old name.
+If the last part of the name changes, uses of the imported module are renamed with it (`from package import module`). If
+a file has something else of the old or the new name, its import says `as` the old name instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files of the tree, and which parts of each are what."""
+"""The files of the tree, split into code, comments, strings and text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["File", "Kind", "Part", "Report", "docstring_lines", "files_of"]
 Kind = Literal["code", "fragment", "comment", "docstring", "string", "name string", "document", "marked"]
 
 _GENERATED: Final = re.compile(r"_pb2\.pyi?$")
-# Other languages and recorded data. They are searched, and what is found there is reported.
+# Other languages and recorded data. Names found there are reported.
 _UNTOUCHED: Final = re.compile(r"(_pb2\.pyi?|\.json|\.java|\.c|/LICENSE|^LICENSE)$")
 _NAME: Final = re.compile(r"[\w.:/-]+")
 _ATTRIBUTE_FUNCTIONS: Final = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "methodcaller"})
-# Of an f-string: what begins or ends an expression, and strings in expressions.
+# Where an f-string's expressions begin and end, outside and inside of one.
 _IN_TEXT: Final = re.compile(r"\{\{|\}\}|\{")
 _IN_BRACES: Final = re.compile(r"""[{}]|"[^"]*"|'[^']*'""")
-# Of a mutant's change.
+# A value of a mutant's change.
 _VALUE: Final = re.compile(r"^(?:in|replace|by) = ('''.*?'''|\"\"\".*?\"\"\"|[^\n]*)", re.DOTALL | re.MULTILINE)
 
 
@@ -77,7 +77,7 @@ class File:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """In order. What is in none of them is never changed."""
+        """The parts in order. Text outside of them is never changed."""
         if self.is_untouched:
             return []
         if self.is_python:
@@ -171,7 +171,7 @@ def _is_attribute_name(before: list[Token]) -> bool:
 
 
 def _string_parts(token: Token) -> Iterator[Part]:
-    """Of an f-string what is in braces is code."""
+    """Yield the text of a literal, and code and text of an f-string by turns."""
     quote = min(at for at in (token.text.find('"'), token.text.find("'")) if at >= 0)
     prefix = token.text[:quote].lower()
     size = 3 if token.text[quote : quote + 3] in ('"""', "'''") else 1
@@ -208,7 +208,7 @@ def _mutant_parts(text: str) -> Iterator[Part]:
 
 
 def _markdown_parts(text: str) -> Iterator[Part]:
-    """Fenced blocks and what is in backticks is marked as code."""
+    """Yield blocks of code and code in backticks as marked, and the text between them."""
     at = 0
     for found in re.finditer(r"^```.*?^```|^    \S[^\n]*|`[^`\n]+`", text, re.DOTALL | re.MULTILINE):
         yield Part("document", at, found.start())

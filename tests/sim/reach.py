@@ -1,8 +1,8 @@
-"""Which branches of the production code a run comes to, without a word of that in the code.
+"""Find out which branches of the production code a run reaches, without hooks in that code.
 
 A branch is named by the qualified name of a function and a fragment of it, which `tests/source_places.py` finds. It
 counts as reached when the line runs on which the fragment's last line begins. Only functions that hold such a line are
-traced, so a run takes little longer than it would.
+traced, so a run takes little longer.
 """
 
 from __future__ import annotations
