@@ -44,7 +44,7 @@ _BRANCHES: Final = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_rare_branches_are_come_to() -> None:
     reach = Reach(_BRANCHES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.sim.__main__ import run_seeds
+from tests.sim.__main__ import available_cores, run_seeds
 from tests.sim.reach import Branch, Reach
 from tests.sim.run import run_seed
 from tests.sim.service.world import ServiceWorld
@@ -71,7 +70,7 @@ def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: 
     asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions and each
     other's topics, and administrators unload, split, delete, reset and truncate."""
     first = part * _SEEDS
-    outcomes = list(run_seeds(range(first, first + _SEEDS), os.cpu_count() or 1, ["service"]))
+    outcomes = list(run_seeds(range(first, first + _SEEDS), available_cores(), ["service"]))
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
     assert not failed, "\n".join([*failed, "replay one with: python -m tests.sim --world service --seed …"])
     counts: Counter[str] = Counter()
@@ -98,7 +97,7 @@ def test_a_seed_replays_exactly() -> None:
     assert (silent.virtual_s, silent.steps, silent.counts) == (traced.virtual_s, traced.steps, traced.counts)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_rare_branches_are_come_to() -> None:
     """What no seed runs, no seed can break. Brokers take topics from each other in every third one here."""
