@@ -1,0 +1,6 @@
+"""Tests of applications that use Magnetar, and of Magnetar itself.
+
+metadata/         a metadata server in memory that injects faults
+"""
+
+from __future__ import annotations
