@@ -31,9 +31,10 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
+from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
-from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import until, within

@@ -23,8 +23,8 @@ from magnetar_protos.ledger_pb2 import (
     LastAddConfirmedAnswer,
     LastAddConfirmedRequest,
 )
+from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryStore
-from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Failed, NotReached, Peer
 from tests.unit.bookie.writer_scene import Scene, scenario

@@ -20,8 +20,8 @@ from magnetar_protos.ledger_pb2 import (
     LastAddConfirmedAnswer,
     Status,
 )
+from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
-from magnetar_wire.clock import ManualClock
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness

@@ -16,8 +16,8 @@ from magnetar_metadata.store import Change, Made, MetadataStore, Node, Session, 
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
+from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
-from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import run
