@@ -5,8 +5,8 @@
     clock.advance(59)       # nothing happens
     clock.advance(1)        # calls expire()
 
-It implements `magnetar_wire.clock.Clock`, the interface that gives brokers, bookies and the SDK's internals the time. Due
-calls run within `advance`, in the order of their times; calls of the same time run in the order in which they were made.
+It implements `magnetar_wire.clock.Clock`, by which brokers, bookies and the SDK's internals get the time. Due calls run
+within `advance`, in the order of their times; calls of the same time run in the order in which they were made.
 """
 
 from __future__ import annotations
