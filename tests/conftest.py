@@ -1,8 +1,22 @@
-"""Settings of Hypothesis: no test fails because an example took long, as one does on a busy machine."""
+"""Settings of Hypothesis and of the processes that tests start.
+
+No test fails because an example took long, as one does on a busy machine. In servers, too, warnings are errors.
+"""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
+
+from magnetar_testing import pytest_plugin
+from magnetar_testing.standalone_process import StandaloneProcess
 
 settings.register_profile("without deadlines", deadline=None)
 settings.load_profile("without deadlines")
+StandaloneProcess.python_options = ("-W", "error")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use the plugin also where Magnetar was installed before the plugin had an entry point."""
+    if not config.pluginmanager.is_registered(pytest_plugin):
+        config.pluginmanager.register(pytest_plugin, "magnetar")

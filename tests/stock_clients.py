@@ -23,8 +23,8 @@ import pytest
 from pulsar import ConsumerType, InitialPosition
 
 from magnetar.admin import Admin
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 __all__ = [
     "ALL_TYPES",
@@ -76,7 +76,7 @@ class StockServer:
 
     def __init__(self, process: StandaloneProcess | None) -> None:
         self.process = process
-        self.url = _ELSEWHERE if process is None else process.pulsar
+        self.url = _ELSEWHERE if process is None else process.pulsar_url
 
     @contextlib.contextmanager
     def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:
@@ -90,7 +90,7 @@ class StockServer:
         if self.process is None:
             _asked("PUT", f"{_path(name)}/partitions", str(partitions).encode())
         else:
-            with Admin(self.process.grpc) as admin:
+            with Admin(self.process.service_url) as admin:
                 admin.topics.create_partitioned(name, partitions)
         return name
 
@@ -98,7 +98,7 @@ class StockServer:
         if self.process is None:
             _asked("PUT", f"{_path(name)}/unload")
         else:
-            with Admin(self.process.grpc) as admin:
+            with Admin(self.process.service_url) as admin:
                 admin.topics.unload(name)
 
 
@@ -120,7 +120,7 @@ def stock_server(folder: Path, **settings: Any) -> Iterator[StockServer]:
     if _ELSEWHERE:
         yield StockServer(None)
         return
-    with standalone(folder, **settings) as process:
+    with StandaloneProcess(folder, **settings) as process:
         yield StockServer(process)
 
 

@@ -9,7 +9,7 @@ import pytest
 import magnetar
 from magnetar_cli.cluster import LocalCluster
 from magnetar_spark import task
-from tests.running_cluster import running_cluster
+from magnetar_testing.quick_cluster import running_cluster
 from tests.spark_slices import slices_of
 
 pytestmark = pytest.mark.slow

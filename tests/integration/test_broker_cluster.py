@@ -12,8 +12,8 @@ import pytest
 import magnetar
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import LocalCluster
+from magnetar_testing.quick_cluster import running_cluster
 from tests.running import run, until
-from tests.running_cluster import running_cluster
 from tests.topic_owner import looked_up, owner_of
 
 pytestmark = pytest.mark.slow

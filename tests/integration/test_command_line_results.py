@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar_cli.exit_codes import ExitCode
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.command_line import CommandLine
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,13 @@ _names = itertools.count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("command-line") / "data") as server:
+    with StandaloneProcess(tmp_path_factory.mktemp("command-line") / "data") as server:
         yield server
 
 
 @pytest.fixture
 def magnetar_of(server: StandaloneProcess) -> CommandLine:
-    return CommandLine(server.grpc)
+    return CommandLine(server.service_url)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import magnetar
 from magnetar import ConsumerType, InitialPosition, Message, MessageId
 from magnetar.admin import Admin
 from magnetar.exceptions import AlreadyClosed, ConsumerBusy
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import standalone
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def send_batch(producer: magnetar.Producer, *payloads: bytes) -> None:
 
 def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Path) -> None:
     """CON-3, CON-4: and what was in hand may be acknowledged afterwards."""
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+    with StandaloneProcess(tmp_path / "data") as server, magnetar.Client(server.service_url) as client:
         producer = client.create_producer("t", batching_max_publish_delay_ms=10_000, batching_max_messages=4)
         consumers = {
             kind: client.subscribe("t", kind.name, kind, **EARLIEST)
@@ -66,7 +66,7 @@ def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Pat
             assert got - left <= {message.data() for message in messages[16:]}
         for consumer in consumers.values():
             consumer.close()
-        admin = Admin(server.grpc)
+        admin = Admin(server.service_url)
         stats = admin.topics.stats("t")
         assert {one.subscription: one.backlog_entries for one in stats.subscriptions} == {"Exclusive": 0, "Shared": 0}
         admin.close()
@@ -74,8 +74,8 @@ def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Pat
 
 def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> None:
     """SUB-2, CON-2, TOP-3 (the client's part), CHK-56"""
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
-        admin = Admin(server.grpc)
+    with StandaloneProcess(tmp_path / "data") as server, magnetar.Client(server.service_url) as client:
+        admin = Admin(server.service_url)
         admin.topics.create_partitioned("t", 3)
         consumer = client.subscribe("t", "s", **EARLIEST, auto_update_partitions_interval_seconds=0.1)
         with pytest.raises(ConsumerBusy):
@@ -111,8 +111,8 @@ def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> Non
 
 async def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
     """SUB-7, CON-11"""
-    with standalone(tmp_path / "data") as server:
-        async with magnetar.aio.Client(server.grpc) as client:
+    with StandaloneProcess(tmp_path / "data") as server:
+        async with magnetar.aio.Client(server.service_url) as client:
             # Without a subscription a topic keeps only its open ledger, and each start closes one.
             await client.subscribe("t", "keeps it")
             producer = await client.create_producer("t")
@@ -148,7 +148,7 @@ def _child(client: magnetar.Client, consumer: magnetar.Consumer, message: Messag
 def test_a_consumer_goes_on_in_the_parent_of_a_fork_and_is_closed_in_the_child(tmp_path: Path) -> None:
     """CHK-60: also while other threads receive, which hold locks that nobody gives back in the child."""
     context = multiprocessing.get_context("fork")
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+    with StandaloneProcess(tmp_path / "data") as server, magnetar.Client(server.service_url) as client:
         producer = client.create_producer("t")
         consumer = client.subscribe("t", "s", **EARLIEST)
         producer.send(b"0")

@@ -9,7 +9,7 @@ import pytest
 import magnetar
 from magnetar.admin import Admin
 from magnetar_cli.cluster import LocalCluster
-from tests.running_cluster import running_cluster
+from magnetar_testing.quick_cluster import running_cluster
 from tests.topic_owner import owner_of
 
 pytestmark = pytest.mark.slow

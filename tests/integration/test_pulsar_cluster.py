@@ -15,8 +15,8 @@ import pytest
 
 from magnetar.admin import Admin
 from magnetar_cli.cluster import LocalCluster
+from magnetar_testing.quick_cluster import running_cluster
 from tests.running import run, until
-from tests.running_cluster import running_cluster
 from tests.topic_owner import looked_up, owner_of
 
 pytestmark = pytest.mark.slow

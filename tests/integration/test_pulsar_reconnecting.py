@@ -12,8 +12,8 @@ import pulsar
 import pytest
 from pulsar import ConsumerType, MessageId
 
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess
 from tests.stock_clients import (
     ALL_TYPES,
     BATCHES,

@@ -16,7 +16,7 @@ from magnetar_spark.errors import NoSuchTopic, PositionOfOtherTopic
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import batch_options, stream_options
 from magnetar_spark.stream import TopicStream
-from tests.running_standalone import StandaloneProcess, standalone
+from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server: StandaloneProcess
-    with standalone(tmp_path_factory.mktemp("s") / "data") as server:
-        yield server.grpc
+    with StandaloneProcess(tmp_path_factory.mktemp("s") / "data") as server:
+        yield server.service_url
 
 
 def slices(url: str, **options: str) -> list[LogSlice]:
