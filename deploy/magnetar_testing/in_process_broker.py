@@ -66,15 +66,14 @@ class InProcessBroker(BrokerEndpoints):
 
         if self._standalone is not None:
             raise RuntimeError(f"the broker at {self.service_url} is running already")
-        settings = self._load_settings()
 
-        async def start() -> Standalone:
+        async def start(settings: StandaloneSettings) -> Standalone:
             standalone = Standalone(settings)
             await standalone.start()
             return standalone
 
         try:
-            self._standalone = standalone = run_on_broker_loop(start(), _START_SECONDS)
+            self._standalone = standalone = run_on_broker_loop(start(self._load_settings()), _START_SECONDS)
         except BaseException:
             if not self.service_url:
                 self.close()
