@@ -16,6 +16,12 @@ settings.load_profile("without deadlines")
 StandaloneProcess.python_options = ("-W", "error")
 
 
+@pytest.fixture(scope="session")
+def magnetar_broker() -> None:
+    """Refuse the shared broker in this process: some tests fork, which gRPC's servers don't survive."""
+    pytest.fail("use magnetar_empty_broker, which is closed with its test, or magnetar_standalone", pytrace=False)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Use the plugin also where Magnetar was installed before the plugin had an entry point."""
     if not config.pluginmanager.is_registered(pytest_plugin):

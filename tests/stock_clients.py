@@ -38,6 +38,7 @@ __all__ = [
     "SHORT_MS",
     "SOON",
     "StockServer",
+    "is_elsewhere",
     "nothing_more",
     "numbers",
     "payloads",
@@ -112,6 +113,11 @@ def _asked(method: str, path: str, body: bytes = b"") -> None:
     )
     with urllib.request.urlopen(request, timeout=GENEROUS_S):
         pass
+
+
+def is_elsewhere() -> bool:
+    """Return whether the environment names a server for the tests of stock clients."""
+    return bool(_ELSEWHERE)
 
 
 @contextlib.contextmanager

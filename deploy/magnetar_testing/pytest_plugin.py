@@ -45,7 +45,13 @@ class StartCluster(Protocol):
 
 
 @pytest.fixture(scope="session")
-def magnetar_broker() -> Iterator[InProcessBroker]:
+def magnetar_settings() -> dict[str, Any]:
+    """Settings of the shared broker and standalone; override this fixture in conftest.py to set any."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def magnetar_broker(magnetar_settings: dict[str, Any]) -> Iterator[InProcessBroker]:
     """A broker in this process, shared by all tests: it has service_url, client(), aio_client(), admin() and more.
 
     Tests use topics of their own (`magnetar_topic`), and don't stop the broker.
@@ -53,7 +59,7 @@ def magnetar_broker() -> Iterator[InProcessBroker]:
     with _extra_installed():
         from magnetar_testing.in_process_broker import InProcessBroker
 
-        broker = InProcessBroker().start()
+        broker = InProcessBroker(**magnetar_settings).start()
     with contextlib.closing(broker):
         yield broker
 
@@ -97,11 +103,14 @@ def magnetar_empty_broker(magnetar_start_broker: StartBroker) -> InProcessBroker
 
 
 @pytest.fixture(scope="session")
-def magnetar_standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+def magnetar_standalone(
+    magnetar_settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StandaloneProcess]:
     """A broker in a process of its own (`magnetar standalone`), shared by all tests: don't kill it."""
     with _extra_installed():
         from magnetar_testing.standalone_process import StandaloneProcess
-    with StandaloneProcess(tmp_path_factory.mktemp("magnetar-standalone") / "data") as server:
+    folder = tmp_path_factory.mktemp("magnetar-standalone")
+    with StandaloneProcess(folder / "data", **magnetar_settings) as server:
         yield server
 
 
@@ -120,11 +129,20 @@ def magnetar_start_standalone(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="session")
-def magnetar_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def magnetar_cluster_options() -> dict[str, Any]:
+    """Arguments of the shared cluster; override this fixture in conftest.py: {'bookies': 5}."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def magnetar_cluster(
+    magnetar_cluster_options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
     """ZooKeeper, three bookies and two brokers as processes, shared by all tests: don't stop any. Skip without Java."""
     with _extra_installed():
         from magnetar_testing.quick_cluster import running_cluster
-    with running_cluster(tmp_path_factory.mktemp("magnetar-cluster"), bookies=3, brokers=2) as cluster:
+    options = {"bookies": 3, "brokers": 2, **magnetar_cluster_options}
+    with running_cluster(tmp_path_factory.mktemp("magnetar-cluster"), **options) as cluster:
         yield cluster
 
 

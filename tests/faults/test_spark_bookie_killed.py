@@ -12,7 +12,7 @@ from magnetar_spark import task
 from magnetar_testing.quick_cluster import running_cluster
 from tests.spark_slices import slices_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("Spark without a bookie")]
 
 TOPIC = "persistent://public/default/read-on"
 # Of 32 KiB: so many that several answers are left when the first is there.

@@ -16,7 +16,7 @@ from magnetar_spark.stream import TopicStream
 from magnetar_testing.quick_cluster import running_cluster
 from tests.running_spark import read_rows, spark_session, stream, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 EACH: Final = 100
 

@@ -180,30 +180,30 @@ def test_an_administrators_client_goes_on_after_a_fork(tmp_path: Path) -> None:
         assert admin.tenants.list() == ["child", "parent", "public"]
 
 
-def test_subscriptions_are_looked_into_and_moved(tmp_path: Path) -> None:
+def test_subscriptions_are_looked_into_and_moved(magnetar_standalone: StandaloneProcess, magnetar_topic: str) -> None:
     """SUB-9."""
-    with StandaloneProcess(tmp_path / "data") as server, Admin(server.service_url) as admin:
-        admin.topics.create("orders")
-        admin.subscriptions.create("orders", "s", MessageId.earliest)
-        with magnetar.Client(server.service_url) as client:
-            producer = client.create_producer("orders")
+    with magnetar_standalone.admin() as admin:
+        admin.topics.create(magnetar_topic)
+        admin.subscriptions.create(magnetar_topic, "s", MessageId.earliest)
+        with magnetar_standalone.client() as client:
+            producer = client.create_producer(magnetar_topic)
             for number in range(3):
                 producer.send_async(b"%d" % number, None, partition_key=f"k{number}", properties={"n": str(number)})
             producer.flush()
-            peeked = admin.subscriptions.peek("orders", "s")
+            peeked = admin.subscriptions.peek(magnetar_topic, "s")
             told = [(one.payload, one.key, one.properties) for one in peeked]
             assert told == [(b"%d" % number, f"k{number}", {"n": str(number)}) for number in range(3)]
-            consumer = client.subscribe("orders", "s")
+            consumer = client.subscribe(magnetar_topic, "s")
             received: list[Any] = [consumer.receive(30_000) for _ in range(3)]
             consumer.acknowledge(received[1])
             consumer.close()
             deadline = time.monotonic() + 60
-            while [one.payload for one in admin.subscriptions.peek("orders", "s")] != [b"0", b"2"]:
+            while [one.payload for one in admin.subscriptions.peek(magnetar_topic, "s")] != [b"0", b"2"]:
                 assert time.monotonic() < deadline
-            admin.subscriptions.clear_backlog("orders", "s")
-            assert admin.subscriptions.peek("orders", "s") == []
-            admin.subscriptions.reset("orders", "s", received[2].message_id())
-            consumer = client.subscribe("orders", "s")
+            admin.subscriptions.clear_backlog(magnetar_topic, "s")
+            assert admin.subscriptions.peek(magnetar_topic, "s") == []
+            admin.subscriptions.reset(magnetar_topic, "s", received[2].message_id())
+            consumer = client.subscribe(magnetar_topic, "s")
             assert consumer.receive(30_000).data() == b"2"
 
 

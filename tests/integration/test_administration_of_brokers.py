@@ -26,7 +26,7 @@ from magnetar_wire.bundles import default_bundles
 from magnetar_wire.message_id import MessageId
 from tests.running import GENEROUS_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("administration of brokers")]
 
 _BUNDLES = [str(bundle) for bundle in default_bundles(4)]
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -136,9 +135,8 @@ producer.send_async(b"x", lambda *_: threading.Event().wait())
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("exit") / "data") as started:
-        yield started
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 def _start(server: StandaloneProcess, name: str) -> subprocess.Popen[str]:

@@ -10,9 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import pytest
 
@@ -27,10 +25,8 @@ ROUNDS = 5
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    folder: Path = tmp_path_factory.mktemp("fork")
-    with StandaloneProcess(folder / "data") as started:
-        yield started
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 def _child(client: magnetar.Client, producer: magnetar.Producer, answers: Connection) -> None:

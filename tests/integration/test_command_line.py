@@ -14,7 +14,6 @@ import subprocess
 import termios
 import time
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,9 +31,8 @@ _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("command-line") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def magnetar_of(server: StandaloneProcess) -> CommandLine:
 
 @pytest.fixture
 def topic() -> str:
-    return f"t{next(_names)}"
+    return f"line{next(_names)}"
 
 
 def values(magnetar_of: CommandLine, topic: str) -> list[str | None]:

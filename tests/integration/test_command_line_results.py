@@ -9,7 +9,6 @@ import signal
 import termios
 import time
 from array import array
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,9 +23,8 @@ _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("command-line") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def magnetar_of(server: StandaloneProcess) -> CommandLine:
 
 @pytest.fixture
 def topic() -> str:
-    return f"r{next(_names)}"
+    return f"result{next(_names)}"
 
 
 def test_lists_in_json_are_an_object_per_row(magnetar_of: CommandLine, topic: str) -> None:

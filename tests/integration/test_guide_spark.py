@@ -19,7 +19,7 @@ from magnetar_testing.standalone_process import StandaloneProcess
 from tests.guide import PROJECT, SHOWN_URL, Interpreter, blocks, command_lines
 from tests.shell import Shell
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("guide of Spark")]
 
 _LONGEST_S = 240.0
 # Of the tables that their queries show, without blanks: a row. README.md's command line publishes one without a key.

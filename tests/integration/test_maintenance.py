@@ -23,7 +23,7 @@ from magnetar_cli.maintenance import by_hand
 from magnetar_testing.quick_cluster import running_cluster
 from tests.running import GENEROUS_S, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("maintenance")]
 
 
 _OPTIONS: dict[str, Any] = {

@@ -289,6 +289,7 @@ def test_commands_that_show_messages_show_no_pieces(
         caplog.clear()
 
 
+@pytest.mark.xdist_group("spark")
 def test_spark_reads_a_stock_client_s_chunks(server: StandaloneProcess, stock: pulsar.Client, topic: str) -> None:
     """MSG-4, SPK-1: each message whole, once, whichever ranges the log is cut into"""
     stock.subscribe(topic, "keeps").close()

@@ -22,7 +22,7 @@ from tests.java_client import Act, run_java_checks
 from tests.peers import PeerUnavailable, java_client_jars
 
 # The client is fetched by the first run, which may take a minute.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("java")]
 
 _LONG_MS: Final = 40_000
 

@@ -37,9 +37,8 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("mixed") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +135,7 @@ def batching(client: Any, topic: str, messages: int = 1000) -> Any:
     )
 
 
+@pytest.mark.xdist_group("spark")
 def test_each_reads_what_all_have_written(
     server: StandaloneProcess, native: magnetar.Client, stock: pulsar.Client, admin: Admin, topic: str
 ) -> None:

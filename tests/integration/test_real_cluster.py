@@ -16,7 +16,7 @@ from magnetar_testing.quick_cluster import QUICK, SESSION_TIMEOUT_S, running_clu
 from magnetar_wire.clock import SystemClock
 from tests.running import run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real cluster")]
 
 
 @pytest.fixture(scope="module")

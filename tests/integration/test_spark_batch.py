@@ -27,7 +27,7 @@ from tests.running_spark import read, spark_session, values
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 PER_LEDGER: Final = 7
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"

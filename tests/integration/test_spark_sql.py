@@ -15,7 +15,7 @@ from tests.running_spark import available_now, read, read_rows, spark_session, u
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,8 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture(scope="module")

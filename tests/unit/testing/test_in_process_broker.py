@@ -72,23 +72,23 @@ def test_a_setting_counts(magnetar_topic: str) -> None:
 
 
 def test_one_that_does_not_start_leaves_nothing(
-    magnetar_broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    magnetar_empty_broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    taken = int(magnetar_broker.service_url.rpartition(":")[2])
+    taken = int(magnetar_empty_broker.service_url.rpartition(":")[2])
     with pytest.raises(Exception, match=str(taken)):
         InProcessBroker(grpc_port=taken).start()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_started_once(magnetar_broker: InProcessBroker) -> None:
-    with pytest.raises(RuntimeError, match=f"the broker at {magnetar_broker.service_url} is running already"):
-        magnetar_broker.start()
-    assert repr(magnetar_broker) == f"<InProcessBroker {magnetar_broker.service_url}>"
+def test_it_is_started_once(magnetar_empty_broker: InProcessBroker) -> None:
+    with pytest.raises(RuntimeError, match=f"the broker at {magnetar_empty_broker.service_url} is running already"):
+        magnetar_empty_broker.start()
+    assert repr(magnetar_empty_broker) == f"<InProcessBroker {magnetar_empty_broker.service_url}>"
 
 
-def test_it_serves_health_over_http(magnetar_broker: InProcessBroker) -> None:
-    with urllib.request.urlopen(f"{magnetar_broker.http_url}/ready", timeout=60) as answer:
+def test_it_serves_health_over_http(magnetar_empty_broker: InProcessBroker) -> None:
+    with urllib.request.urlopen(f"{magnetar_empty_broker.http_url}/ready", timeout=60) as answer:
         assert answer.status == 200
 
 
@@ -102,8 +102,8 @@ def test_what_is_closed_can_be_closed_again() -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_tests_with_asyncio_use_it(magnetar_broker: InProcessBroker, magnetar_topic: str) -> None:
-    async with magnetar_broker.aio_client() as client:
+async def test_tests_with_asyncio_use_it(magnetar_empty_broker: InProcessBroker, magnetar_topic: str) -> None:
+    async with magnetar_empty_broker.aio_client() as client:
         consumer = await client.subscribe(magnetar_topic, "s")
         producer = await client.create_producer(magnetar_topic)
         await producer.send(b"one")

@@ -18,7 +18,7 @@ from magnetar_wire.clock import Clock
 _FIXTURES = (
     *("magnetar_broker", "magnetar_client", "magnetar_topic", "magnetar_empty_broker", "magnetar_start_broker"),
     *("magnetar_standalone", "magnetar_start_standalone", "magnetar_cluster", "magnetar_start_cluster"),
-    "magnetar_clock",
+    *("magnetar_clock", "magnetar_settings", "magnetar_cluster_options"),
 )
 
 
