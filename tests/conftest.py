@@ -5,11 +5,16 @@ No test fails because an example took long, as one does on a busy machine. In se
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
 
 from magnetar_testing import pytest_plugin
 from magnetar_testing.standalone_process import StandaloneProcess
+
+if TYPE_CHECKING:
+    from tests.xdist_groups import ModuleGroupScheduling
 
 settings.register_profile("without deadlines", deadline=None)
 settings.load_profile("without deadlines")
@@ -26,3 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Use the plugin also where Magnetar was installed before the plugin had an entry point."""
     if not config.pluginmanager.is_registered(pytest_plugin):
         config.pluginmanager.register(pytest_plugin, "magnetar")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ModuleGroupScheduling | None:
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.xdist_groups import ModuleGroupScheduling
+
+    return ModuleGroupScheduling(config, log)

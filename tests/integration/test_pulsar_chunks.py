@@ -25,7 +25,7 @@ from tests.running_spark import read, spark_session
 from tests.spark_slices import EARLIEST as FROM_EARLIEST
 from tests.spark_slices import rows_of, slices_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 LONG_MS: Final = 60_000
 # So that a message of many chunks is no large one.
@@ -289,7 +289,6 @@ def test_commands_that_show_messages_show_no_pieces(
         caplog.clear()
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_reads_a_stock_client_s_chunks(server: StandaloneProcess, stock: pulsar.Client, topic: str) -> None:
     """MSG-4, SPK-1: each message whole, once, whichever ranges the log is cut into"""
     stock.subscribe(topic, "keeps").close()

@@ -19,7 +19,7 @@ from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import read, spark_session
 from tests.vectors.native_client import send_keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 LONG_MS: Final = 60_000
 COMPRESSIONS: Final = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
@@ -135,7 +135,6 @@ def batching(client: Any, topic: str, messages: int = 1000) -> Any:
     )
 
 
-@pytest.mark.xdist_group("spark")
 def test_each_reads_what_all_have_written(
     server: StandaloneProcess, native: magnetar.Client, stock: pulsar.Client, admin: Admin, topic: str
 ) -> None:
