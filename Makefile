@@ -59,15 +59,15 @@ $(VENV)/.can-run: pyproject.toml $(wildcard */*/__init__.py)
 run: $(VENV)/.can-run
 	@$(BIN)/magnetar tour $(if $(filter-out 0 no,$(ONCE)),--once)
 
-PYTEST = $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadgroup
+PYTEST = $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE)
 
 test: test-fast test-system
 
 test-fast: $(VENV)/.installed
-	@$(PYTEST) -m 'not slow and not soak'
+	@$(PYTEST) -m 'not slow and not soak' tests/unit tests/property tests/mutants
 
 test-system: $(VENV)/.installed
-	@$(PYTEST) -m 'slow and not soak'
+	@$(PYTEST) --dist loadgroup -m 'slow and not soak'
 
 # One test at a time: these strike whole systems, or use all cores themselves.
 soak: $(VENV)/.installed

@@ -1,20 +1,51 @@
-"""Settings for all tests.
+"""Settings of Hypothesis, of the processes that tests start, and of which tests are fast.
 
-No Hypothesis test fails because an example took long, as one does on a busy machine. Where tests run in several
-processes, the slow tests of a file stay in one of them, so that what a file's tests share is started once.
+No Hypothesis test fails because an example took long, as one does on a busy machine. Warnings are errors in the processes
+that tests start, too.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
 
+from magnetar_testing import pytest_plugin
+from magnetar_testing.standalone_process import StandaloneProcess
+from tests.xdist_groups import in_fast_folder
+
+if TYPE_CHECKING:
+    from tests.xdist_groups import GroupScheduling
+
 settings.register_profile("without deadlines", deadline=None)
 settings.load_profile("without deadlines")
+StandaloneProcess.python_options = ("-W", "error")
+
+
+@pytest.fixture(scope="session")
+def magnetar_broker() -> None:
+    """Refuse the shared broker in this process: some tests fork, which gRPC's servers don't survive."""
+    pytest.fail("use magnetar_empty_broker, which is closed with its test, or magnetar_standalone", pytrace=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use the plugin also where Magnetar was installed before the plugin had an entry point."""
+    if not config.pluginmanager.is_registered(pytest_plugin):
+        config.pluginmanager.register(pytest_plugin, "magnetar")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("xdist_group") is None and item.get_closest_marker("slow") is not None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        if not in_fast_folder(item.path.relative_to(config.rootpath)):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling | None:
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.xdist_groups import GroupScheduling
+
+    return GroupScheduling(config, log)

@@ -7,6 +7,8 @@ Each fenced block says what it is:
     sh cluster      those that need, make or end a cluster on this machine
     sh docker       those that need Docker: tests/compose runs them
     sh noexec       shown only: they are taken apart as if they were to be run
+    python test     a file of tests, which pytest runs in a project of its own
+    toml test       that project's pyproject.toml
     json, toml      what something looks like
     (nothing)       a picture
 
@@ -52,6 +54,7 @@ DOCUMENTS: Final = (
     "deploy/operating.md",
     "deploy/command_line.md",
     "deploy/compose.md",
+    "deploy/testing.md",
     "bookie/README.md",
     "metadata/README.md",
     "protos/README.md",

@@ -24,9 +24,9 @@ from typing import Final
 from typer.testing import CliRunner
 
 from magnetar_cli.command import app
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.child_process import ChildProcess
 from tests.guide import SHOWN_URL, Block, words_of
-from tests.running_standalone import StandaloneProcess
 
 __all__ = ["Shell"]
 
@@ -53,7 +53,7 @@ class Shell:
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         if server is not None:
-            self._environment["MAGNETAR_URL"] = server.grpc
+            self._environment["MAGNETAR_URL"] = server.service_url
 
     def run(self, line: str, block: Block) -> str:
         """What it said. Raises AssertionError where its exit status is another than 0."""
@@ -63,7 +63,9 @@ class Shell:
         if words and words[0] == "standalone" and "--options" not in words:
             return self._start_and_end(words, block)
         if self._server is not None:
-            line = line.replace(SHOWN_URL, self._server.grpc).replace("http://127.0.0.1:8080", self._server.http)
+            line = line.replace(SHOWN_URL, self._server.service_url).replace(
+                "http://127.0.0.1:8080", self._server.http_url
+            )
         if words and words[0] in _OF_CLIENTS and not _OF_SHELLS.search(line) and self._server is not None:
             return self._perform(words, line, block)
         ended = subprocess.run(

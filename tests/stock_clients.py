@@ -23,8 +23,8 @@ import pytest
 from pulsar import ConsumerType, InitialPosition
 
 from magnetar.admin import Admin
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 __all__ = [
     "ALL_TYPES",
@@ -38,6 +38,7 @@ __all__ = [
     "SHORT_MS",
     "SOON",
     "StockServer",
+    "is_elsewhere",
     "nothing_more",
     "numbers",
     "payloads",
@@ -76,7 +77,7 @@ class StockServer:
 
     def __init__(self, process: StandaloneProcess | None) -> None:
         self.process = process
-        self.url = _ELSEWHERE if process is None else process.pulsar
+        self.url = _ELSEWHERE if process is None else process.pulsar_url
 
     @contextlib.contextmanager
     def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:
@@ -90,7 +91,7 @@ class StockServer:
         if self.process is None:
             _asked("PUT", f"{_path(name)}/partitions", str(partitions).encode())
         else:
-            with Admin(self.process.grpc) as admin:
+            with Admin(self.process.service_url) as admin:
                 admin.topics.create_partitioned(name, partitions)
         return name
 
@@ -98,7 +99,7 @@ class StockServer:
         if self.process is None:
             _asked("PUT", f"{_path(name)}/unload")
         else:
-            with Admin(self.process.grpc) as admin:
+            with Admin(self.process.service_url) as admin:
                 admin.topics.unload(name)
 
 
@@ -114,13 +115,18 @@ def _asked(method: str, path: str, body: bytes = b"") -> None:
         pass
 
 
+def is_elsewhere() -> bool:
+    """Return whether the environment names a server for the tests of stock clients."""
+    return bool(_ELSEWHERE)
+
+
 @contextlib.contextmanager
 def stock_server(folder: Path, **settings: Any) -> Iterator[StockServer]:
     """A standalone, with `settings`, unless the environment names another server."""
     if _ELSEWHERE:
         yield StockServer(None)
         return
-    with standalone(folder, **settings) as process:
+    with StandaloneProcess(folder, **settings) as process:
         yield StockServer(process)
 
 

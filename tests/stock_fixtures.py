@@ -1,4 +1,4 @@
-"""A server for a test module's stock clients, and one of those; for `pytest_plugins = ["tests.stock_fixtures"]`."""
+"""A server for stock clients, and one of those; for `pytest_plugins = ["tests.stock_fixtures"]`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import pulsar
 import pytest
 
-from tests.stock_clients import StockServer, stock_server
+from tests.stock_clients import StockServer, is_elsewhere
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
-    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> StockServer:
+    """The standalone that all tests of the run share, unless the environment names another server. A module that kills
+    it has a fixture of this name of its own."""
+    return StockServer(None if is_elsewhere() else request.getfixturevalue("magnetar_standalone"))
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ from typing import Final
 import magnetar
 from magnetar import aio
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.bench.bench_ledger import ALONE, KIB, OPTIONS, added, in_thread, plain_file, tell
 from tests.bench.bookie_processes import BookieChild, bookie_child, client_of
 from tests.bench.client_child import MESSAGE_BYTES, batching_producer, client_child, published
 from tests.bench.harness import Result
-from tests.running_standalone import StandaloneProcess, standalone
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
 TURNS: Final = 7 if SCALE >= 1 else 2
@@ -44,15 +44,15 @@ def benches() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as name, asyncio.Runner() as loop:
         folder = Path(name)
         # One loop for all: gRPC's library hands events to closed loops as well, and drops others' with them.
-        with bookie_child(folder / "bookie") as bookie, standalone(folder / "standalone") as server:
+        with bookie_child(folder / "bookie") as bookie, StandaloneProcess(folder / "standalone") as server:
             yield from loop.run(_beside_a_bookie(folder, bookie, server))
-        with standalone(folder / "many") as server:
+        with StandaloneProcess(folder / "many") as server:
             yield loop.run(_topics(server))
 
 
 async def _beside_a_bookie(folder: Path, bookie: BookieChild, server: StandaloneProcess) -> list[Result]:
     async with client_of([bookie], OPTIONS) as ledgers:
-        with contextlib.closing(magnetar.Client(server.grpc)) as client:
+        with contextlib.closing(magnetar.Client(server.service_url)) as client:
             publish, peak_mb_per_s = await _publish(ledgers, client)
             return [
                 publish,
@@ -81,7 +81,7 @@ async def _fanout(server: StandaloneProcess, client: magnetar.Client) -> Result:
     alone = await in_thread(lambda: batching_producer(client, "alone"))
     tailed = await in_thread(lambda: batching_producer(client, "tailed"))
     with_tail, without = [], []
-    with client_child("tail", server.grpc, "tailed") as tail:
+    with client_child("tail", server.service_url, "tailed") as tail:
         sent = 0
         for _ in range(TURNS):
             without.append(_mb_per_s(MESSAGES * MESSAGE_BYTES, await in_thread(lambda: published(alone, MESSAGES))))
@@ -107,7 +107,7 @@ async def _catchup(
     await writer.close()
     reader = await ledgers.open(made.ledger_id)
     ours, theirs = [], []
-    with client_child("publish", server.grpc, "meanwhile", f"{mb_per_s:.1f}"):
+    with client_child("publish", server.service_url, "meanwhile", f"{mb_per_s:.1f}"):
         for turn in range(TURNS):
             seconds = await in_thread(lambda turn=turn: _read_backlog(client, f"s{turn}"))  # type: ignore[misc]
             ours.append(_mb_per_s(BACKLOG * MESSAGE_BYTES, seconds))
@@ -202,11 +202,11 @@ async def _topics(server: StandaloneProcess) -> Result:
     Each has a durable subscription and has taken a message, so both its log and its cursor are in use. Topics that a
     producer has opened, and no more, are told beside it.
     """
-    await _open_topics(server.grpc, "warm", 200, used=True)
+    await _open_topics(server.service_url, "warm", 200, used=True)
     before = _resident_bytes(server.pid)
-    await _open_topics(server.grpc, "opened", TOPICS, used=False)
+    await _open_topics(server.service_url, "opened", TOPICS, used=False)
     between = _resident_bytes(server.pid)
-    await _open_topics(server.grpc, "used", TOPICS, used=True)
+    await _open_topics(server.service_url, "used", TOPICS, used=True)
     opened_kb, used_kb = (between - before) / TOPICS / 1000, (_resident_bytes(server.pid) - between) / TOPICS / 1000
     tell(
         f"broker.topics_kb: {used_kb:.1f} KB for each of {TOPICS} with a message and a subscription, "

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.bench.bench_ledger import tell
 from tests.bench.client_runs import run_client
 from tests.bench.harness import Result, beside_peer
-from tests.running_standalone import standalone
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
 TURNS: Final = 3 if SCALE >= 1 else 1
@@ -44,9 +44,9 @@ Figures = dict[str, dict[str, Any]]
 def benches() -> Iterator[Result]:
     with (
         tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as name,
-        standalone(Path(name) / "standalone") as server,
+        StandaloneProcess(Path(name) / "standalone") as server,
     ):
-        ours = ["--url", server.grpc, "--module", "magnetar", "--label", "ours"]
+        ours = ["--url", server.service_url, "--module", "magnetar", "--label", "ours"]
         yield from beside_peer(
             "pulsar",
             PER_CPU,

@@ -25,10 +25,10 @@ from typing import Any, Final
 import magnetar
 from magnetar.admin import Admin
 from magnetar_cli.local_java import java_home_for_spark
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.bench.bench_ledger import tell
 from tests.bench.harness import Result
 from tests.peers import PeerUnavailable, running, spark_kafka_rates
-from tests.running_standalone import StandaloneProcess, standalone
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
 CORES: Final = len(os.sched_getaffinity(0))
@@ -86,12 +86,12 @@ def _ours(folder: Path) -> Ours:
     """Two standalones, one after the other on the same folder: a ledger of either topic is full at another place."""
     one = _batches(1)
     many = _batches(CORES)
-    with standalone(folder / "standalone", **_rolled(one)) as server:
-        _produce(server.grpc, "one", one, 0)
+    with StandaloneProcess(folder / "standalone", **_rolled(one)) as server:
+        _produce(server.service_url, "one", one, 0)
         server.stop()
         server.settings |= _rolled(many)
         server.start()
-        _produce(server.grpc, "many", many, CORES)
+        _produce(server.service_url, "many", many, CORES)
         return _spark(server, folder, ("one", one * BATCH), ("many", many * CORES * BATCH))
 
 
@@ -149,7 +149,7 @@ def _spark(server: StandaloneProcess, folder: Path, *topics: tuple[str, int]) ->
     log = folder / "spark.log"
     with log.open("wb") as to:
         ended = subprocess.run(
-            [sys.executable, str(_CHILD), server.grpc, *(str(word) for topic in topics for word in topic)],
+            [sys.executable, str(_CHILD), server.service_url, *(str(word) for topic in topics for word in topic)],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=to,

@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.bench.bench_ledger import tell
 from tests.bench.client_runs import Said, run_client
 from tests.bench.harness import Result, beside_peer
 from tests.peers import pid
-from tests.running_standalone import standalone
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
 TURNS: Final = 3 if SCALE >= 1 else 1
@@ -93,12 +93,12 @@ class Arm:
 def benches() -> Iterator[Result]:
     with (
         tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as name,
-        standalone(Path(name) / "standalone") as server,
+        StandaloneProcess(Path(name) / "standalone") as server,
     ):
         yield from beside_peer(
             "pulsar",
             [*(one.result for one in MEASURED), SERVER_CPU],
-            lambda url: _compared(Arm(server.pulsar, server.pid, "ours"), Arm(url, pid("pulsar"), "pulsar")),
+            lambda url: _compared(Arm(server.pulsar_url, server.pid, "ours"), Arm(url, pid("pulsar"), "pulsar")),
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_metadata.memory import MemoryServer
+from magnetar_testing.metadata import MemoryServer
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import DeadlinePassed, ProbingTransport
 from tests.contract.transport_contract import Echo, TransportContract

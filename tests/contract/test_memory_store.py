@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_metadata.memory import MemoryServer
-from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import MetadataStore
+from magnetar_testing.metadata import MemoryServer
+from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
 

@@ -20,7 +20,7 @@ from tests.contract.metadata_store_contract import Backend, MetadataStoreContrac
 from tests.contract.zookeeper_space import ZooKeeperSpace
 from tests.running import run, until, within
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("zookeeper")]
 
 
 class TestZooKeeperStore(MetadataStoreContract):

@@ -12,9 +12,9 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import Admin
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import SeededRandomness
-from tests.running_standalone import standalone
 
 pytestmark = pytest.mark.slow
 
@@ -50,20 +50,20 @@ def test_what_kill_9_broke_off_is_finished_by_the_same_call(tmp_path: Path) -> N
         lambda admin: admin.topics.update_partitioned(_TOPIC, 4),
         lambda admin: admin.namespaces.delete(_NAMESPACE, force=True),
     ]
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         for number, operation in enumerate(operations):
-            with Admin(server.grpc, 2) as admin:
+            with Admin(server.service_url, 2) as admin:
                 killer = threading.Timer(randomness.random() * _LONGEST_S, server.kill)
                 killer.start()
                 with contextlib.suppress(exceptions.MagnetarException):
                     operation(admin)
                 killer.join()
             server.start()
-            finished(server.grpc, operation)
-            with Admin(server.grpc) as admin:
+            finished(server.service_url, operation)
+            with Admin(server.service_url) as admin:
                 if number == 3:
                     partitions = [f"persistent://{_TOPIC}-partition-{index}" for index in range(4)]
                     assert admin.topics.list(_NAMESPACE) == partitions
                     assert [admin.subscriptions.list(one) for one in partitions] == [["s"]] * 4
-        with Admin(server.grpc) as admin:
+        with Admin(server.service_url) as admin:
             assert _NAMESPACE not in admin.namespaces.list("public")

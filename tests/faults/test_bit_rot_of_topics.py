@@ -10,7 +10,7 @@ import pytest
 from magnetar import Client, InitialPosition, MessageId, Timeout
 from magnetar.admin import Admin
 from magnetar.exceptions import ChecksumError
-from tests.running_standalone import StandaloneProcess, standalone
+from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow
 _TOPIC = "rotten"
@@ -47,7 +47,7 @@ def _flip_first_record(folder: Path, ledger_id: int) -> int:
 
 def _written(server: StandaloneProcess) -> list[MessageId]:
     """Five messages, each an entry; `bad` has acknowledged two of them, `good` none."""
-    client = Client(server.grpc)
+    client = Client(server.service_url)
     for name in ("good", "bad"):
         client.subscribe(_TOPIC, name, initial_position=InitialPosition.Earliest).close()
     producer = client.create_producer(_TOPIC)
@@ -77,7 +77,7 @@ def _drained(client: Client, subscription: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_one_flipped_bit_costs_one_entry_or_one_subscription(tmp_path: Path, end: str) -> None:
     """CHK-67; ADM-3: producers and other subscriptions go on, what is lost is said, and a reset mends a cursor."""
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         places = _written(server)
         server.kill() if end == "killed" else server.stop()
         ledger_id = places[0].ledger_id()
@@ -88,8 +88,8 @@ def test_one_flipped_bit_costs_one_entry_or_one_subscription(tmp_path: Path, end
         others = [one for one in range(1, _LEDGERS) if one != ledger_id and _flip_first_record(tmp_path / "data", one)]
         assert others
         server.start()
-        client = Client(server.grpc)
-        admin = Admin(server.grpc)
+        client = Client(server.service_url)
+        admin = Admin(server.service_url)
         place = client.create_producer(_TOPIC).send(b"goes on")
         assert place > places[-1]
         assert _drained(client, "good", 4) == [b"message 1", b"message 2", b"message 3", b"goes on"]
@@ -108,8 +108,8 @@ def test_one_flipped_bit_costs_one_entry_or_one_subscription(tmp_path: Path, end
         admin.close()
         server.kill()
         server.start()
-        admin = Admin(server.grpc)
-        client = Client(server.grpc)
+        admin = Admin(server.service_url)
+        client = Client(server.service_url)
         assert _drained(client, "bad", 0) == []
         assert not admin.topics.stats(_TOPIC).subscription("bad").damaged
         client.close()

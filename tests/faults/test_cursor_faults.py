@@ -22,7 +22,7 @@ from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.memory import Fault, MemoryStore
+from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import OPTIONS, CursorScene, at, with_cursors
 from tests.unit.broker.plain_log import PlainLog

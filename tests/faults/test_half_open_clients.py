@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from magnetar import InitialPosition, aio
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from tests.faults.proxy import Proxy
 from tests.running import until, within
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ MODES = ("requests", "answers", "both")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("half-open") / "data") as started:
+    with StandaloneProcess(tmp_path_factory.mktemp("half-open") / "data") as started:
         yield started
 
 
@@ -86,12 +86,12 @@ class Pair:
 
 @asynccontextmanager
 async def pairs(server: StandaloneProcess, names: tuple[str, ...]) -> AsyncIterator[dict[str, Pair]]:
-    host, _, port = server.grpc.removeprefix("magnetar://").partition(":")
+    host, _, port = server.service_url.removeprefix("magnetar://").partition(":")
     async with AsyncExitStack() as stack:
         made = {}
         for name in names:
             proxy = await stack.enter_async_context(Proxy(host, int(port)))
-            client = aio.Client(server.grpc, _transport=ThroughProxy(proxy), operation_timeout_seconds=3_600)
+            client = aio.Client(server.service_url, _transport=ThroughProxy(proxy), operation_timeout_seconds=3_600)
             made[name] = Pair(f"half-open-{name}", proxy, client)
             await made[name].open()
             made[name].send(10)

@@ -12,8 +12,8 @@ import pytest
 
 from magnetar import Client, MessageId
 from magnetar.admin import Admin, NextMessage, Plan
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.faults.torture.orphans import ledgers_of
-from tests.running_standalone import standalone
 
 _SETTINGS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
@@ -55,15 +55,15 @@ def within(condition: Callable[[], bool]) -> bool:
 def test_what_was_leased_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
     """SPK-5: the lease was durable when the plan was answered; the next process honours it, and one of a topic that
     was deleted, and no ledger is left without an owner when all is over."""
-    with standalone(tmp_path / "data", **_SETTINGS) as server:
+    with StandaloneProcess(tmp_path / "data", **_SETTINGS) as server:
         for topic, lease_ms in (("kept", _HOUR_MS), ("deleted", _SHORT_MS)):
-            publish(server.grpc, topic, 0)
-            plan(server.grpc, topic, lease_ms)
+            publish(server.service_url, topic, 0)
+            plan(server.service_url, topic, lease_ms)
         server.kill()
         server.start()
         for topic in ("kept", "deleted"):
-            publish(server.grpc, topic, *range(1, 10))
-        with Admin(server.grpc) as admin:
+            publish(server.service_url, topic, *range(1, 10))
+        with Admin(server.service_url) as admin:
             admin.reading.plan("deleted", start=_BEGIN, lease_ms=_SHORT_MS, lease_id=_LEASE, holder="a test")
             kept = [one.ledger_id for one in admin.topics.internal_stats("kept").ledgers]
             left = [one.ledger_id for one in admin.topics.internal_stats("deleted").ledgers if one.entries]
@@ -74,13 +74,13 @@ def test_what_was_leased_before_a_kill_is_there_after_it(tmp_path: Path) -> None
         assert not found.orphans
         assert set(kept + left) <= set(found.living)
         server.start()
-        publish(server.grpc, "kept", 10)
-        assert read(server.grpc, "kept", 11) == list(range(11))
-        assert not plan(server.grpc, "kept").begins_in_deleted
-        with Admin(server.grpc) as admin:
+        publish(server.service_url, "kept", 10)
+        assert read(server.service_url, "kept", 11) == list(range(11))
+        assert not plan(server.service_url, "kept").begins_in_deleted
+        with Admin(server.service_url) as admin:
             [lease] = admin.topics.internal_stats("kept").leases
             assert (lease.holder, lease.lease_ms) == ("a test", _HOUR_MS)
-            incarnation = plan(server.grpc, "kept").incarnation
+            incarnation = plan(server.service_url, "kept").incarnation
             admin.reading.renew_lease("kept", incarnation, _LEASE, 0)
             assert within(lambda: admin.topics.internal_stats("kept").ledgers[0].ledger_id > kept[-1])
         assert within(lambda: "had left to readers" in server.logged)

@@ -18,8 +18,8 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.memory import MemoryServer
-from magnetar_metadata.memory.store import MemoryStore
+from magnetar_testing.metadata import MemoryServer
+from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness

@@ -9,10 +9,10 @@ import pytest
 import magnetar
 from magnetar_cli.cluster import LocalCluster
 from magnetar_spark import task
-from tests.running_cluster import running_cluster
+from magnetar_testing.quick_cluster import running_cluster
 from tests.spark_slices import slices_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("Spark without a bookie")]
 
 TOPIC = "persistent://public/default/read-on"
 # Of 32 KiB: so many that several answers are left when the first is there.

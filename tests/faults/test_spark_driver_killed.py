@@ -19,8 +19,8 @@ import pytest
 
 import magnetar
 from magnetar.admin import Admin
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import SPARK_ENVIRONMENT, java_home, read_rows
-from tests.running_standalone import standalone
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -70,20 +70,20 @@ def test_every_message_once_though_the_driver_is_killed(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     environment = {**os.environ, **SPARK_ENVIRONMENT, "JAVA_HOME": str(java_home())}
     folder = tmp_path / "query"
-    with standalone(
+    with StandaloneProcess(
         tmp_path / "data", managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0
     ) as server:
-        with Admin(server.grpc) as admin:
+        with Admin(server.service_url) as admin:
             admin.topics.create_partitioned("killed", 2)
             # A progress subscription that is there before its query retains what is published until then.
             properties = {"magnetar.progress-owner": ""}
             admin.subscriptions.create("killed", "spark", magnetar.MessageId.earliest, properties=properties)
-        with magnetar.Client(server.grpc) as client:
+        with magnetar.Client(server.service_url) as client:
             producer = client.create_producer("killed", batching_max_messages=15)
             for number in range(MESSAGES):
                 producer.send_async(b"%d" % number, None, partition_key=str(number))
             producer.flush()
-        arguments = [server.grpc, "killed", str(folder), str(PER_BATCH)]
+        arguments = [server.service_url, "killed", str(folder), str(PER_BATCH)]
         command = [sys.executable, "-m", "tests.faults.spark_driver", *arguments]
         met: list[str] = []
         while not met or any(moment not in met for moment in MOMENTS) or len(met) < KILLS:

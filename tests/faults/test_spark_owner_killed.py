@@ -13,10 +13,10 @@ from magnetar.admin import Admin, AsyncAdmin
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
-from tests.running_cluster import running_cluster
+from magnetar_testing.quick_cluster import running_cluster
 from tests.running_spark import read_rows, spark_session, stream, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 EACH: Final = 100
 

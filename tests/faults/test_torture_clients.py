@@ -21,6 +21,7 @@ import pytest
 from magnetar import MessageId, Result
 from magnetar.admin import Admin
 from magnetar.exceptions import AlreadyClosed
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.faults.checker.judge import judge
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture import producing, workloads
@@ -35,7 +36,6 @@ from tests.faults.torture.stock_consumers import StockMessage, stock_cumulativel
 from tests.faults.torture.stock_producing import StockProducerLog
 from tests.faults.torture.workload import Workload
 from tests.running import run, until
-from tests.running_standalone import StandaloneProcess, standalone
 
 # ── logs ──
 
@@ -344,11 +344,11 @@ class _Rig:
         self.lines = _Lines(self.histories).of
         self.recorder = Recorder(self.histories, "rig")
         self.clients = Processes(folder / "logs", self.histories, "a test", self.recorder, self.workloads)
-        self.clients.url, self.clients.pulsar_url = server.grpc, server.pulsar
+        self.clients.url, self.clients.pulsar_url = server.service_url, server.pulsar_url
         self.subscriptions = [*kept(self.workloads), *(one for each in self.workloads for one in each.subscriptions)]
 
     def prepare(self) -> None:
-        with Admin(self.server.grpc) as admin:
+        with Admin(self.server.service_url) as admin:
             for topic in [topic for one in self.workloads for topic in one.topics]:
                 said = {"topic": topic.name, "partitions": topic.partitions, "order": topic.order}
                 self.recorder.say("topic", **said, deduplicated=topic.deduplicated)
@@ -391,7 +391,7 @@ class _Rig:
         return any(len(numbers) > 1 for numbers in found.values())
 
     def backlogs(self) -> list[tuple[str, str, int]]:
-        with Admin(self.server.grpc) as admin:
+        with Admin(self.server.service_url) as admin:
             return [
                 (place, one.subscription, one.backlog_entries)
                 for each in self.workloads
@@ -436,7 +436,7 @@ async def _worked(rig: _Rig) -> None:
 @pytest.mark.soak
 def test_all_workloads_write_down_what_a_standalone_told_them(tmp_path: Path) -> None:
     """Over kill -9 of clients and server: what has a receipt is in the subscriptions that kept it, as it was sent."""
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         rig = _Rig(tmp_path, server)
         rig.prepare()
         try:
@@ -476,7 +476,7 @@ def test_all_workloads_write_down_what_a_standalone_told_them(tmp_path: Path) ->
     for line in rig.lines("producer", "sending", "opening", "got"):
         writer = line.get("producer", line.get("consumer", "")).replace("#", "~").split("~")[-1].split(".")[0]
         assert line["at"] <= killed.get(writer, line["at"])
-    ports = {server.grpc.removeprefix("magnetar://"), ""}
+    ports = {server.service_url.removeprefix("magnetar://"), ""}
     assert {line["broker"] for line in rig.lines("connected")} == ports
     kinds = {line["what"] for line in rig.lines("nacked", "acked", "acked_up_to", "producer_closed", "closed")}
     assert len(kinds) == 5

@@ -424,7 +424,7 @@ async def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
     with Recorder(tmp_path / "history", "rig") as recorder, socket.create_server(("127.0.0.1", 0)) as other:
         standalone = Standalone(tmp_path / "standalone", recorder)
         # Another process has taken the port that was chosen: it starts with other ports.
-        standalone.server.grpc = f"magnetar://127.0.0.1:{other.getsockname()[1]}"
+        standalone.server.service_url = f"magnetar://127.0.0.1:{other.getsockname()[1]}"
         async with standalone:
             standalone.places = [_PLACE]
             struck = _Struck(standalone, tmp_path / "history" / "rig.jsonl")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from magnetar_broker import paths
-from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_metadata.store import ABSENT, Put
 from magnetar_protos.ownership_pb2 import BundleOwner
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.bundles import default_bundles
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.topic_name import TopicName

@@ -18,10 +18,10 @@ import magnetar
 from magnetar import exceptions
 from magnetar.admin import Admin, NamespacePolicies, Persistence, TenantSettings
 from magnetar_cli.command import app
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.message_id import MessageId
 from tests.faults.shim import shim
 from tests.http_client import asked
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def got(server: StandaloneProcess, path: str) -> tuple[int, bytes]:
-    return asked(server.http.removeprefix("http://"), path)
+    return asked(server.http_url.removeprefix("http://"), path)
 
 
 def metric(server: StandaloneProcess, line: str) -> float:
@@ -55,12 +55,12 @@ def exported_metrics(server: StandaloneProcess) -> set[str]:
 
 def test_what_an_administrator_made_outlives_kill_9(tmp_path: Path) -> None:
     """TOP-3, TOP-4."""
-    with standalone(tmp_path / "data") as server, Admin(server.grpc) as admin:
+    with StandaloneProcess(tmp_path / "data") as server, Admin(server.service_url) as admin:
         admin.tenants.create("acme", TenantSettings(["amy"]))
         admin.namespaces.create("acme/shop", NamespacePolicies(Persistence(1, 1, 1)))
         admin.topics.create_partitioned("acme/shop/orders", 3)
         admin.subscriptions.create("acme/shop/orders", "billing", properties={"team": "money"})
-        with magnetar.Client(server.grpc) as client:
+        with magnetar.Client(server.service_url) as client:
             producer = client.create_producer("acme/shop/orders-partition-1")
             producer.send(b"one")
         server.kill()
@@ -85,10 +85,10 @@ def test_what_an_administrator_made_outlives_kill_9(tmp_path: Path) -> None:
 
 def test_health_and_numbers_are_those_of_real_messages(tmp_path: Path) -> None:
     """ADM-2."""
-    with standalone(tmp_path / "data", log_format="json") as server, Admin(server.grpc) as admin:
+    with StandaloneProcess(tmp_path / "data", log_format="json") as server, Admin(server.service_url) as admin:
         assert got(server, "/health") == (200, b'{"healthy":true,"reasons":[]}')
         assert admin.brokers.health().healthy
-        with magnetar.Client(server.grpc) as client:
+        with magnetar.Client(server.service_url) as client:
             consumer = client.subscribe("orders", "s")
             producer = client.create_producer("orders")
             for number in range(100):
@@ -118,7 +118,7 @@ def test_health_and_numbers_are_those_of_real_messages(tmp_path: Path) -> None:
         # The heartbeat's topic is nobody's business.
         assert admin.topics.list("pulsar/system") == []
         (heartbeat,) = admin.topics.list("pulsar/system", include_system_topic=True)
-        with magnetar.Client(server.grpc) as client, pytest.raises(exceptions.MagnetarException):
+        with magnetar.Client(server.service_url) as client, pytest.raises(exceptions.MagnetarException):
             client.create_producer(heartbeat)
         assert server.stop() == 0
         lines = [json.loads(line) for line in server.logged.splitlines() if line.startswith("{")]
@@ -129,7 +129,9 @@ def test_a_disk_that_hangs_is_no_health_until_it_goes_on(tmp_path: Path) -> None
     """ADM-2: with a real disk, whose syncs hang as long as there is a flag."""
     flag = tmp_path / "hang"
     environment = {"HANGING_DISK": str(flag), "LD_PRELOAD": shim("hanging_disk", tmp_path)}
-    with standalone(tmp_path / "data", environment, health_check_timeout_s=1, health_check_max_age_s=0) as server:
+    with StandaloneProcess(
+        tmp_path / "data", environment, health_check_timeout_s=1, health_check_max_age_s=0
+    ) as server:
         assert got(server, "/health")[0] == 200
         flag.touch()
         for _ in range(3):
@@ -143,9 +145,9 @@ def test_a_disk_that_hangs_is_no_health_until_it_goes_on(tmp_path: Path) -> None
 
 
 def test_a_port_for_http_that_is_taken_is_told(tmp_path: Path) -> None:
-    with standalone(tmp_path / "one") as one:
+    with StandaloneProcess(tmp_path / "one") as one:
         other = StandaloneProcess(tmp_path / "other")
-        other.http = one.http
+        other.http_url = one.http_url
         try:
             other.spawn()
             assert other.wait() == 78
@@ -156,7 +158,7 @@ def test_a_port_for_http_that_is_taken_is_told(tmp_path: Path) -> None:
 
 def test_an_administrators_client_goes_on_after_a_fork(tmp_path: Path) -> None:
     """CHK-60: in the child as in the parent."""
-    with standalone(tmp_path / "data") as server, Admin(server.grpc) as admin:
+    with StandaloneProcess(tmp_path / "data") as server, Admin(server.service_url) as admin:
         admin.tenants.create("parent")
         reading, writing = os.pipe()
         child = os.fork()
@@ -178,40 +180,40 @@ def test_an_administrators_client_goes_on_after_a_fork(tmp_path: Path) -> None:
         assert admin.tenants.list() == ["child", "parent", "public"]
 
 
-def test_subscriptions_are_looked_into_and_moved(tmp_path: Path) -> None:
+def test_subscriptions_are_looked_into_and_moved(magnetar_standalone: StandaloneProcess, magnetar_topic: str) -> None:
     """SUB-9."""
-    with standalone(tmp_path / "data") as server, Admin(server.grpc) as admin:
-        admin.topics.create("orders")
-        admin.subscriptions.create("orders", "s", MessageId.earliest)
-        with magnetar.Client(server.grpc) as client:
-            producer = client.create_producer("orders")
+    with magnetar_standalone.admin() as admin:
+        admin.topics.create(magnetar_topic)
+        admin.subscriptions.create(magnetar_topic, "s", MessageId.earliest)
+        with magnetar_standalone.client() as client:
+            producer = client.create_producer(magnetar_topic)
             for number in range(3):
                 producer.send_async(b"%d" % number, None, partition_key=f"k{number}", properties={"n": str(number)})
             producer.flush()
-            peeked = admin.subscriptions.peek("orders", "s")
+            peeked = admin.subscriptions.peek(magnetar_topic, "s")
             told = [(one.payload, one.key, one.properties) for one in peeked]
             assert told == [(b"%d" % number, f"k{number}", {"n": str(number)}) for number in range(3)]
-            consumer = client.subscribe("orders", "s")
+            consumer = client.subscribe(magnetar_topic, "s")
             received: list[Any] = [consumer.receive(30_000) for _ in range(3)]
             consumer.acknowledge(received[1])
             consumer.close()
             deadline = time.monotonic() + 60
-            while [one.payload for one in admin.subscriptions.peek("orders", "s")] != [b"0", b"2"]:
+            while [one.payload for one in admin.subscriptions.peek(magnetar_topic, "s")] != [b"0", b"2"]:
                 assert time.monotonic() < deadline
-            admin.subscriptions.clear_backlog("orders", "s")
-            assert admin.subscriptions.peek("orders", "s") == []
-            admin.subscriptions.reset("orders", "s", received[2].message_id())
-            consumer = client.subscribe("orders", "s")
+            admin.subscriptions.clear_backlog(magnetar_topic, "s")
+            assert admin.subscriptions.peek(magnetar_topic, "s") == []
+            admin.subscriptions.reset(magnetar_topic, "s", received[2].message_id())
+            consumer = client.subscribe(magnetar_topic, "s")
             assert consumer.receive(30_000).data() == b"2"
 
 
 def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: Path) -> None:
     """TOP-4: on standard error, so that what is printed stays the policies. A topic that waits goes on by itself."""
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+    with StandaloneProcess(tmp_path / "data") as server, magnetar.Client(server.service_url) as client:
 
         def policies(persistence: str) -> Result:
             command = ["namespaces", "policies", "public/default", "--persistence", persistence, "--json"]
-            ended = CliRunner().invoke(app, [*command, "--url", server.grpc])
+            ended = CliRunner().invoke(app, [*command, "--url", server.service_url])
             assert ended.exit_code == 0, ended.stderr
             return ended
 
@@ -221,12 +223,14 @@ def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: 
         assert json.loads(warned.stdout)["persistence"]["ack_quorum"] == 2
         results: queue.Queue[magnetar.Result] = queue.Queue()
         client.create_producer("t").send_async(b"one", lambda result, _: results.put(result))
-        with Admin(server.grpc) as admin:
+        with Admin(server.service_url) as admin:
             deadline = time.monotonic() + 60
             while "needs 2" not in admin.topics.stats("t").waiting_for:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            sent = CliRunner().invoke(app, ["produce", "t", "two", "--send-timeout-s", "2", "--url", server.grpc])
+            sent = CliRunner().invoke(
+                app, ["produce", "t", "two", "--send-timeout-s", "2", "--url", server.service_url]
+            )
             assert sent.exit_code != 0
             assert "the topic waits: 1 bookies can take a new ledger" in " ".join(sent.stderr.split())
             assert policies("1,1,1").stderr == ""

@@ -21,12 +21,12 @@ from magnetar import exceptions
 from magnetar.admin import Admin
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.command import app
+from magnetar_testing.quick_cluster import running_cluster
 from magnetar_wire.bundles import default_bundles
 from magnetar_wire.message_id import MessageId
 from tests.running import GENEROUS_S
-from tests.running_cluster import running_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("administration of brokers")]
 
 _BUNDLES = [str(bundle) for bundle in default_bundles(4)]
 

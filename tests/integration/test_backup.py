@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 
 import magnetar
-from tests.running_cluster import running_cluster
-from tests.running_standalone import standalone
+from magnetar_testing.quick_cluster import running_cluster
+from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_standalone_is_as_its_backup_was(tmp_path: Path) -> None:
-    with standalone(tmp_path / "data") as server:
-        _publish(server.grpc, b"before")
-        _read_on(server.grpc, b"before")
+    with StandaloneProcess(tmp_path / "data") as server:
+        _publish(server.service_url, b"before")
+        _read_on(server.service_url, b"before")
         server.stop()
         shutil.copytree(server.folder, tmp_path / "backup")
         server.start()
-        _publish(server.grpc, b"after")
-        _read_on(server.grpc, b"after")
+        _publish(server.service_url, b"after")
+        _read_on(server.service_url, b"after")
         server.stop()
         _put_back(tmp_path / "backup", server.folder)
         server.start()
-        _publish(server.grpc, b"again")
-        _read_on(server.grpc, b"again")
+        _publish(server.service_url, b"again")
+        _read_on(server.service_url, b"again")
 
 
 def test_a_cluster_is_as_its_backup_was(tmp_path: Path) -> None:

@@ -13,31 +13,9 @@ import magnetar
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import LocalCluster
 from tests.running import run, until
-from tests.running_cluster import running_cluster
 from tests.topic_owner import looked_up, owner_of
 
-pytestmark = pytest.mark.slow
-
-# Port 0 is each broker's own.
-_LISTENERS = "internal:magnetar://127.0.0.1:0,external:magnetar://localhost:0"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with running_cluster(
-        tmp_path_factory.mktemp("cluster"), bookies=3, brokers=2, broker_settings={"advertised_listeners": _LISTENERS}
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture(autouse=True)
-def _all_well(cluster: LocalCluster) -> Iterator[None]:
-    """Whatever a test left half done, the next one begins with a cluster that is well."""
-    yield
-    for name in (*cluster.zookeeper_names(), *cluster.names(), *cluster.broker_names()):
-        if cluster.running(name):
-            cluster.resume(name)
-    cluster.up()
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
 
 
 class Traffic:

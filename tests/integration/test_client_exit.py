@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -136,14 +135,13 @@ producer.send_async(b"x", lambda *_: threading.Event().wait())
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("exit") / "data") as started:
-        yield started
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 def _start(server: StandaloneProcess, name: str) -> subprocess.Popen[str]:
     mode = ["-X", "dev"] if name in IN_DEVELOPMENT else []
-    command = [sys.executable, *mode, "-W", "error", "-c", _HEAD + ENDS[name][0], server.grpc, name]
+    command = [sys.executable, *mode, "-W", "error", "-c", _HEAD + ENDS[name][0], server.service_url, name]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
     )

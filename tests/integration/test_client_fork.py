@@ -10,16 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import pytest
 
 import magnetar
 from magnetar import exceptions
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -27,10 +25,8 @@ ROUNDS = 5
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    folder: Path = tmp_path_factory.mktemp("fork")
-    with standalone(folder / "data") as started:
-        yield started
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 def _child(client: magnetar.Client, producer: magnetar.Producer, answers: Connection) -> None:
@@ -50,7 +46,7 @@ def test_parent_and_child_go_on_after_a_fork(server: StandaloneProcess) -> None:
     """CHK-60: channels that were used before a fork don't hang or kill the child, and the parent loses nothing that
     was pending when it forked, and keeps its order."""
     context = multiprocessing.get_context("fork")
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         producer = client.create_producer(
             "parent", max_pending_messages=100_000, block_if_queue_full=True, batching_max_publish_delay_ms=1_000
         )
@@ -85,7 +81,7 @@ def test_parent_and_child_go_on_after_a_fork(server: StandaloneProcess) -> None:
 
 def test_a_send_that_another_thread_waits_for_survives_a_fork(server: StandaloneProcess) -> None:
     """CHK-60"""
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         producer = client.create_producer("waiting")
         stop = threading.Event()
         sent = [0]
@@ -119,7 +115,7 @@ def test_a_send_that_another_thread_waits_for_survives_a_fork(server: Standalone
 
 def test_a_consumer_goes_on_in_the_parent_and_is_closed_in_the_child(server: StandaloneProcess) -> None:
     """CHK-60"""
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         consumer = client.subscribe("consumed", "s", initial_position=magnetar.InitialPosition.Earliest)
         producer = client.create_producer("consumed")
         for number in range(ROUNDS):
@@ -143,13 +139,13 @@ def test_a_consumer_goes_on_in_the_parent_and_is_closed_in_the_child(server: Sta
 
 def test_a_child_of_a_process_whose_client_is_closed(server: StandaloneProcess) -> None:
     """CHK-60"""
-    client = magnetar.Client(server.grpc)
+    client = magnetar.Client(server.service_url)
     client.create_producer("closed").send(b"x")
     client.close()
     pid = os.fork()
     if pid == 0:
         try:
-            with magnetar.Client(server.grpc) as own:
+            with magnetar.Client(server.service_url) as own:
                 own.create_producer("closed").send(b"y")
             os._exit(0)
         finally:
@@ -159,7 +155,7 @@ def test_a_child_of_a_process_whose_client_is_closed(server: StandaloneProcess) 
 
 def test_a_process_that_froze_what_it_had(server: StandaloneProcess) -> None:
     """CHK-60: `gc.freeze`, which servers that fork use, keeps a client's channels from the collector."""
-    client = magnetar.Client(server.grpc)
+    client = magnetar.Client(server.service_url)
     client.create_producer("frozen").send(b"x")
     gc.freeze()
     try:
@@ -168,7 +164,7 @@ def test_a_process_that_froze_what_it_had(server: StandaloneProcess) -> None:
         pid = os.fork()
         if pid == 0:
             try:
-                with magnetar.Client(server.grpc) as own:
+                with magnetar.Client(server.service_url) as own:
                     own.create_producer("frozen").send(b"y")
                 os._exit(0)
             finally:
@@ -186,7 +182,7 @@ def test_a_hundred_forks_under_load(server: StandaloneProcess) -> None:
     """CHK-60: a process that sends and receives all the time forks a hundred times, from several threads, children that
     use its client, one of their own, or none, end in every way, and fork themselves: nobody hangs or crashes, and the
     parent's messages keep their order, each callback is called once, and all of them are read."""
-    command = [sys.executable, "-W", "error", "-m", "tests.integration.forking_client", server.grpc, str(FORKS)]
+    command = [sys.executable, "-W", "error", "-m", "tests.integration.forking_client", server.service_url, str(FORKS)]
     found = subprocess.run(command, capture_output=True, text=True, timeout=5 * GENEROUS_S, check=False)
     assert (found.returncode, found.stderr) == (0, ""), found
     said = json.loads(found.stdout)
@@ -209,7 +205,7 @@ def _worker(client: magnetar.Client, number: int) -> int:
 def test_workers_are_forked_killed_and_forked_again(server: StandaloneProcess) -> None:
     """CHK-60, as gunicorn does it: the master has used its client and goes on using it; workers that are killed in the
     middle of things leave nothing behind that hinders the next ones."""
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         own = client.create_producer("workers", "the master's")
         for generation in range(2):
             own.send(b"generation %d" % generation)
@@ -250,11 +246,11 @@ def _in_pool(arguments: tuple[str, int]) -> int:
 def test_a_pool_of_processes(server: StandaloneProcess, method: str) -> None:
     """CHK-60"""
     global _pool_client
-    _pool_client = magnetar.Client(server.grpc)
+    _pool_client = magnetar.Client(server.service_url)
     try:
         _pool_client.create_producer("workers").send(b"before the pool")
         with multiprocessing.get_context(method).Pool(2) as pool:
-            results = pool.map_async(_in_pool, [(server.grpc, number) for number in range(4)])
+            results = pool.map_async(_in_pool, [(server.service_url, number) for number in range(4)])
             _pool_client.create_producer("workers").send(b"while the pool works")
             assert results.get(GENEROUS_S) == list(range(4))
     finally:

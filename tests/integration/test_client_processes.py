@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 import magnetar
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("processes") / "data") as started:
+    with StandaloneProcess(tmp_path_factory.mktemp("processes") / "data") as started:
         yield started
 
 
@@ -57,7 +57,7 @@ producer.send_async(b"x", lambda result, message_id: print(result, flush=True))
 
 
 def test_a_process_that_ends_without_closing_sends_what_is_pending(server: StandaloneProcess) -> None:
-    process = _run(_LEFT_OPEN, server.grpc)
+    process = _run(_LEFT_OPEN, server.service_url)
     said, errors = process.communicate(timeout=GENEROUS_S)
     assert (process.returncode, said, errors) == (0, "Result.Ok\n", "")
 
@@ -65,7 +65,7 @@ def test_a_process_that_ends_without_closing_sends_what_is_pending(server: Stand
 def test_what_was_receipted_outlives_a_killed_standalone(server: StandaloneProcess) -> None:
     """PRD-9, PRD-10: a standalone is killed with -9 and started again under a producer that goes on sending; every
     receipt is true, and what is read for the first time is in order."""
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         client.subscribe("killed", "keeps it").close()  # RET-1: else ledgers that are closed may go
         producer = client.create_producer("killed", block_if_queue_full=True, max_pending_messages=2_000)
         receipted: dict[bytes, magnetar.MessageId] = {}

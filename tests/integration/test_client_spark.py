@@ -12,7 +12,7 @@ import pytest
 
 import magnetar
 from magnetar_cli.local_java import NoJava, java_home_for_spark
-from tests.running_standalone import standalone
+from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow
 
@@ -47,13 +47,13 @@ def test_workers_of_a_daemon_that_has_used_a_client(tmp_path: Path) -> None:
         java_home = java_home_for_spark(tmp_path / "java")
     except NoJava as error:
         pytest.skip(str(error))
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_TEST_URL": server.grpc,
+            "SPARK_TEST_URL": server.service_url,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         driver = tmp_path / "driver.py"
@@ -63,7 +63,7 @@ def test_workers_of_a_daemon_that_has_used_a_client(tmp_path: Path) -> None:
         )
         assert found.returncode == 0, found.stderr
         assert f"sent {ROWS}" in found.stdout
-        with magnetar.Client(server.grpc) as client:
+        with magnetar.Client(server.service_url) as client:
             reader = client.create_reader("spark", magnetar.MessageId.earliest)
             read: list[bytes] = []
             while reader.has_message_available():

@@ -14,7 +14,6 @@ import subprocess
 import termios
 import time
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,9 @@ import pytest
 from magnetar.admin import Admin, NextMessage
 from magnetar_cli import service
 from magnetar_cli.exit_codes import ExitCode
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.command_line import CommandLine
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -32,19 +31,18 @@ _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("command-line") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture
 def magnetar_of(server: StandaloneProcess) -> CommandLine:
-    return CommandLine(server.grpc)
+    return CommandLine(server.service_url)
 
 
 @pytest.fixture
 def topic() -> str:
-    return f"t{next(_names)}"
+    return f"line{next(_names)}"
 
 
 def values(magnetar_of: CommandLine, topic: str) -> list[str | None]:
@@ -115,7 +113,7 @@ def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, top
     assert magnetar_of.told("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 6
     assert len(magnetar_of.told("subscriptions", "peek", parts[0], "s", "-n", "10")) == 2
     assert len(magnetar_of.told("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         for part in parts[:2]:
             admin.reading.plan(part, start=NextMessage(0, 0), lease_ms=60_000, lease_id=b"l" * 16, holder="a query")
     (shown,) = magnetar_of.told("topics", "stats", topic, "--internal")[1]["stats"]["leases"]
@@ -286,7 +284,7 @@ def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, to
     def offered(words: str, **more: str) -> list[str]:
         """As bash asks: the last word is the one that is being typed."""
         asked = {"_MAGNETAR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        return CommandLine(server.grpc, {**asked, **more}).said().split()
+        return CommandLine(server.service_url, {**asked, **more}).said().split()
 
     magnetar_of.said("topics", "create", f"{topic}-parted", "--partitions", "2")
     magnetar_of.said("subscriptions", "create", f"{topic}-parted", "billing")
@@ -302,8 +300,8 @@ def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, to
 
 def test_a_broker_that_is_away_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What had a receipt before the kill is there, what was sent meanwhile waits; where none comes, nobody knows."""
-    with standalone(tmp_path / "data") as server:
-        line = CommandLine(server.grpc)
+    with StandaloneProcess(tmp_path / "data") as server:
+        line = CommandLine(server.service_url)
         line.said("topics", "create", "t")
         line.said("subscriptions", "create", "t", "keeps it")
         with line.process("produce", "t", "--ids", "--json", "--in", "lines", "--batch-messages", "1") as through:

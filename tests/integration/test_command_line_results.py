@@ -9,14 +9,13 @@ import signal
 import termios
 import time
 from array import array
-from collections.abc import Iterator
 
 import pytest
 
 from magnetar_cli.exit_codes import ExitCode
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.command_line import CommandLine
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
@@ -24,19 +23,18 @@ _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("command-line") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture
 def magnetar_of(server: StandaloneProcess) -> CommandLine:
-    return CommandLine(server.grpc)
+    return CommandLine(server.service_url)
 
 
 @pytest.fixture
 def topic() -> str:
-    return f"r{next(_names)}"
+    return f"result{next(_names)}"
 
 
 def test_lists_in_json_are_an_object_per_row(magnetar_of: CommandLine, topic: str) -> None:

@@ -17,8 +17,9 @@ import magnetar
 from magnetar import ConsumerType, InitialPosition, Message, MessageId
 from magnetar.admin import Admin
 from magnetar.exceptions import AlreadyClosed, ConsumerBusy
+from magnetar_testing.pytest_plugin import StartStandalone
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import standalone
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +34,10 @@ def send_batch(producer: magnetar.Producer, *payloads: bytes) -> None:
     producer.flush()
 
 
-def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Path) -> None:
+def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(magnetar_start_standalone: StartStandalone) -> None:
     """CON-3, CON-4: and what was in hand may be acknowledged afterwards."""
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+    server = magnetar_start_standalone()
+    with server.client() as client:
         producer = client.create_producer("t", batching_max_publish_delay_ms=10_000, batching_max_messages=4)
         consumers = {
             kind: client.subscribe("t", kind.name, kind, **EARLIEST)
@@ -66,21 +68,23 @@ def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Pat
             assert got - left <= {message.data() for message in messages[16:]}
         for consumer in consumers.values():
             consumer.close()
-        admin = Admin(server.grpc)
+        admin = Admin(server.service_url)
         stats = admin.topics.stats("t")
         assert {one.subscription: one.backlog_entries for one in stats.subscriptions} == {"Exclusive": 0, "Shared": 0}
         admin.close()
 
 
-def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> None:
+def test_a_partitioned_topic_is_read_by_threads_and_grows(
+    magnetar_standalone: StandaloneProcess, magnetar_topic: str
+) -> None:
     """SUB-2, CON-2, TOP-3 (the client's part), CHK-56"""
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
-        admin = Admin(server.grpc)
-        admin.topics.create_partitioned("t", 3)
-        consumer = client.subscribe("t", "s", **EARLIEST, auto_update_partitions_interval_seconds=0.1)
+    with magnetar_standalone.client() as client:
+        admin = magnetar_standalone.admin()
+        admin.topics.create_partitioned(magnetar_topic, 3)
+        consumer = client.subscribe(magnetar_topic, "s", **EARLIEST, auto_update_partitions_interval_seconds=0.1)
         with pytest.raises(ConsumerBusy):
-            client.subscribe("t", "s")
-        producer = client.create_producer("t", auto_update_partitions_interval_seconds=0.1)
+            client.subscribe(magnetar_topic, "s")
+        producer = client.create_producer(magnetar_topic, auto_update_partitions_interval_seconds=0.1)
         got: list[bytes] = []
 
         def receive() -> None:
@@ -98,8 +102,8 @@ def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> Non
         for number in range(1000):
             producer.send_async(b"%d" % number, None, partition_key=str(number))
         producer.flush()
-        admin.topics.update_partitioned("t", 5)
-        direct = client.create_producer("t-partition-4")
+        admin.topics.update_partitioned(magnetar_topic, 5)
+        direct = client.create_producer(f"{magnetar_topic}-partition-4")
         for number in range(1000, 2000):
             direct.send_async(b"%d" % number, None)
         direct.flush()
@@ -111,8 +115,8 @@ def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> Non
 
 async def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
     """SUB-7, CON-11"""
-    with standalone(tmp_path / "data") as server:
-        async with magnetar.aio.Client(server.grpc) as client:
+    with StandaloneProcess(tmp_path / "data") as server:
+        async with magnetar.aio.Client(server.service_url) as client:
             # Without a subscription a topic keeps only its open ledger, and each start closes one.
             await client.subscribe("t", "keeps it")
             producer = await client.create_producer("t")
@@ -136,7 +140,7 @@ def _child(client: magnetar.Client, consumer: magnetar.Consumer, message: Messag
             with pytest.raises(AlreadyClosed, match="before the process forked"):
                 refused()
         consumer.close()
-        reader = client.create_reader("t", MessageId.earliest)
+        reader = client.create_reader(message.topic_name(), MessageId.earliest)
         assert reader.read_next(LONG_MS).data() == b"0"
         client.close()
         answers.send("fine")
@@ -145,12 +149,14 @@ def _child(client: magnetar.Client, consumer: magnetar.Consumer, message: Messag
         raise
 
 
-def test_a_consumer_goes_on_in_the_parent_of_a_fork_and_is_closed_in_the_child(tmp_path: Path) -> None:
+def test_a_consumer_goes_on_in_the_parent_of_a_fork_and_is_closed_in_the_child(
+    magnetar_standalone: StandaloneProcess, magnetar_topic: str
+) -> None:
     """CHK-60: also while other threads receive, which hold locks that nobody gives back in the child."""
     context = multiprocessing.get_context("fork")
-    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
-        producer = client.create_producer("t")
-        consumer = client.subscribe("t", "s", **EARLIEST)
+    with magnetar_standalone.client() as client:
+        producer = client.create_producer(magnetar_topic)
+        consumer = client.subscribe(magnetar_topic, "s", **EARLIEST)
         producer.send(b"0")
         first = consumer.receive(LONG_MS)
         got: set[bytes] = set()

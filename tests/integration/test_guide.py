@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from magnetar_cli.command import app
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.guide import (
     DOCUMENTS,
     PROJECT,
@@ -28,10 +29,9 @@ from tests.guide import (
     command_lines,
     words_of,
 )
-from tests.running_standalone import StandaloneProcess, standalone
 from tests.shell import Shell
 
-_KINDS = {"python", "sh", "sh cluster", "sh docker", "sh noexec", "json", "toml", ""}
+_KINDS = {"python", "python test", "sh", "sh cluster", "sh docker", "sh noexec", "json", "toml", "toml test", ""}
 # Their examples need nothing but a standalone, or nothing at all. README.md's have Spark among them.
 _ON_A_STANDALONE = [
     "client/README.md",
@@ -91,7 +91,7 @@ def test_a_shown_target_exists(block: Block, words: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("guide") / "data") as running:
+    with StandaloneProcess(tmp_path_factory.mktemp("guide") / "data") as running:
         yield running
 
 
@@ -99,7 +99,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 def interpreter(tmp_path_factory: pytest.TempPathFactory, server: StandaloneProcess) -> Iterator[Interpreter]:
     """One for each document, as its reader would have: gRPC tells a loop that goes on of what came too late for one
     that is closed, so an `asyncio.run` of one document would be heard of in the next. It must end in peace."""
-    with Interpreter(tmp_path_factory.mktemp("examples"), {"MAGNETAR_URL": server.grpc}) as process:
+    with Interpreter(tmp_path_factory.mktemp("examples"), {"MAGNETAR_URL": server.service_url}) as process:
         yield process
         assert process.close() == 0
         assert process.logged == ""
@@ -113,7 +113,7 @@ def test_a_document_does_what_it_shows(
     shell = Shell(tmp_path, server)
     for block in blocks(document):
         if block.kind == "python" and "LocalCluster" not in block.text:
-            text = block.text.replace(SHOWN_URL, server.grpc).replace(SHOWN_PULSAR_URL, server.pulsar)
+            text = block.text.replace(SHOWN_URL, server.service_url).replace(SHOWN_PULSAR_URL, server.pulsar_url)
             interpreter.run(block, document, text)
         elif block.kind == "sh":
             for line in command_lines(block):

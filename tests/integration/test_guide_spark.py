@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from magnetar_cli.local_java import NoJava, java_home_for_spark
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.guide import PROJECT, SHOWN_URL, Interpreter, blocks, command_lines
-from tests.running_standalone import StandaloneProcess, standalone
 from tests.shell import Shell
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("guide of Spark")]
 
 _LONGEST_S = 240.0
 # Of the tables that their queries show, without blanks: a row. README.md's command line publishes one without a key.
@@ -31,7 +31,7 @@ _SUBMIT = f"--conf spark.ui.enabled=false {_PATIENT} --master local[2] pyspark-s
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("guide") / "data") as running:
+    with StandaloneProcess(tmp_path_factory.mktemp("guide") / "data") as running:
         yield running
 
 
@@ -84,7 +84,7 @@ def test_a_page_with_spark_does_what_it_shows(
     for block in blocks(document):
         namespace = str(block) if document == "README.md" else document
         if block.kind == "python":
-            interpreter.run(block, namespace, block.text.replace(SHOWN_URL, server.grpc), _LONGEST_S)
+            interpreter.run(block, namespace, block.text.replace(SHOWN_URL, server.service_url), _LONGEST_S)
         elif block.kind == "sh":
             for line in command_lines(block):
                 shell.run(line, block)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import magnetar
 from magnetar.admin import Admin
 from magnetar_cli.cluster import LocalCluster
-from tests.running_cluster import running_cluster
+from magnetar_testing.pytest_plugin import StartCluster
 from tests.topic_owner import owner_of
 
 pytestmark = pytest.mark.slow
@@ -19,12 +17,12 @@ _NAMESPACE = "public/default"
 _SESSION_TIMEOUT_S = 60.0
 
 
-def test_another_broker_takes_over_while_the_session_of_the_killed_one_still_stands(tmp_path: Path) -> None:
+def test_another_broker_takes_over_while_the_session_of_the_killed_one_still_stands(
+    magnetar_start_cluster: StartCluster,
+) -> None:
     """OWN-2: publishing goes on at the other broker, though nodes of the killed one's session are still there."""
-    with (
-        running_cluster(tmp_path / "cluster", brokers=2, session_timeout_s=_SESSION_TIMEOUT_S) as cluster,
-        magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client,
-    ):
+    cluster = magnetar_start_cluster(brokers=2, session_timeout_s=_SESSION_TIMEOUT_S)
+    with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
         topics = [f"topic-{number}" for number in range(16)]
         producers = {topic: client.create_producer(topic) for topic in topics}
         for producer in producers.values():

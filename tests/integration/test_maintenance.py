@@ -20,10 +20,10 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.command import app
 from magnetar_cli.maintenance import by_hand
+from magnetar_testing.quick_cluster import running_cluster
 from tests.running import GENEROUS_S, run
-from tests.running_cluster import running_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("maintenance")]
 
 
 _OPTIONS: dict[str, Any] = {

@@ -31,7 +31,7 @@ from tests.stock_clients import (
 )
 
 pytest_plugins = ["tests.stock_fixtures"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("acknowledging")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,7 +6,7 @@ With MAGNETAR_TEST_PULSAR_URL the same runs on another server (tests/stock_clien
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,15 +16,10 @@ from pulsar import CompressionType, ConsumerType, MessageId
 from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
 from tests.running import within
-from tests.stock_clients import EARLIEST, QUIET, StockServer, stock_server, topic
+from tests.stock_clients import EARLIEST, QUIET, StockServer, topic
 
+pytest_plugins = ["tests.stock_fixtures"]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
-    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from magnetar import MessageId
 from magnetar.admin import Admin
 from magnetar.exceptions import Timeout
 from magnetar_protos.entry_pb2 import CompressionType, MessageIdData, MessageMetadata
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.messages import Messages
@@ -21,11 +22,10 @@ from tests.command_line import CommandLine
 from tests.produce_client import ProduceClient
 from tests.running import run, until
 from tests.running_spark import read, spark_session
-from tests.running_standalone import StandaloneProcess, standalone
 from tests.spark_slices import EARLIEST as FROM_EARLIEST
 from tests.spark_slices import rows_of, slices_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 LONG_MS: Final = 60_000
 # So that a message of many chunks is no large one.
@@ -44,27 +44,27 @@ TYPES: Final = ("Exclusive", "Failover", "Shared")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("chunks") / "data", max_message_size=MAX_MESSAGE_BYTES) as server:
+    with StandaloneProcess(tmp_path_factory.mktemp("chunks") / "data", max_message_size=MAX_MESSAGE_BYTES) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def stock(server: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pulsar.Client]:
     log = tmp_path_factory.mktemp("stock") / "log"
-    client = pulsar.Client(server.pulsar, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log)))
+    client = pulsar.Client(server.pulsar_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log)))
     yield client
     client.close()
 
 
 @pytest.fixture(scope="module")
 def native(server: StandaloneProcess) -> Iterator[magnetar.Client]:
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def admin(server: StandaloneProcess) -> Iterator[Admin]:
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         yield admin
 
 
@@ -109,7 +109,7 @@ def send_interleaved(server: StandaloneProcess, topic: str, messages: int) -> di
         begun = [one for one in begun if one]
 
     async def send() -> None:
-        connection = GrpcTransport().connect(server.grpc.removeprefix("magnetar://"))
+        connection = GrpcTransport().connect(server.service_url.removeprefix("magnetar://"))
         try:
             client = ProduceClient(connection.open_stream("produce"))
             await client.open(1, topic=topic)
@@ -275,7 +275,7 @@ def test_commands_that_show_messages_show_no_pieces(
     stock.subscribe(topic, "s", pulsar.ConsumerType.Shared).close()
     for content in (large(0, 3), b"whole", large(1, 3)):
         producer.send(content)
-    command = CommandLine(server.grpc)
+    command = CommandLine(server.service_url)
     for arguments in (
         ("tail", topic, "--last", "7", "--no-follow"),
         ("subscriptions", "peek", topic, "s", "-n", "7"),
@@ -295,14 +295,14 @@ def test_spark_reads_a_stock_client_s_chunks(server: StandaloneProcess, stock: p
     sent = send_interleaved(server, topic, 30)
     log = f"persistent://public/default/{topic}"
     for tasks in (1, 4, 9):
-        rows = rows_of(slices_of(server.grpc, log, tasks=tasks), ("value", "key", "message_id"))
+        rows = rows_of(slices_of(server.service_url, log, tasks=tasks), ("value", "key", "message_id"))
         assert sorted(rows_numbers(rows)) == sorted(sent)
         assert {number: bytes(row["value"]) for number, row in zip(rows_numbers(rows), rows, strict=True)} == sent
     middle = FROM_EARLIEST._replace(ledger_id=rows[0]["message_id"]["ledger_id"], entry_id=40)
-    front = rows_of(slices_of(server.grpc, log, stop=middle), ("value",))
-    back = rows_of(slices_of(server.grpc, log, start=middle), ("value",))
+    front = rows_of(slices_of(server.service_url, log, stop=middle), ("value",))
+    back = rows_of(slices_of(server.service_url, log, start=middle), ("value",))
     assert sorted(rows_numbers(front) + rows_numbers(back)) == sorted(sent)
-    frame = read(spark_session(), server.grpc, topic=topic)
+    frame = read(spark_session(), server.service_url, topic=topic)
     assert {int(bytes(row.value).split(b" ", 1)[0]): bytes(row.value) for row in frame.collect()} == sent
 
 

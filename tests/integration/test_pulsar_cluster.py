@@ -16,23 +16,12 @@ import pytest
 from magnetar.admin import Admin
 from magnetar_cli.cluster import LocalCluster
 from tests.running import run, until
-from tests.running_cluster import running_cluster
 from tests.topic_owner import looked_up, owner_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
 
-# Port 0 is each broker's own; at the last one nobody listens.
-_LISTENERS: Final = "internal:magnetar://127.0.0.1:0,external:pulsar://localhost:0,nowhere:pulsar://127.0.0.1:1"
 _LONG_MS: Final = 60_000
 _LONG_S: Final = 60.0
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with running_cluster(
-        tmp_path_factory.mktemp("cluster"), bookies=2, brokers=2, broker_settings={"advertised_listeners": _LISTENERS}
-    ) as cluster:
-        yield cluster
 
 
 @contextlib.contextmanager
@@ -120,10 +109,10 @@ class Traffic:
 
 def test_the_broker_that_is_asked_leads_to_the_one_that_serves_the_topic(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1, OWN-1: whichever a client is given, it connects to the owner."""
-    owner = owner_of(cluster, "led")
+    owner = owner_of(cluster, "stock-led")
     for asked in cluster.broker_names():
         with connected(cluster.broker(asked).pulsar_url, tmp_path) as client:
-            going = Traffic(client, "led")
+            going = Traffic(client, "stock-led")
             assert clients_at(cluster, owner) == {"producers": 1, "consumers": 1}
             assert clients_at(cluster, other_than(cluster, owner)) == {"producers": 0, "consumers": 0}
             going.send(10)
@@ -134,33 +123,33 @@ def test_the_broker_that_is_asked_leads_to_the_one_that_serves_the_topic(cluster
 def test_an_unload_moves_clients_and_loses_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1, OWN-3: they are told by the broker, go where the bundle is then, and send again what has no receipt."""
     with connected(cluster.pulsar_url, tmp_path) as client, administered(cluster) as admin:
-        going = Traffic(client, "unloaded")
-        owner = owner_of(cluster, "unloaded")
+        going = Traffic(client, "stock-unloaded")
+        owner = owner_of(cluster, "stock-unloaded")
         to = other_than(cluster, owner)
-        (home,) = admin.topics.homes("unloaded")
+        (home,) = admin.topics.homes("stock-unloaded")
         with going.going_on():
             admin.namespaces.unload("public/default", home.bundle, to)
             run(until(lambda: clients_at(cluster, to)["producers"] == 1, "its producer comes to the other broker"))
         going.all_receipted()
         going.whole()
-        assert owner_of(cluster, "unloaded") == to
+        assert owner_of(cluster, "stock-unloaded") == to
         assert clients_at(cluster, owner) == {"producers": 0, "consumers": 0}
         with going.going_on():  # of the topic alone: it is opened again where it was
-            admin.topics.unload("unloaded")
+            admin.topics.unload("stock-unloaded")
         going.all_receipted()
 
 
 def test_kill_of_the_owner(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1, OWN-2: another broker takes over, and stock clients find it by themselves; nothing receipted is lost."""
     with connected(cluster.pulsar_url, tmp_path) as client:
-        going = Traffic(client, "killed")
-        owner = owner_of(cluster, "killed")
+        going = Traffic(client, "stock-killed")
+        owner = owner_of(cluster, "stock-killed")
         with going.going_on():
             cluster.kill(owner)
             other = other_than(cluster, owner)
             run(until(lambda: clients_at(cluster, other)["producers"] == 1, "its producer comes to the other broker"))
         going.all_receipted()
-        assert owner_of(cluster, "killed") == other
+        assert owner_of(cluster, "stock-killed") == other
         going.whole()
     cluster.start(owner)
 
@@ -169,29 +158,30 @@ def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster, tmp_path
     """WIRE-1, OWN-2: a broker that stood still finds its session over, and tells its clients, who are at it still, that
     their topic is elsewhere; what it took without a receipt is sent again there."""
     with connected(cluster.pulsar_url, tmp_path) as client:
-        going = Traffic(client, "paused")
-        owner = owner_of(cluster, "paused")
+        going = Traffic(client, "stock-paused")
+        owner = owner_of(cluster, "stock-paused")
         other = other_than(cluster, owner)
 
         async def taken_over() -> bool:
             there = cluster.broker(other).address
-            return (await looked_up(there, "paused")).address == there
+            return (await looked_up(there, "stock-paused")).address == there
 
         with going.going_on():
+            logged = len(cluster.log(owner).read_text())
             cluster.pause(owner)
             run(until(taken_over, "the other broker takes over"))
             cluster.resume(owner)
             run(until(lambda: clients_at(cluster, other)["producers"] == 1, "its producer comes to the other broker"))
         going.all_receipted()
         going.whole()
-        assert "all topics are given up" in cluster.log(owner).read_text()
+        assert "all topics are given up" in cluster.log(owner).read_text()[logged:]
 
 
 def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1: its clients are told, and go on at the other one; it ends all the same, with them connected."""
     with connected(cluster.pulsar_url, tmp_path) as client:
-        going = Traffic(client, "peace")
-        owner = owner_of(cluster, "peace")
+        going = Traffic(client, "stock-peace")
+        owner = owner_of(cluster, "stock-peace")
         with going.going_on():
             cluster.stop(owner)
         going.all_receipted()
@@ -203,14 +193,16 @@ def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
 def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: Path) -> None:
     """TOP-2, WIRE-1: one producer and one consumer have connections to both; each partition keeps its order."""
     with connected(cluster.broker("broker-1").pulsar_url, tmp_path) as client, administered(cluster) as admin:
-        admin.topics.create_partitioned("parted", 8)
-        homes = {home.topic: home.broker_id for home in admin.topics.homes("parted")}
+        admin.topics.create_partitioned("stock-parts", 8)
+        homes = {home.topic: home.broker_id for home in admin.topics.homes("stock-parts")}
         if len(set(homes.values())) == 1:  # by chance
-            (home, *_) = admin.topics.homes("parted")
+            (home, *_) = admin.topics.homes("stock-parts")
             admin.namespaces.unload("public/default", home.bundle, other_than(cluster, home.broker_id))
-        consumer = client.subscribe("parted", "s", initial_position=pulsar.InitialPosition.Earliest)
+        consumer = client.subscribe("stock-parts", "s", initial_position=pulsar.InitialPosition.Earliest)
         producer = client.create_producer(
-            "parted", message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution, batching_enabled=False
+            "stock-parts",
+            message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
+            batching_enabled=False,
         )
         assert all(clients_at(cluster, name)["producers"] > 0 for name in cluster.broker_names())
         for number in range(80):
@@ -231,10 +223,10 @@ def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: 
 
 def test_a_listener_by_its_name(cluster: LocalCluster, tmp_path: Path) -> None:
     """OWN-1: a client gets the owner's address at the listener that it names, whomever it asks."""
-    owner = owner_of(cluster, "listened")
+    owner = owner_of(cluster, "stock-listened")
     asked = cluster.broker(other_than(cluster, owner))
     with connected(asked.pulsar_url, tmp_path, listener_name="external") as client:
-        going = Traffic(client, "listened")
+        going = Traffic(client, "stock-listened")
         going.send(5)
         going.all_receipted()
         going.whole()
@@ -244,4 +236,4 @@ def test_a_listener_by_its_name(cluster: LocalCluster, tmp_path: Path) -> None:
             connected(asked.pulsar_url, tmp_path, listener_name=name, operation_timeout_seconds=1) as client,
             pytest.raises(pulsar.PulsarException),
         ):
-            client.create_producer("listened")
+            client.create_producer("stock-listened")

@@ -312,7 +312,7 @@ def test_administrators_see_and_move_stock_consumers(server: StockServer, client
         producer.send(content)
     consumer = client.subscribe(name, "s", ConsumerType.Shared, consumer_name="c", properties={"team": "b"}, **EARLIEST)
     messages = received(consumer, 4)
-    with Admin(server.process.grpc) as admin:
+    with Admin(server.process.service_url) as admin:
         stats = admin.topics.stats(name)
         [seen] = stats.producers
         assert (seen.producer_name, dict(seen.properties)) == ("p", {"team": "a"})

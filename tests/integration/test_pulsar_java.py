@@ -17,12 +17,12 @@ import pytest
 from magnetar.admin import Admin
 from magnetar.exceptions import NotFound
 from magnetar_cli.local_java import OLDEST, own_java
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.java_client import Act, run_java_checks
 from tests.peers import PeerUnavailable, java_client_jars
-from tests.running_standalone import StandaloneProcess, standalone
 
 # The client is fetched by the first run, which may take a minute.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("java")]
 
 _LONG_MS: Final = 40_000
 
@@ -151,7 +151,7 @@ class _Acts:
 
     def _pulsar_client(self, topic: str) -> str:
         """Sends 10 messages behind those that are there, and tells of all."""
-        client = pulsar.Client(self._server.pulsar, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        client = pulsar.Client(self._server.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         producer = client.create_producer(topic, batching_enabled=True, batching_max_messages=3)
         for number in range(10, 20):
             producer.send_async(b"%d" % number, None, partition_key=f"p{number}", properties={"of": "Python"})
@@ -176,8 +176,8 @@ def problems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         pytest.skip(str(error))
     folder: Path = tmp_path_factory.mktemp("java")
     names = [f"{group}.{check}" for group, checks in _ALL.items() for check in checks]
-    with standalone(folder / "data") as server, closing(Admin(server.grpc)) as admin:
-        yield run_java_checks(folder, jars, server.pulsar, _Acts(server, admin).by_name(), *names)
+    with StandaloneProcess(folder / "data") as server, closing(Admin(server.service_url)) as admin:
+        yield run_java_checks(folder, jars, server.pulsar_url, _Acts(server, admin).by_name(), *names)
 
 
 @pytest.mark.parametrize("check", _PUBLISHING)

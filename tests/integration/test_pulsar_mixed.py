@@ -15,11 +15,11 @@ from magnetar import HashingScheme, MessageId
 from magnetar.admin import Admin
 from magnetar.exceptions import Timeout
 from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import read, spark_session
-from tests.running_standalone import StandaloneProcess, standalone
 from tests.vectors.native_client import send_keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 LONG_MS: Final = 60_000
 COMPRESSIONS: Final = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
@@ -37,28 +37,27 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("mixed") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture(scope="module")
 def native(server: StandaloneProcess) -> Iterator[magnetar.Client]:
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def stock(server: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pulsar.Client]:
     log = tmp_path_factory.mktemp("stock") / "log"
-    client = pulsar.Client(server.pulsar, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log)))
+    client = pulsar.Client(server.pulsar_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log)))
     yield client
     client.close()
 
 
 @pytest.fixture(scope="module")
 def admin(server: StandaloneProcess) -> Iterator[Admin]:
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         yield admin
 
 
@@ -170,7 +169,7 @@ def test_each_reads_what_all_have_written(
     defaults = {"partition_key": "", "ordering_key": "", "properties": {}, "event_timestamp": 0}
     assert [{name: one[name] for name in ("value", *defaults)} for one in by_sdk] == [{**defaults, **o} for o in sent]
 
-    rows = read(spark_session(), server.grpc, topic=topic).orderBy("index").collect()
+    rows = read(spark_session(), server.service_url, topic=topic).orderBy("index").collect()
     for row, one in zip(rows, by_sdk, strict=True):
         assert (None if row.value is None else bytes(row.value)) == one["value"]
         assert (None if row.key is None else row.key.decode()) == (one["partition_key"] or None)
@@ -206,7 +205,7 @@ def test_a_key_s_partition_is_the_same_for_both(
     for key in keys:
         producer.send_async(b"", None, partition_key=key)
     producer.flush()
-    send_keys(server.pulsar, topic, scheme.name, keys)
+    send_keys(server.pulsar_url, topic, scheme.name, keys)
     messages = receive(consumer, 2 * len(keys))
     found = Counter((message.partition_key(), message.message_id().partition()) for message in messages)
     assert set(found.values()) == {2}

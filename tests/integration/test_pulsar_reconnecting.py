@@ -6,14 +6,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pulsar
 import pytest
 from pulsar import ConsumerType, MessageId
 
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
-from tests.running_standalone import StandaloneProcess
 from tests.stock_clients import (
     ALL_TYPES,
     BATCHES,
@@ -25,12 +26,19 @@ from tests.stock_clients import (
     StockServer,
     payloads,
     send_batch,
+    stock_server,
     topic,
     until,
 )
 
 pytest_plugins = ["tests.stock_fixtures"]
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

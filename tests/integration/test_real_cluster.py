@@ -12,11 +12,11 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_cli.cluster import LocalCluster, NoCluster, NotStarted
 from magnetar_cli.maintenance import by_hand
 from magnetar_metadata.zookeeper import open_zookeeper
+from magnetar_testing.quick_cluster import QUICK, SESSION_TIMEOUT_S, running_cluster
 from magnetar_wire.clock import SystemClock
 from tests.running import run
-from tests.running_cluster import QUICK, SESSION_TIMEOUT_S, running_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real cluster")]
 
 
 @pytest.fixture(scope="module")

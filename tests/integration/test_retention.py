@@ -11,8 +11,8 @@ import pytest
 
 from magnetar import ConsumerType, InitialPosition, MessageId, aio
 from magnetar.admin import AsyncAdmin
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import run, until, within
-from tests.running_standalone import standalone
 
 pytestmark = pytest.mark.slow
 
@@ -75,17 +75,17 @@ def test_what_is_published_without_a_subscription_is_there_after_restarts(tmp_pa
         await found(client, admin)
         assert await _consume_all(client, "orders") == list(range(_MESSAGES))
 
-    with standalone(tmp_path / "data", topic_housekeeping_interval_s=0.05) as server:
-        run(_with_clients(server.grpc, publish))
+    with StandaloneProcess(tmp_path / "data", topic_housekeeping_interval_s=0.05) as server:
+        run(_with_clients(server.service_url, publish))
         server.stop()
         server.start()
-        run(_with_clients(server.grpc, found))
+        run(_with_clients(server.service_url, found))
         server.kill()
         server.start()
-        run(_with_clients(server.grpc, consumed))
+        run(_with_clients(server.service_url, consumed))
         server.stop()
         server.start()
-        run(_with_clients(server.grpc, found))
+        run(_with_clients(server.service_url, found))
 
 
 def test_with_0_minutes_it_is_deleted(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_with_0_minutes_it_is_deleted(tmp_path: Path) -> None:
         await until(partial(_begins_in_a_deleted_ledger, admin, "orders"), "the closed ledger is deleted")
         assert await _read_all(client, "orders") == []
 
-    with standalone(
+    with StandaloneProcess(
         tmp_path / "data", topic_housekeeping_interval_s=0.05, default_retention_without_subscription_minutes=0
     ) as server:
-        run(_with_clients(server.grpc, lambda client, _: _publish(client, "orders")))
+        run(_with_clients(server.service_url, lambda client, _: _publish(client, "orders")))
         server.stop()
         server.start()
-        run(_with_clients(server.grpc, deleted))
+        run(_with_clients(server.service_url, deleted))

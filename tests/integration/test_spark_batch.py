@@ -14,6 +14,7 @@ import magnetar
 from magnetar.admin import Admin
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.batch import encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import encode_entry
@@ -22,12 +23,11 @@ from magnetar_wire.messages import Messages
 from tests.produce_client import ProduceClient
 from tests.running import until
 from tests.running_spark import read, spark_session, values
-from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 PER_LEDGER: Final = 7
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
@@ -40,7 +40,7 @@ def spark() -> SparkSession:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(
+    with StandaloneProcess(
         tmp_path_factory.mktemp("standalone") / "data",
         managed_ledger_max_entries_per_ledger=PER_LEDGER,
         managed_ledger_min_ledger_rollover_time_minutes=0,
@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 @pytest.fixture(scope="module")
 def url(server: StandaloneProcess) -> str:
-    return server.grpc
+    return server.service_url
 
 
 def keep(url: str, *topics: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,16 +15,14 @@ from magnetar_spark.errors import NoSuchTopic, PositionOfOtherTopic
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import batch_options, stream_options
 from magnetar_spark.stream import TopicStream
-from tests.running_standalone import StandaloneProcess, standalone
+from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server: StandaloneProcess
-    with standalone(tmp_path_factory.mktemp("s") / "data") as server:
-        yield server.grpc
+def url(magnetar_standalone: StandaloneProcess) -> str:
+    return magnetar_standalone.service_url
 
 
 def slices(url: str, **options: str) -> list[LogSlice]:
@@ -67,9 +64,9 @@ def test_a_position_of_the_topic_that_had_the_name_before(url: str) -> None:
 async def test_a_namespace_that_is_created_while_queries_wait(url: str) -> None:
     """SPK-1: waitForTopic, for a pattern and for a name; without it the error names what is missing"""
     with pytest.raises(NoSuchTopic, match="there is no namespace public/later: create it first"):
-        slices(url, topicsPattern="public/later/t.*")
+        await asyncio.to_thread(slices, url, topicsPattern="public/later/t.*")
     with pytest.raises(NoSuchTopic, match="there is no topic persistent://public/later/t"):
-        slices(url, topic="public/later/t")
+        await asyncio.to_thread(slices, url, topic="public/later/t")
 
     waiting = [
         asyncio.create_task(begin(url, waitForTopic="5m", **choice))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import magnetar
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import available_now, read, read_rows, spark_session, until
-from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +24,13 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
+def server(magnetar_standalone: StandaloneProcess) -> StandaloneProcess:
+    return magnetar_standalone
 
 
 @pytest.fixture(scope="module")
 def url(server: StandaloneProcess) -> str:
-    return server.grpc
+    return server.service_url
 
 
 @pytest.fixture
@@ -172,7 +171,7 @@ def test_several_topics_by_load(spark: SparkSession, url: str) -> None:
 
 def test_the_port_of_another_protocol(spark: SparkSession, server: StandaloneProcess) -> None:
     """SPK-1: the error says which protocol answers there, and which port the option `url` takes."""
-    http, pulsar = (url.partition("://")[2] for url in (server.http, server.pulsar))
+    http, pulsar = (url.partition("://")[2] for url in (server.http_url, server.pulsar_url))
     told = rf"{http} answers in HTTP, .*; {pulsar} answers in Pulsar's protocol, .* port is 6652 by default"
     with pytest.raises(Exception, match=told) as raised:
         read(spark, f"magnetar://{http},{pulsar}", topic="sql").collect()

@@ -13,14 +13,14 @@ import pytest
 
 import magnetar
 from magnetar.admin import Admin, NextMessage
+from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import available_now, read_rows, spark_session, stream, until
-from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
 
 PER_LEDGER: Final = 7
 BEGIN: Final = NextMessage(0, 0, 0)
@@ -34,7 +34,7 @@ def spark() -> SparkSession:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     folder = tmp_path_factory.mktemp("standalone") / "data"
-    with standalone(
+    with StandaloneProcess(
         folder,
         managed_ledger_max_entries_per_ledger=PER_LEDGER,
         managed_ledger_min_ledger_rollover_time_minutes=0,
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 @pytest.fixture(scope="module")
 def url(server: StandaloneProcess) -> str:
-    return server.grpc
+    return server.service_url
 
 
 def send(url: str, topic: str, numbers: range, **options: Any) -> None:

@@ -27,12 +27,12 @@ from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
 from magnetar_spark.task_lease import TaskLease, new_lease
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
 from tests.produce_client import ProduceClient
 from tests.running import until
-from tests.running_standalone import StandaloneProcess, standalone
 from tests.spark_slices import ids_of, rows_of, slices_of
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
         "managed_ledger_max_entries_per_ledger": PER_LEDGER,
         "managed_ledger_min_ledger_rollover_time_minutes": 0,
     }
-    with standalone(tmp_path_factory.mktemp("s") / "data", garbage_interval_s=0.1, **rolled) as server:
+    with StandaloneProcess(tmp_path_factory.mktemp("s") / "data", garbage_interval_s=0.1, **rolled) as server:
         yield server
 
 
@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 def log(server: StandaloneProcess) -> list[dict[str, Any]]:
     """A log of batches and single messages of all kinds, in several ledgers; as the reader says it is."""
     chance = random.Random(1)
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         for kind in magnetar.CompressionType:
             # A topic without subscription may lose its closed ledgers.
             client.subscribe(TOPIC, "keeps", initial_position=magnetar.InitialPosition.Earliest).close()
@@ -129,7 +129,7 @@ def test_any_slice_of_a_log_has_the_rows_that_the_sdk_reads(
     stop = _place(log[end]) if end < len(log) else None
     if start is None:
         return
-    slices = slices_of(server.grpc, TOPIC, start, stop, data.draw(st.integers(1, 5)))
+    slices = slices_of(server.service_url, TOPIC, start, stop, data.draw(st.integers(1, 5)))
     rows = rows_of(slices)
     assert _told(rows, log) == log[begin:end]
     indexes = [row["index"] for row in rows]
@@ -138,7 +138,7 @@ def test_any_slice_of_a_log_has_the_rows_that_the_sdk_reads(
 
 def test_a_task_that_is_broken_off_leaves_nothing(server: StandaloneProcess, log: list[dict[str, Any]]) -> None:
     """What was on its way is ended with it, and the connections a few seconds later."""
-    (one,) = slices_of(server.grpc, TOPIC)
+    (one,) = slices_of(server.service_url, TOPIC)
     reading = task.read(one, ("value",))
     next(reading)
     calls = bookie_calls.of_this_worker()
@@ -162,7 +162,7 @@ def test_connections_are_closed_when_no_task_has_come_for_a_while(server: Standa
     async def body() -> None:
         calls.enter()
         with contextlib.suppress(Exception):
-            await calls.ask(server.grpc.removeprefix("magnetar://"), ReadRequest(), 10.0)
+            await calls.ask(server.service_url.removeprefix("magnetar://"), ReadRequest(), 10.0)
         assert calls.connections == 1
         calls.leave()
         async with asyncio.timeout(_GENEROUS_S):
@@ -175,15 +175,15 @@ def test_connections_are_closed_when_no_task_has_come_for_a_while(server: Standa
 def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, caplog: pytest.LogCaptureFixture) -> None:
     """SPK-5: entries that no replica has any more, nor a new plan, are told of as failOnDataLoss says."""
     topic = "persistent://public/default/short-lived"
-    with magnetar.Client(server.grpc) as client:
+    with magnetar.Client(server.service_url) as client:
         client.subscribe(topic, "keeps").close()
         with client.create_producer(topic, batching_enabled=False) as producer:
             for number in range(20):
                 producer.send(b"%d" % number)
     lease = new_lease(60_000)
-    (fails,) = slices_of(server.grpc, topic, lease=lease)
+    (fails,) = slices_of(server.service_url, topic, lease=lease)
     goes_on = replace(fails, fail_on_data_loss=False)
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         for one in (fails, goes_on):
             assert len(ids_of(rows_of([one]))) == 20
         admin.reading.renew_lease(topic, fails.incarnation, lease.lease_id, 0)
@@ -215,7 +215,7 @@ def test_a_message_in_chunks_whose_beginning_was_deleted(
 
     async def publish() -> NextMessage:
         """Where the second half begins; the first is deleted."""
-        async with producing(server.grpc, "t") as client, AsyncAdmin(server.grpc) as admin:
+        async with producing(server.service_url, "t") as client, AsyncAdmin(server.service_url) as admin:
             await client.send((1, 0, chunks[:8]))
             await until(lambda: len(client.receipts) == 8, "the first ones are decided")
             await admin.topics.truncate("t")
@@ -228,13 +228,13 @@ def test_a_message_in_chunks_whose_beginning_was_deleted(
     start = asyncio.run(publish())
     log = "persistent://public/default/t"
     with pytest.raises(DataLost, match=r"messages in chunks .* are lost: .*failOnDataLoss=false"):
-        rows_of(slices_of(server.grpc, log, start))
+        rows_of(slices_of(server.service_url, log, start))
     with caplog.at_level(logging.WARNING):
-        left = rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False))
+        left = rows_of(slices_of(server.service_url, log, start, fail_on_data_loss=False))
     assert [row["value"] for row in left] == [b"whole"]
     assert "they are left out" in caplog.text
-    entered = asyncio.run(first_of(server.grpc, log))
-    assert [row["value"] for row in rows_of(slices_of(server.grpc, log, start, entered=entered))] == [b"whole"]
+    entered = asyncio.run(first_of(server.service_url, log))
+    assert [row["value"] for row in rows_of(slices_of(server.service_url, log, start, entered=entered))] == [b"whole"]
 
 
 def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
@@ -249,7 +249,7 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
     ]
 
     async def publish() -> NextMessage:
-        async with producing(server.grpc, "far") as client, AsyncAdmin(server.grpc) as admin:
+        async with producing(server.service_url, "far") as client, AsyncAdmin(server.service_url) as admin:
             await admin.subscriptions.create("far", "keeps", magnetar.MessageId.earliest)
             for at, entry in enumerate([first, *between, last]):
                 await client.send((1, at, [entry]))
@@ -258,12 +258,12 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
 
     start = asyncio.run(publish())
     log = "persistent://public/default/far"
-    assert [row["value"] for row in rows_of(slices_of(server.grpc, log))][-1] == b"A" * 3_000
-    assert len(rows_of(slices_of(server.grpc, log, stop=start))) == len(between)
+    assert [row["value"] for row in rows_of(slices_of(server.service_url, log))][-1] == b"A" * 3_000
+    assert len(rows_of(slices_of(server.service_url, log, stop=start))) == len(between)
     with pytest.raises(UnreadableEntry, match=f"entry {start.ledger_id}:{start.entry_id} .* 8 ledgers and 1 GiB"):
-        rows_of(slices_of(server.grpc, log, start))
+        rows_of(slices_of(server.service_url, log, start))
     with caplog.at_level(logging.WARNING):
-        assert rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False)) == []
+        assert rows_of(slices_of(server.service_url, log, start, fail_on_data_loss=False)) == []
     assert "are skipped, as failOnDataLoss is false" in caplog.text
 
 
@@ -274,13 +274,18 @@ async def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(serv
     chunks = encode_chunks(Messages([value]), shared, "p-1", 1_600)
     limit = PER_LEDGER + 1
     assert limit < len(chunks)
-    given = {"url": server.grpc, "topic": "halves", "startingOffsets": "earliest", "progressSubscription": "spark"}
+    given = {
+        "url": server.service_url,
+        "topic": "halves",
+        "startingOffsets": "earliest",
+        "progressSubscription": "spark",
+    }
 
     async def read(stream: TopicStream, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
         rows = await asyncio.to_thread(rows_of, await stream.slices(start, end))
         return [row["value"] for row in rows]
 
-    async with producing(server.grpc, "halves") as client, AsyncAdmin(server.grpc) as admin:
+    async with producing(server.service_url, "halves") as client, AsyncAdmin(server.service_url) as admin:
         stream = TopicStream(admin, stream_options(given))
         start = await stream.initial()
         for at, chunk in enumerate(chunks):

@@ -31,6 +31,7 @@ from magnetar_protos.broker_pb2 import (
     PartitionsRequest,
     StartAt,
 )
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.entry import check_entry
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.process.exit_status import ExitStatus
@@ -38,14 +39,13 @@ from magnetar_wire.transport import Connection
 from tests.faults.failing_disk import fail_disk, preloaded
 from tests.produce_client import ProduceClient, entry
 from tests.running import run, until, within
-from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager
 async def connected(server: StandaloneProcess) -> AsyncIterator[Connection]:
-    connection = GrpcTransport().connect(server.grpc.removeprefix("magnetar://"))
+    connection = GrpcTransport().connect(server.service_url.removeprefix("magnetar://"))
     try:
         yield connection
     finally:
@@ -98,7 +98,7 @@ async def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_p
             await until(lambda: client.over, "the stream is over")
             return sorted(entry_number for _, entry_number in client.receipts)
 
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         receipted = {}
         async with connected(server) as connection:
             await consumed(connection, "t", None)
@@ -143,14 +143,14 @@ def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
 
 async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
     """OWN-1: any broker answers a lookup; the last message's place is told with the topic's incarnation."""
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         async with connected(server) as connection:
 
             async def ask(method: str, request: bytes) -> bytes:
                 return await connection.call(method, request, timeout_s=30)
 
             found = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="t").SerializeToString()))
-            assert f"magnetar://{found.address}" == server.grpc
+            assert f"magnetar://{found.address}" == server.service_url
             wrong = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="a/b").SerializeToString()))
             assert wrong.problem.text
             asked = PartitionsRequest(topic="t", create=True).SerializeToString()
@@ -170,7 +170,7 @@ async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> No
 
 def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) -> None:
     """The second start says which process has it, with the exit status 78, and does the first one no harm."""
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         second = StandaloneProcess(tmp_path / "data")
         second.log = tmp_path / "second.log"
         second.spawn()
@@ -178,25 +178,25 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         said = second.logged.splitlines()
         assert len(said) == 1, said
         assert f"process {server.pid}" in said[0]
-        assert server.grpc in said[0]
+        assert server.service_url in said[0]
         assert str(tmp_path / "data") in said[0]
         other = StandaloneProcess(tmp_path / "other")
-        other.grpc = server.grpc
+        other.service_url = server.service_url
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED
-        assert server.grpc.rpartition(":")[2] in other.logged
+        assert server.service_url.rpartition(":")[2] in other.logged
         assert "taken" in other.logged
-        other.grpc, other.http = "", server.http
+        other.service_url, other.http_url = "", server.http_url
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED
-        assert f"HTTP can't be served at 127.0.0.1:{server.http.rpartition(':')[2]}" in other.logged
-        other.http, other.pulsar = "", server.pulsar
+        assert f"HTTP can't be served at 127.0.0.1:{server.http_url.rpartition(':')[2]}" in other.logged
+        other.http_url, other.pulsar_url = "", server.pulsar_url
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED
-        taken = server.pulsar.removeprefix("pulsar://")
+        taken = server.pulsar_url.removeprefix("pulsar://")
         assert f"Pulsar's protocol can't be served at {taken}" in other.logged
         # What it had begun is closed: on other ports it starts.
-        other.pulsar = ""
+        other.pulsar_url = ""
         other.start()
         other.stop()
         wrong = StandaloneProcess(tmp_path / "wrong", grpc_prot=1)
@@ -212,11 +212,11 @@ def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -
         return sorted(tmp_path.glob("magnetar-*"))
 
     environment = {"TMPDIR": str(tmp_path)}
-    with standalone(tmp_path / "a", environment, ("--ephemeral",)) as server:
+    with StandaloneProcess(tmp_path / "a", environment, ("--ephemeral",)) as server:
         assert [str(one) for one in folders()] == [server.said["data"]]
         server.kill()
         assert len(folders()) == 1
-        with standalone(tmp_path / "b", environment, ("--ephemeral",)) as other:
+        with StandaloneProcess(tmp_path / "b", environment, ("--ephemeral",)) as other:
             assert [str(one) for one in folders()] == [other.said["data"]]
             # One that lives is left alone.
             server.start()
@@ -228,7 +228,7 @@ def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -
 
 async def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_path: Path) -> None:
     """SIGTERM: clients learn of it, and all that was receipted is there."""
-    with standalone(tmp_path / "data") as server:
+    with StandaloneProcess(tmp_path / "data") as server:
         async with connected(server) as connection:
             await consumed(connection, "t", None)
             client = ProduceClient(connection.open_stream("produce"))
@@ -259,7 +259,7 @@ async def test_a_disk_that_fails_ends_it_and_nothing_unsynced_was_receipted(tmp_
     """CHK-21: with a status of its own; starting anew goes on with all that was receipted."""
     flag = tmp_path / "flag"
 
-    with standalone(tmp_path / "data", preloaded(tmp_path, flag)) as server:
+    with StandaloneProcess(tmp_path / "data", preloaded(tmp_path, flag)) as server:
         async with connected(server) as connection:
             await consumed(connection, "t", None)
             client = ProduceClient(connection.open_stream("produce"))
@@ -306,18 +306,18 @@ def test_it_listens_at_all_addresses_and_tells_clients_one(tmp_path: Path) -> No
     server = StandaloneProcess(tmp_path / "data", flags=("--host", "0.0.0.0"))
     try:
         server.start()
-        assert server.pulsar.startswith("pulsar://127.0.0.1:")
-        assert server.grpc.startswith("magnetar://127.0.0.1:")
+        assert server.pulsar_url.startswith("pulsar://127.0.0.1:")
+        assert server.service_url.startswith("magnetar://127.0.0.1:")
         assert server.stop() == ExitStatus.ENDED
         server.settings = {"advertised_address": "localhost:7"}
-        server.pulsar = ""
+        server.pulsar_url = ""
         server.start()
-        assert re.fullmatch(r"pulsar://localhost:[1-9]\d+", server.pulsar)
+        assert re.fullmatch(r"pulsar://localhost:[1-9]\d+", server.pulsar_url)
         assert server.stop() == ExitStatus.ENDED
         server.settings["pulsar_advertised_address"] = "example.org:8"
-        server.grpc = server.pulsar = ""  # what it was told to say is nothing to listen at
+        server.service_url = server.pulsar_url = ""  # what it was told to say is nothing to listen at
         server.start()
-        assert server.pulsar == "pulsar://example.org:8"
+        assert server.pulsar_url == "pulsar://example.org:8"
         assert server.stop() == ExitStatus.ENDED
     finally:
         server.close()

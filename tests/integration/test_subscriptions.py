@@ -8,7 +8,7 @@ import pytest
 
 from magnetar import Client, Consumer, ConsumerType, InitialPosition, Message, MessageId, exceptions
 from magnetar.admin import Admin
-from tests.running_standalone import StandaloneProcess, standalone
+from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow
 
@@ -17,13 +17,13 @@ _LONG_MS = 60_000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with standalone(tmp_path_factory.mktemp("standalone") / "data") as running:
+    with StandaloneProcess(tmp_path_factory.mktemp("standalone") / "data") as running:
         yield running
 
 
 @pytest.fixture
 def client(server: StandaloneProcess) -> Iterator[Client]:
-    connected = Client(server.grpc)
+    connected = Client(server.service_url)
     yield connected
     connected.close()
 
@@ -73,14 +73,14 @@ def test_a_cursor_is_what_it_was_after_kill_9(server: StandaloneProcess, client:
     _receive(sought, 13)
     sought.acknowledge_cumulative(messages[12].message_id(), receipt=True)
     sought.seek(messages[10].message_id())
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         admin.subscriptions.create(topic, "skipped", MessageId.earliest)
         admin.subscriptions.skip(topic, "skipped", 2)
     client.close()  # else it would come back, and have them before the next one
     server.kill()
     server.start()
-    with Admin(server.grpc) as admin:
-        again = Client(server.grpc)
+    with Admin(server.service_url) as admin:
+        again = Client(server.service_url)
         try:
             left = [b"%d" % number for number in range(13) if number not in (0, 1, 4, 11)]
             assert _data(_receive(_earliest(again, topic, "parts of a batch"), len(left))) == left
@@ -95,10 +95,10 @@ def test_a_cursor_is_what_it_was_after_kill_9(server: StandaloneProcess, client:
 def test_failover_serves_each_partition_by_one_and_hands_it_on(server: StandaloneProcess, client: Client) -> None:
     """SUB-3"""
     topic = "partitioned"
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         admin.topics.create_partitioned(topic, 4)
         producer = client.create_producer(topic, batching_enabled=False)
-        other = Client(server.grpc)
+        other = Client(server.service_url)
         b = _earliest(other, topic, consumer_type=ConsumerType.Failover, consumer_name="b")
         a = _earliest(client, topic, consumer_type=ConsumerType.Failover, consumer_name="a")
         active = [
@@ -125,13 +125,13 @@ def test_shared_deals_out_and_gives_to_others_what_one_had(server: StandalonePro
     """SUB-4, ACK-3"""
     topic = "shared"
     producer = client.create_producer(topic, batching_enabled=False)
-    other = Client(server.grpc)
+    other = Client(server.service_url)
     mine = [_earliest(client, topic, consumer_type=ConsumerType.Shared) for _ in range(2)]
     idle = _earliest(other, topic, consumer_type=ConsumerType.Shared)
     for number in range(60):
         producer.send(b"%d" % number)
     _receive(idle, 5)  # and acknowledges none
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         stats = admin.topics.stats(topic).subscription("s")
         assert [consumer.unacknowledged_messages for consumer in stats.consumers] == [20, 20, 20]
     other.close()
@@ -148,7 +148,7 @@ def test_shared_deals_out_and_gives_to_others_what_one_had(server: StandalonePro
 
 def test_exclusive_on_partitions_is_all_or_none(server: StandaloneProcess, client: Client) -> None:
     """SUB-2"""
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         admin.topics.create_partitioned("all-or-none", 3)
         first = _earliest(client, "all-or-none")
         with pytest.raises(exceptions.ConsumerBusy):
@@ -165,7 +165,7 @@ def test_a_subscription_says_why_it_delivers_nothing(server: StandaloneProcess, 
     _earliest(client, "why", receiver_queue_size=2)
     for number in range(10):
         producer.send(b"%d" % number)
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         admin.subscriptions.create("why", "nobody", MessageId.earliest)
         stats = admin.topics.stats("why")
         assert "permits" in stats.subscription("s").blocked_by
@@ -176,7 +176,7 @@ def test_a_subscription_says_why_it_delivers_nothing(server: StandaloneProcess, 
 def test_unsubscribing_deletes_it(server: StandaloneProcess, client: Client) -> None:
     """SUB-1"""
     consumer = _earliest(client, "gone")
-    with Admin(server.grpc) as admin:
+    with Admin(server.service_url) as admin:
         assert admin.subscriptions.list("gone") == ["s"]
         consumer.unsubscribe()
         assert admin.subscriptions.list("gone") == []

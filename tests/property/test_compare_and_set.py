@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from magnetar_metadata.compare_and_set import change, read
 from magnetar_metadata.core.envelope import KEPT_TOKENS
 from magnetar_metadata.errors import OutcomeUnknown, SessionLost
-from magnetar_metadata.memory import Fault, MemoryServer
-from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import SessionState
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import Fault, MemoryServer
+from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run
 

@@ -18,8 +18,8 @@ import pytest
 from magnetar_metadata.embedded import EmbeddedDatabase, open_embedded
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch
 from magnetar_metadata.errors import InvalidChange, Refused
-from magnetar_metadata.memory import MemoryServer
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
+from magnetar_testing.metadata import MemoryServer
 from magnetar_wire.clock import SystemClock
 
 _SESSIONS = 3

@@ -65,6 +65,14 @@ def test_the_server_brings_the_command_line() -> None:
     assert any(one.startswith("magnetar[server,") for one in described["optional-dependencies"]["dev"])
 
 
+def test_the_pytest_plugin_is_an_entry_point_with_an_extra() -> None:
+    described = project()
+    assert described["entry-points"]["pytest11"] == {"magnetar": "magnetar_testing.pytest_plugin"}
+    assert described["optional-dependencies"]["testing"][0] == "magnetar[server]"
+    assert required("testing") - required("server") == {"pytest"}
+    assert required("testing") < required("dev")
+
+
 def test_grpcio_has_no_upper_bound() -> None:
     """Servers check the version (known_methods.py): a bound would conflict with other packages of an application."""
     (grpcio,) = (Requirement(one) for one in project()["dependencies"] if one.startswith("grpcio"))

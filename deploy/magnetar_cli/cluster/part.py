@@ -6,7 +6,6 @@ that, is local_cluster.py's.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from abc import ABC, abstractmethod
@@ -17,21 +16,13 @@ from typing import Final
 from magnetar_cli.cluster.ports import is_free
 from magnetar_cli.cluster.process import is_running
 from magnetar_cli.cluster.state import ClusterState, Launched
+from magnetar_cli.source_roots import source_roots
 from magnetar_wire.configuration import ENVIRONMENT_PREFIX
 
 __all__ = ["Part"]
 
 # The level comes after the time, in a line of a log of ours.
 _FATAL: Final = re.compile(r"\S+ CRITICAL ")
-_OURS: Final = (
-    "magnetar_protos",
-    "magnetar_wire",
-    "magnetar_metadata",
-    "magnetar_bookie",
-    "magnetar_broker",
-    "magnetar",
-    "magnetar_cli",
-)
 
 
 class Part(ABC):
@@ -81,7 +72,7 @@ class Part(ABC):
     def environment(self) -> dict[str, str]:
         """Ours. But options come from the part's file alone, or a variable would be every part's."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-        return {**kept, "PYTHONPATH": os.pathsep.join([*_source_roots(), *filter(None, [kept.get("PYTHONPATH")])])}
+        return {**kept, "PYTHONPATH": os.pathsep.join([*source_roots(), *filter(None, [kept.get("PYTHONPATH")])])}
 
     def port_lost(self) -> bool:
         """It has ended, and somebody else has a port of it."""
@@ -98,12 +89,3 @@ class Part(ABC):
         fatal = [line for line in logged if _FATAL.match(line)]
         rest = [line for line in logged if not _FATAL.match(line)]
         return "\n".join([*fatal, *rest[-lines:]]) or "(nothing)"
-
-
-def _source_roots() -> list[str]:
-    """So that a process imports what this one does, wherever that was found."""
-    roots = []
-    for package in _OURS:
-        found = importlib.util.find_spec(package)
-        roots += [str(Path(place).parent) for place in (found.submodule_search_locations or ())] if found else []
-    return list(dict.fromkeys(roots))

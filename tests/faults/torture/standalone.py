@@ -17,6 +17,7 @@ import psutil
 
 from magnetar_cli.cluster.ports import LOOPBACK, free_port
 from magnetar_cli.http_asking import ask_http, reasons_shown
+from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import Randomness
 from tests.faults.checker.recorder import Recorder
@@ -24,7 +25,6 @@ from tests.faults.proxy import Proxy
 from tests.faults.torture.quick import QUICK_LISTENERS, SMALL_LEDGERS
 from tests.faults.torture.system import System
 from tests.faults.workload_processes import die_with_parent
-from tests.running_standalone import StandaloneProcess
 
 __all__ = ["Standalone"]
 
@@ -47,6 +47,7 @@ class Standalone(System):
         self.metadata_proxies = {}
         self.server = StandaloneProcess(folder / "data")
         self.server.before = die_with_parent
+        self.server.python_options = ("-W", "error")
         self._choose_ports()
         # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
         self._told_to_end = 0
@@ -81,7 +82,7 @@ class Standalone(System):
 
     @property
     def direct_url(self) -> str:
-        return self.server.grpc
+        return self.server.service_url
 
     @property
     def metadata(self) -> str:
@@ -89,7 +90,7 @@ class Standalone(System):
         return f"embedded://{self.server.folder.absolute() / 'metadata'}"
 
     def broker_addresses(self) -> dict[str, list[str]]:
-        return {_NAME: [self.proxies[_NAME].address, self.server.grpc.removeprefix("magnetar://")]}
+        return {_NAME: [self.proxies[_NAME].address, self.server.service_url.removeprefix("magnetar://")]}
 
     def logs(self) -> list[Path]:
         return [self.server.log]
@@ -159,8 +160,8 @@ class Standalone(System):
         http = free_port([grpc, pulsar])
         self.proxies[_NAME].target = LOOPBACK, grpc
         self.pulsar_proxies[_NAME].target = LOOPBACK, pulsar
-        self.server.grpc, self.server.http = f"magnetar://{LOOPBACK}:{grpc}", f"http://{LOOPBACK}:{http}"
-        self.server.pulsar = f"pulsar://{LOOPBACK}:{pulsar}"
+        self.server.service_url, self.server.http_url = f"magnetar://{LOOPBACK}:{grpc}", f"http://{LOOPBACK}:{http}"
+        self.server.pulsar_url = f"pulsar://{LOOPBACK}:{pulsar}"
 
     def _has_refused(self) -> bool:
         """Whether it did not start, most likely because a port is taken."""
@@ -169,7 +170,7 @@ class Standalone(System):
     async def _waits_for(self) -> str:
         if not self.running(_NAME):
             return f"{_NAME} has ended: see {self.server.log}"
-        status, answer = await asyncio.to_thread(ask_http, self.server.http.removeprefix("http://"), "/ready")
+        status, answer = await asyncio.to_thread(ask_http, self.server.http_url.removeprefix("http://"), "/ready")
         if status == 200:
             return ""
         return f"{_NAME}: {'it does not answer yet' if status is None else reasons_shown(answer)}"

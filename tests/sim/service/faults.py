@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar_bookie import paths
 from magnetar_broker.paths import NAMESPACES, OWNERS, TOPICS
-from magnetar_metadata.memory.server import Fault
-from magnetar_metadata.memory.store import MemoryStore
+from magnetar_testing.metadata.server import Fault
+from magnetar_testing.metadata.store import MemoryStore
 from tests.sim.process import Process
 from tests.sim.service.striker import ServiceStriker
 from tests.sim.service.turn_ambush import TurnAmbush

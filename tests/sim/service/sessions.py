@@ -19,7 +19,7 @@ from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
 
 if TYPE_CHECKING:
-    from magnetar_metadata.memory.store import MemoryStore
+    from magnetar_testing.metadata.store import MemoryStore
     from tests.sim.service.world import ServiceWorld
     from tests.sim.world.metadata import SimulatedMetadata
 

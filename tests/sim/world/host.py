@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import MetadataStore
+from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.clock import SimulatedClock
 from tests.sim.network import SimulatedTransport

@@ -14,9 +14,9 @@ from typing import Any
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.paths import parent_of
 from magnetar_metadata.core.records import Record
-from magnetar_metadata.memory.server import Fault, MemoryServer, _Link
-from magnetar_metadata.memory.store import MemoryStore, Request
 from magnetar_metadata.store import Check, Delete, Put
+from magnetar_testing.metadata.server import Fault, MemoryServer, _Link
+from magnetar_testing.metadata.store import MemoryStore, Request
 from tests.sim.clock import ProcessClock
 from tests.sim.loop import SimulatedLoop
 from tests.sim.process import Process

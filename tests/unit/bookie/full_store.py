@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from magnetar_metadata.errors import StoreFull
-from magnetar_metadata.memory import MemoryStore
+from magnetar_testing.metadata import MemoryStore
 
 __all__ = ["FullStore"]
 

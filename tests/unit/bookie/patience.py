@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 
 T = TypeVar("T")
 

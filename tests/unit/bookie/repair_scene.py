@@ -18,8 +18,9 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.record import BadRecord, check_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer, MemoryStore
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener

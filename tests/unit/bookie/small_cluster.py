@@ -12,8 +12,8 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, in_new_ensemble
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.registered_bookies import register_bookie

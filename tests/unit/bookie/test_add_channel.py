@@ -11,7 +11,7 @@ import pytest
 from magnetar_bookie.client.add_channel import AddChannel
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, Status
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import Disconnected
 from tests.running import run

@@ -18,8 +18,8 @@ from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost, StoreFull
-from magnetar_metadata.memory import Fault, MemoryStore
 from magnetar_metadata.store import Change, Made, SessionState
+from magnetar_testing.metadata import Fault, MemoryStore
 from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
 
 

@@ -22,8 +22,6 @@ from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.memory import Fault, MemoryServer
-from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import (
     BookieRecord,
@@ -33,7 +31,10 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
-from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import Fault, MemoryServer
+from magnetar_testing.metadata.store import MemoryStore
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import until, within

@@ -22,7 +22,7 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Rejected, TransportError
 from tests.running import until, within

@@ -15,7 +15,6 @@ from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import ClientClosed
 from magnetar_metadata.errors import InvalidPath, SessionLost
-from magnetar_metadata.memory import MemoryStore
 from magnetar_metadata.store import ABSENT, ANY, Node
 from magnetar_protos.ledger_pb2 import (
     BookieRegistration,
@@ -24,7 +23,8 @@ from magnetar_protos.ledger_pb2 import (
     LastAddConfirmedAnswer,
     LastAddConfirmedRequest,
 )
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Failed, NotReached, Peer
 from tests.unit.bookie.writer_scene import Scene, scenario

@@ -10,7 +10,7 @@ from magnetar_bookie.core.commit_group import CommitGroup
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from tests.running import until
 from tests.traced_memory import traced_memory
 

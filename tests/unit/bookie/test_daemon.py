@@ -22,10 +22,11 @@ from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
-from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
-from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer, MemoryStore
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.logs import log_to_stderr

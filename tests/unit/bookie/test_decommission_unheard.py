@@ -17,8 +17,8 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
-from magnetar_metadata.memory import Fault, MemoryStore
 from magnetar_metadata.store import Change, Check, Made
+from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_wire.randomness import Randomness
 from tests.unit.bookie.repair_scene import Scene, scene
 

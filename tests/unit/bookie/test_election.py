@@ -9,7 +9,7 @@ import pytest
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.election import Election
 from magnetar_metadata.errors import SessionLost
-from magnetar_metadata.memory import Fault, MemoryStore
+from magnetar_testing.metadata import Fault, MemoryStore
 from tests.unit.bookie.full_store import FullStore
 from tests.unit.bookie.repair_scene import Scene, scene
 

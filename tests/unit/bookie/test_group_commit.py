@@ -11,7 +11,7 @@ from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from tests.running import until
 from tests.unit.bookie.bookie_client import KEY, record
 from tests.unit.bookie.slow_disk import slow_disk

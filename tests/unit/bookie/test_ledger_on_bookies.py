@@ -15,8 +15,8 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerFenced, Unreadable
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_metadata.memory import MemoryServer
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener

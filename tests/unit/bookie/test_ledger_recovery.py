@@ -21,9 +21,9 @@ from magnetar_bookie.core.ledger_metadata import (
 from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.collector import GarbageCollector
-from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
+from magnetar_testing.metadata import Fault
 from tests.unit.bookie.honest_bookie import entry, length_up_to
 from tests.unit.bookie.repair_scene import Scene, scene
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster

@@ -12,10 +12,10 @@ from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.memory import Fault, MemoryServer, MemoryStore
 from magnetar_metadata.store import SessionState
 from magnetar_protos.ledger_pb2 import LedgerIntent
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run
 

@@ -26,9 +26,9 @@ from magnetar_bookie.errors import (
 from magnetar_bookie.read.record import check_record, encode_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import SessionLost
-from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
+from magnetar_testing.metadata import Fault
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES

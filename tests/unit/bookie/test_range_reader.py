@@ -11,7 +11,7 @@ from magnetar_bookie.read.read_answer import Lack
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2 as pb
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
 from tests.unit.bookie.patience import patiently

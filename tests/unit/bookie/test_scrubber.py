@@ -18,9 +18,9 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_rep
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.scrubber import Scrubber
-from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import SessionState
 from magnetar_protos.ledger_pb2 import ScrubPosition
+from magnetar_testing.metadata import Fault
 from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
 
 # Nobody else looks for damage of itself.

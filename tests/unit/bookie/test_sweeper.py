@@ -21,9 +21,9 @@ from magnetar_bookie.server import collector
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import OutcomeUnknown
-from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import LedgerIntent
+from magnetar_testing.metadata import Fault
 from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
 
 

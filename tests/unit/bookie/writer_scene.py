@@ -11,7 +11,6 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.record import MAX_RECORD_BYTES, check_record, entry_of
 from magnetar_bookie.read.striping import Striping
-from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_protos.ledger_pb2 import (
     AddAnswer,
     AddAnswers,
@@ -21,7 +20,8 @@ from magnetar_protos.ledger_pb2 import (
     LastAddConfirmedAnswer,
     Status,
 )
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness

@@ -12,7 +12,7 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
-from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness

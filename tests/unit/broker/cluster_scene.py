@@ -20,8 +20,8 @@ from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
-from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness

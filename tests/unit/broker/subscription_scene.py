@@ -19,7 +19,7 @@ from magnetar_protos.broker_pb2 import (
     StartAt,
     SubscriptionType,
 )
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.memory_log import MemoryCursors, MemoryLog

@@ -13,9 +13,9 @@ from magnetar import Message, MessageId
 from magnetar.exceptions import IncarnationChanged, InvalidArgument, StaleEpoch, TopicNotFound
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_metadata.memory import MemoryStore
 from magnetar_metadata.store import SessionState
 from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
+from magnetar_testing.metadata import MemoryStore
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Rejected
 from tests.produce_client import ProduceClient, entry

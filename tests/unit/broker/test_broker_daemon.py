@@ -14,8 +14,8 @@ from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.daemon.run import BrokerDaemon, Parts
 from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_metadata.errors import NotSent
-from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_metadata.store import MetadataStore
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.process.exit_status import ExitStatus

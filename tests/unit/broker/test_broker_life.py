@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar_broker.life import BrokerLife
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from tests.unit.broker.subscription_scene import settle
 
 

@@ -16,9 +16,9 @@ from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.managed_ledger_pb2 import LeasedRemains
+from magnetar_testing.metadata.server import Fault
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.log_scene import TOPIC, Scene, in_scene, numbered
 

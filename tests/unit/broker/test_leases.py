@@ -14,9 +14,9 @@ from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
-from magnetar_metadata.memory.server import Fault
-from magnetar_metadata.memory.store import MemoryStore
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_testing.metadata.server import Fault
+from magnetar_testing.metadata.store import MemoryStore
 from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
 
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16

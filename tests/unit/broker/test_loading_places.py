@@ -15,7 +15,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
 from tests.running import until, within
 from tests.unit.broker.topic_scene import FakeStorage, topics_on

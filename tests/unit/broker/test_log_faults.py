@@ -8,8 +8,8 @@ from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicGivenUp
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
-from magnetar_metadata.memory.server import Fault
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_testing.metadata.server import Fault
 from magnetar_wire.entry import split_broker_metadata
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.unit.broker.log_scene import SMALL, Scene, entry, in_scene, numbered, payload

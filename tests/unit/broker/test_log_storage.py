@@ -14,9 +14,9 @@ from magnetar_broker.managed_ledger import trimming
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.store import ABSENT, Check, Put
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_testing.metadata.server import Fault
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, in_scene, numbered, payload
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from magnetar_broker.session_end import session_over
-from magnetar_metadata.memory import MemoryServer
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer
 
 _STEP_S = 0.05
 

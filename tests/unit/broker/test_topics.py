@@ -17,8 +17,8 @@ from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.bundles import BundleRange
-from magnetar_wire.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
 from tests.produce_client import entry

@@ -29,8 +29,8 @@ from magnetar_protos.broker_pb2 import (
     Problem,
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.batch import encode_batch, encode_message
-from magnetar_wire.clock import ManualClock
 from magnetar_wire.entry import with_broker_metadata
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages

@@ -23,7 +23,7 @@ from magnetar.exceptions import (
 )
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.message_id import MessageId
 from tests.running import run, until
 from tests.unit.client.consume_scene import MemoryBroker, client_of, payloads, receive

@@ -14,7 +14,8 @@ from magnetar._any_broker import PATIENCE_S
 from magnetar._connections import Connections
 from magnetar._opening import LOOK_AGAIN_S
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_testing.clock import ManualClock
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import until

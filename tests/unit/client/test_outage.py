@@ -12,7 +12,7 @@ import pytest
 
 from magnetar import InitialPosition, MessageId, Result, aio, exceptions
 from magnetar._retry import LONGEST_S
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.client.consume_scene import ADDRESS, MemoryBroker

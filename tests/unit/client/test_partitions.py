@@ -10,7 +10,7 @@ import pytest
 import magnetar
 from magnetar import PartitionsRoutingMode, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.hashing import HashingScheme, partition_of
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker

@@ -19,7 +19,7 @@ from magnetar import aio, exceptions
 from magnetar._connections import Connections
 from magnetar._reachability import LEAST_PROBE_S, WARN_AFTER_S
 from magnetar.admin import AsyncAdmin
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar import aio, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode, ProduceAnswer, ProducerFlow
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until

@@ -10,9 +10,9 @@ import pytest
 
 from magnetar_metadata.compare_and_set import DELETE, Stored, Update, change, read
 from magnetar_metadata.errors import InvalidChange, NotEmpty, NotSent, OutcomeUnknown, Refused
-from magnetar_metadata.memory import Fault, MemoryServer, MemoryStore
 from magnetar_metadata.store import ABSENT, Change, Made, SessionState
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run
 

@@ -9,9 +9,9 @@ import pytest
 
 from magnetar_metadata.compare_and_set import change
 from magnetar_metadata.errors import BadVersion, NotSent, OutcomeUnknown, SessionLost
-from magnetar_metadata.memory import Fault, MemoryServer, MemoryStore
 from magnetar_metadata.store import ABSENT, Node, SessionState, Stat
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run
 

@@ -8,7 +8,7 @@ from typing import Any
 from magnetar_metadata.errors import Closed, NotSent
 from magnetar_metadata.store import SessionState
 from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 
 
 class Throttling:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_testing.clock import ManualClock
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SeededRandomness, SystemRandomness
 
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
-from magnetar_metadata.memory.server import Fault
-from magnetar_metadata.memory.store import MemoryStore
+from magnetar_testing.metadata.server import Fault
+from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.world.faults.striker import Striker
 from tests.sim.world.host import Host

@@ -12,12 +12,12 @@ from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.compare_and_set import change, first_value
 from magnetar_metadata.errors import MetadataError, Refused, SessionLost
-from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, Session, Stat, Watch
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
+from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import run

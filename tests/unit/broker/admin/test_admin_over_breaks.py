@@ -12,8 +12,8 @@ import pytest
 from magnetar import exceptions
 from magnetar.admin import AsyncAdmin
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.store import SessionState
+from magnetar_testing.metadata.server import Fault
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import within

@@ -16,7 +16,7 @@ from magnetar_broker.ownership.interface import Advertised, Home
 from magnetar_broker.peers import Peers
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
-from magnetar_wire.clock import ManualClock
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import (
     Code,

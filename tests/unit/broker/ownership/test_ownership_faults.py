@@ -10,11 +10,11 @@ import pytest
 from magnetar.admin import AsyncAdmin
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import NamespaceNode
 from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest, Listener
+from magnetar_testing.metadata import Fault
 from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Refusal

@@ -1,12 +1,11 @@
-"""Real brokers, bookies and ZooKeeper for tests: started once for a module, in some seconds.
+"""A local cluster for tests: ZooKeeper, bookies and brokers as processes, ready in some seconds.
 
-    @pytest.fixture(scope="module")
-    def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-        with running_cluster(tmp_path_factory.mktemp("cluster"), bookies=3, brokers=2) as cluster:
-            yield cluster
+    with running_cluster(tmp_path / "cluster", bookies=3, brokers=2) as cluster:
+        cluster.service_url, cluster.pulsar_url
+        cluster.broker("broker-1").kill()
 
-Everything dies with the test process. What takes half a minute between machines takes a second or two here (`QUICK`,
-`QUICK_BROKERS`), so that a test can wait for it.
+It is `magnetar cluster` with shorter intervals (`QUICK`, `QUICK_BROKERS`), so that a test can wait for a recovery. The
+processes die with the process that started them.
 """
 
 from __future__ import annotations
@@ -49,12 +48,15 @@ def running_cluster(
     session_timeout_s: float = SESSION_TIMEOUT_S,
     **settings: Any,
 ) -> Iterator[LocalCluster]:
-    """A cluster that is up; `settings` are options of its bookies, besides `QUICK`, `broker_settings` those of its
-    brokers. Skips where there is no Java."""
+    """Start a cluster, and stop it at the end.
+
+    `settings` are options of the bookies and `broker_settings` those of the brokers, besides `QUICK` and
+    `QUICK_BROKERS`. Skip the test where there is no Java.
+    """
     try:
         find_java()
     except NoJava as error:
-        pytest.skip(str(error))
+        pytest.skip(f"a cluster needs ZooKeeper, and so Java: {error}")
     with LocalCluster(folder, die_with_parent=True) as cluster:
         cluster.up(
             bookies,

@@ -1,16 +1,13 @@
-"""`magnetar standalone` as a real process for tests, started in about a second.
+"""`magnetar standalone` as a process for tests, ready in about a second.
 
-    with standalone(tmp_path / "data") as server:
-        server.grpc, server.pulsar, server.http     "magnetar://127.0.0.1:40001", "pulsar://127.0.0.1:40002", "http://…
-        server.kill()                   kill -9
-        server.start()                  again, on the same folder and the same ports
-
-It dies with the test.
+with StandaloneProcess(tmp_path / "data") as server:
+    server.client(), server.service_url, server.pulsar_url, server.http_url
+    server.kill()           # kill -9
+    server.start()          # the same folder and the same ports
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -18,21 +15,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
-__all__ = ["StandaloneProcess", "standalone"]
+from magnetar_cli.source_roots import source_roots
+from magnetar_testing.broker_endpoints import BrokerEndpoints
+from magnetar_wire.configuration import ENVIRONMENT_PREFIX
 
-_REPOSITORY: Final = Path(__file__).resolve().parents[1]
-_ROOTS: Final = ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy")
-_READY_S: Final = 60.0
-_END_S: Final = 60.0
+__all__ = ["StandaloneProcess"]
+
+_READY_SECONDS: Final = 60.0
+_END_SECONDS: Final = 60.0
 
 
-class StandaloneProcess:
-    """One folder, on which the process is started again and again. Ports are free ones, and kept from the first start
-    on, so that clients find it again."""
+class StandaloneProcess(BrokerEndpoints):
+    """One data folder, on which the process is started any number of times. The first start chooses free ports; later
+    ones use the same ports, so that clients reconnect. `settings` are those of `magnetar standalone --options`.
+    """
+
+    # Options of the interpreter, such as ("-W", "error").
+    python_options: tuple[str, ...] = ()
 
     def __init__(
         self, folder: Path, environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (), **settings: Any
@@ -42,14 +46,10 @@ class StandaloneProcess:
         self.flags = flags
         self.settings = settings
         self.environment = dict(environment or {})
-        # What the process does first of all, before it is the server.
+        # Called in the child, before it becomes the server.
         self.before: Callable[[], None] | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        # Of the first start.
-        self.grpc = ""
-        self.pulsar = ""
-        self.http = ""
-        # What it said when it was ready.
+        # The line of JSON that it printed when it was ready.
         self.said: dict[str, Any] = {}
 
     @property
@@ -62,20 +62,23 @@ class StandaloneProcess:
         return self.log.read_text()
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Starts the process and does not wait."""
+        """Start the process without waiting for it."""
         assert self.process is None or self.process.poll() is not None, "it runs"
-        ports = {"--grpc-port": _port(self.grpc), "--pulsar-port": _port(self.pulsar), "--http-port": _port(self.http)}
-        command = [sys.executable, "-W", "error", "-m", "magnetar_cli", "standalone", "--json"]
+        ports = {
+            "--grpc-port": _port(self.service_url),
+            "--pulsar-port": _port(self.pulsar_url),
+            "--http-port": _port(self.http_url),
+        }
+        command = [sys.executable, *self.python_options, "-m", "magnetar_cli", "standalone", "--json"]
         command += [f"{name}={port}" for name, port in ports.items()]
         command += [] if "--ephemeral" in self.flags else [f"--data={self.folder}"]
         command += [*self.flags, *(f"--set={name}={value}" for name, value in self.settings.items())]
-        paths = [str(_REPOSITORY / root) for root in _ROOTS]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
                 cwd=self.folder.parent,
-                env={**_surroundings(), "PYTHONPATH": os.pathsep.join(paths), **self.environment},
+                env={**_surroundings(), "PYTHONPATH": os.pathsep.join(source_roots()), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -83,22 +86,23 @@ class StandaloneProcess:
             )
         return self.process
 
-    def start(self) -> StandaloneProcess:
-        """Returns when it is ready."""
+    def start(self) -> Self:
+        """Start the process and return when it serves clients."""
         process = self.spawn()
-        line = _first_line(process, time.monotonic() + _READY_S)
-        assert line, f"it did not become ready (exit status {process.poll()}):\n{self.logged}"
+        line = _first_line(process, time.monotonic() + _READY_SECONDS)
+        assert line, f"the standalone did not become ready (exit status {process.poll()}):\n{self.logged}"
         self.said = json.loads(line)
-        self.grpc, self.pulsar, self.http = self.said["grpc"], self.said["pulsar"], self.said["http"]
+        self.service_url, self.pulsar_url = self.said["grpc"], self.said["pulsar"]
+        self.http_url = self.said["http"]
         return self
 
     def kill(self) -> None:
-        """kill -9, at once."""
+        """End the process at once (kill -9)."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int:
-        """In peace; the exit status."""
+        """Stop the process gracefully and return its exit status."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
@@ -106,8 +110,8 @@ class StandaloneProcess:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def wait(self, timeout_s: float = _END_S) -> int:
-        """Its exit status, when it has ended."""
+    def wait(self, timeout_s: float = _END_SECONDS) -> int:
+        """Wait until the process has ended and return its exit status."""
         process = self.process
         assert process is not None
         try:
@@ -117,28 +121,28 @@ class StandaloneProcess:
                 process.stdout.close()
 
     def close(self) -> None:
-        """Whatever the test left."""
+        """Kill the process if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
         if self.process is not None:
             self.wait()
 
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
-@contextlib.contextmanager
-def standalone(
-    folder: Path, environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (), **settings: Any
-) -> Iterator[StandaloneProcess]:
-    """One that is ready; `settings` are given with --set."""
-    server = StandaloneProcess(folder, environment, flags, **settings)
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def _surroundings() -> dict[str, str]:
-    """This process' environment, without what would be settings of the server."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
+    """Return this process' environment without the variables that would be settings of the server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 def _port(url: str) -> str:
@@ -146,7 +150,7 @@ def _port(url: str) -> str:
 
 
 def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """Of its standard output; what there is by the deadline, or by its end."""
+    """Read the first line of its standard output, or less if the process ends or the deadline passes before."""
     assert process.stdout is not None
     said = b""
     while not said.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""A metadata server in memory, with as many sessions as wanted and faults at will: for tests and simulation.
+"""A metadata server in memory with any number of sessions and injected faults, for tests and the simulation.
 
 Theory of operation
 -------------------
@@ -43,9 +43,9 @@ from typing import Final
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.paths import check_roots
 from magnetar_metadata.core.records import MemoryTable
-from magnetar_metadata.memory.store import MemoryStore, Request
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
+from magnetar_testing.metadata.store import MemoryStore, Request
 from magnetar_wire.clock import Clock, Timer
 
 # Of a connected client, in each session time-out.

@@ -20,7 +20,7 @@ from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionSt
 from magnetar_wire.clock import Clock
 
 if TYPE_CHECKING:
-    from magnetar_metadata.memory.server import MemoryServer
+    from magnetar_testing.metadata.server import MemoryServer
 
 
 class Request:

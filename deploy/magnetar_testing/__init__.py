@@ -1,0 +1,11 @@
+"""Tests of applications that use Magnetar, and of Magnetar itself.
+
+pytest_plugin        the fixtures; the others are imported when a fixture is asked for
+in_process_broker    InProcessBroker: the production broker on a thread of the test's process
+standalone_process   StandaloneProcess: `magnetar standalone` as a process that can be killed and started again
+quick_cluster        running_cluster: ZooKeeper, bookies and brokers as processes
+clock                ManualClock, a fake clock
+metadata/            a metadata server in memory that injects faults
+"""
+
+from __future__ import annotations
