@@ -603,7 +603,7 @@ def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_a
         scene.server.next_request(zombie, *[None] * at, Fault.HOLD_REQUEST)
         scene.outcomes.append(old, *numbered(9, 3))
         await scene.wait(lambda: zombie.session.state.name == "SUSPENDED")
-        link = scene.server._link(zombie)
+        link = scene.server.find_link(zombie)
         assert link is not None
         late = [one for request in link.held for one in request.changes if isinstance(one, Put) and one.path == path]
         await delete(scene)
