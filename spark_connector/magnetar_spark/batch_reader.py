@@ -140,14 +140,13 @@ class _Planning:
         self._losses = Losses(options.fail_on_data_loss)
         self._narrowing = Narrowing(admin, bounds, options.fail_on_data_loss)
         self._lease = lease
-        # Those that have a lease, perhaps: an answer may have been lost.
-        self._asked: list[str] = []
 
     async def give_back_leases(self, read: Collection[str]) -> None:
-        """But for those of the logs that are read. What can't be given back soon is left to end by itself."""
+        """Gives back the leases of logs that are not read. A lease that can't be given back soon ends by itself."""
+        await self._planner.settle()
         try:
             async with asyncio.timeout(_LONGEST_GOODBYE_S):
-                await some_at_a_time(self._end_lease, [log for log in self._asked if log not in read])
+                await some_at_a_time(self._end_lease, [log for log in self._planner.asked if log not in read])
         except TimeoutError:
             _log.warning("brokers did not answer in time, so leases of what is not read are left to end by themselves")
 
@@ -175,7 +174,6 @@ class _Planning:
         stop = await self._narrowing.find_stop(log.log, stop)
         if stop is not None and stop <= narrowed:
             return None
-        self._asked.append(log.log)
         planned = await self._planner.plan(log.log, incarnation, narrowed, stop)
         if narrowed != start and planned.lost:
             # Trimmed meanwhile, so that it is not certain any more what was in front of it.

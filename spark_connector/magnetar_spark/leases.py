@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from magnetar.exceptions import MagnetarException
@@ -48,8 +49,11 @@ class Leases:
             self._held[log] = ""
             self._renewals.add(log, now=True)
 
-    async def end(self) -> None:
-        """Gives back what there is, as far as brokers can be reached at once: the rest ends by itself."""
+    async def end(self, asked: Iterable[str] = ()) -> None:
+        """Gives back the leases, also those of the logs `asked`, whose plans may have taken one without an answer. A
+        lease whose broker can't be reached at once ends by itself."""
+        for log in asked:
+            self._held.setdefault(log, "")
         await self._renewals.end()
         try:
             async with asyncio.timeout(_LONGEST_GOODBYE_S):

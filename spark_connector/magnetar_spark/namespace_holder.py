@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.exceptions import MagnetarException, NotFound
+from magnetar_spark.lease_calls import LeaseCalls
 from magnetar_spark.renewals import Renewals
 from magnetar_spark.some_at_a_time import some_at_a_time
 from magnetar_spark.task_lease import Lease
@@ -58,14 +59,18 @@ class NamespaceHolder:
         # Those of them whose lease a broker has given once.
         self._held: set[str] = set()
         self._renewals = Renewals(self._renew, lease.renew_every_s, {})
+        self._calls = LeaseCalls()
 
     async def take(self) -> None:
         """Returns when all are held: topics that are not in a list made after this have a lease. Raises
         `MagnetarException`."""
-        await some_at_a_time(self._take, [name for name in self._prefixes if name not in self._asked])
+        await some_at_a_time(
+            lambda name: self._calls.run(self._take(name)), [name for name in self._prefixes if name not in self._asked]
+        )
 
     async def end(self) -> None:
         """Gives them back as far as brokers can be reached at once: the rest lapses."""
+        await self._calls.settle()
         await self._renewals.end()
         asked, self._asked = list(self._asked), {}
         self._held.clear()

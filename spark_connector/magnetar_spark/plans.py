@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
+from magnetar_spark.lease_calls import LeaseCalls
 from magnetar_spark.places import check_not_beyond_end
 from magnetar_spark.task_lease import Lease
 
@@ -97,6 +98,13 @@ class Planner:
         self._lease = lease
         self._listener_name = listener_name
         self._holder = holder
+        self._calls = LeaseCalls()
+        # Logs whose lease was asked for. It may have been taken though no answer came.
+        self.asked: dict[str, None] = {}
+
+    async def settle(self) -> None:
+        """Waits for calls whose caller was cancelled, since these may still take a lease."""
+        await self._calls.settle()
 
     async def plan(
         self,
@@ -110,20 +118,23 @@ class Planner:
         """From `start`, held by the lease, up to `stop`, the log's end as it is now, or the limits. `entered`: what was
         in front of it was gone before the query began."""
         limits = limits or Limits()
-        answer = await self._admin.reading.plan(
-            log,
-            incarnation=incarnation,
-            start=start,
-            stop=stop,
-            max_messages=limits.messages,
-            max_bytes=limits.bytes,
-            lease_ms=self._lease.lease_ms,
-            lease_id=self._lease.lease_id,
-            holder=self._holder,
-            listener_name=self._listener_name,
-            before_ledgers=REACH_LEDGERS,
-            before_bytes=REACH_BYTES,
-            read_id=self._lease.read_id,
+        self.asked[log] = None
+        answer = await self._calls.run(
+            self._admin.reading.plan(
+                log,
+                incarnation=incarnation,
+                start=start,
+                stop=stop,
+                max_messages=limits.messages,
+                max_bytes=limits.bytes,
+                lease_ms=self._lease.lease_ms,
+                lease_id=self._lease.lease_id,
+                holder=self._holder,
+                listener_name=self._listener_name,
+                before_ledgers=REACH_LEDGERS,
+                before_bytes=REACH_BYTES,
+                read_id=self._lease.read_id,
+            )
         )
         if not answer.other_incarnation:
             check_not_beyond_end(log, max(start, stop or start), answer.end, self._origin)

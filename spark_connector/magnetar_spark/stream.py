@@ -198,8 +198,9 @@ class TopicStream:
         return self._lag.shown()
 
     async def close(self) -> None:
+        await self._planner.settle()
         await self._namespaces.end()
-        await self._leases.end()
+        await self._leases.end(self._planner.asked)
 
     async def _rest(self) -> None:
         if self._idle_since is not None:

@@ -5,12 +5,15 @@ offsets; that one has a loop, connections and leases, from when it is first aske
 executors, for `read` alone.
 
 Two things about PySpark 4.3 show here. What is raised while a reader is made is lost to the user behind an error of
-PySpark's own, so options are read when the reader is first asked for something. And a query that is stopped has that
-process ended by SIGTERM, which would leave the leases to end by themselves: it is taken for an end in peace.
+PySpark's own, so options are read when the reader is first asked for something. And when a query is stopped, Spark
+closes that process' connection and sends it SIGTERM, in either order and sometimes twice. Leases must be given back
+all the same: SIGTERM raises `SystemExit`, after which PySpark calls `stop`; once `stop` has begun SIGTERM is ignored;
+and `stop` is called at the process' exit, too, in case SIGTERM came in between.
 """
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 import threading
@@ -105,6 +108,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             driver.run(driver.stream.commit(end))
 
     def stop(self) -> None:
+        """Gives the leases back, once, within a bounded time."""
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _exit:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.close()
@@ -115,7 +121,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._columns(options)
             self._driver = _Driver(options)
             if in_a_worker() and threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, _end)
+                signal.signal(signal.SIGTERM, _exit)
+                atexit.register(self.stop)
         return self._driver
 
     def _columns(self, options: SourceOptions) -> tuple[str, ...]:
@@ -159,7 +166,6 @@ async def _made(options: SourceOptions) -> AsyncAdmin:
     return AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    """Spark may say so twice, and what is done then takes a bounded time."""
+def _exit(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + number)

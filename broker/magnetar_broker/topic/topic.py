@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from magnetar_broker.core.counters import BrokerCounters, TopicCounters
@@ -241,9 +242,8 @@ class Topic:
         """Ends all consumers and saves their cursors, within a bounded time. Producers go on, until `close`."""
         if self.ended is None:
             closing = asyncio.get_running_loop().create_task(self._close_consumers(problem))
+            closing.add_done_callback(partial(self._log_failure, "not all cursors were saved"))
             await self._wait_closed(closing)
-            if not closing.cancelled() and (error := closing.exception()) is not None:
-                _log.warning("%s: not all cursors were saved: %s: %s", self.name, type(error).__name__, error)
 
     async def _close_consumers(self, problem: BrokerError) -> None:
         await self.cursors.settle()
@@ -255,15 +255,19 @@ class Topic:
         lost = self.ended is not None
         self.ended = self.ended or problem
         closing = asyncio.get_running_loop().create_task(self._close(self.ended, in_peace=not lost))
+        closing.add_done_callback(partial(self._log_failure, "it was not closed in peace"))
         self._closing = closing
         try:
             await self._wait_closed(closing)
         finally:
             self._abandon()
         if closing.cancelled():
-            _log.warning("%s was not closed in peace: it was given up, or took too long", self.name)
-        elif (error := closing.exception()) is not None:
-            _log.warning("%s was not closed in peace: %s: %s", self.name, type(error).__name__, error)
+            _log.warning("%s: it was not closed in peace: it was given up, or took too long", self.name)
+
+    def _log_failure(self, failure: str, closing: asyncio.Task[None]) -> None:
+        """Logs the error of a task that closes the topic, whether or not somebody still waits for the task."""
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            _log.warning("%s: %s: %s: %s", self.name, failure, type(error).__name__, error)
 
     async def _wait_closed(self, closing: asyncio.Task[None]) -> None:
         """Cancels it where it takes too long."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -217,6 +218,24 @@ async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None
     assert [name for name, *_ in sink.told] == ["stored", "ended"]
     assert log_of(first).closed
     assert log_of(second).closed
+
+
+async def test_an_unload_that_is_cancelled_while_a_cursor_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """OWN-2: the topic's error is the topic's warning, and not an exception that was never retrieved."""
+    topics = topics_on(FakeStorage())
+    topic = await topics.get(NAME, create=True)
+    unretrieved: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
+    cursors_of(topic).fails_when_cancelled = TopicGivenUp("its cursors are another broker's")
+    closing = asyncio.create_task(topic.close_consumers(TopicGivenUp("it moves")))
+    await until(lambda: cursors_of(topic).closed, "its cursors are being saved")
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    assert "not all cursors were saved: TopicGivenUp: its cursors are another broker's" in caplog.text
+    del closing
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unretrieved == []
 
 
 async def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:

@@ -133,6 +133,8 @@ class FakeCursors:
         self.trimmed = 0
         self.settled = asyncio.Event()
         self.settled.set()
+        # `close` hangs, and raises this when it is cancelled.
+        self.fails_when_cancelled: Exception | None = None
 
     def durable(self) -> list[Any]:
         return self.open
@@ -154,6 +156,11 @@ class FakeCursors:
 
     async def close(self) -> None:
         self.closed = True
+        if self.fails_when_cancelled is not None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise self.fails_when_cancelled from None
 
     def abandon(self) -> None:
         self.abandoned = True

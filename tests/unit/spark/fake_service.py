@@ -4,6 +4,7 @@ behave as brokers' do. Messages are numbers, and a plan's pieces say which of th
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -103,8 +104,11 @@ class FakeService:
         self.failing: dict[str, Exception] = {}
         # Called before each question of that name is answered.
         self.before: dict[str, Callable[[], object]] = {}
+        # Requests of that name arrive when the event is set, also those whose caller is cancelled.
+        self.late: dict[str, asyncio.Event] = {}
         # By namespace and id: the prefix of the leases on topics to come.
         self.namespace_leases: dict[tuple[str, bytes], str] = {}
+        self._arriving: set[asyncio.Task[None]] = set()
         self.topics = self.reading = self
 
     def create(self, topic: str, partitions: int = 0, *, retained: bool = True) -> None:
@@ -147,6 +151,23 @@ class FakeService:
                 skip = piece.skip_messages if entry == piece.first_entry_id else 0
                 stop = piece.stop_after_messages if entry == piece.last_entry_id else 0
                 yield from held[skip : stop or len(held)]
+
+    def _take(self, log: str, start: NextMessage, lease_id: bytes, lease_ms: int) -> None:
+        if lease_ms:
+            self._log(log).leases[lease_id] = (start.ledger_id, lease_ms)
+
+    async def _arrives(self, question: str, take_effect: Callable[[], object]) -> None:
+        """Returns when the request has arrived. One whose caller is cancelled meanwhile takes effect all the same."""
+        if (arrival := self.late.get(question)) is not None:
+
+            async def arrive() -> None:
+                await arrival.wait()
+                take_effect()
+
+            task = asyncio.get_running_loop().create_task(arrive())
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+            await asyncio.shield(task)
 
     # ── what is asked ──
 
@@ -197,14 +218,14 @@ class FakeService:
         read_id: bytes = b"",
     ) -> Plan:
         self._note("plan")
+        await self._arrives("plan", lambda: self._take(log, start, lease_id + read_id, lease_ms))
         there = self._log(log)
         of_other = any(place and 0 < place.ledger_id <= there.floor for place in (start, stop))
         if of_other or (incarnation and incarnation != there.incarnation):
             return Plan(
                 there.incarnation, NOWHERE, NOWHERE, [], {}, 0, 0, True, False, NOWHERE, NOWHERE, 0, 0, there.retained
             )
-        if lease_ms:
-            there.leases[lease_id + read_id] = (start.ledger_id, lease_ms)
+        self._take(log, start, lease_id + read_id, lease_ms)
         begins_in_deleted = NOWHERE < start < there.deleted_before
         begin = max(start, there.first if stop is None else min(there.first, stop))
         end = there.end if stop is None else min(stop, there.end)
@@ -252,6 +273,9 @@ class FakeService:
         self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""
     ) -> bool:
         self._note("hold_namespace")
+        await self._arrives(
+            "hold_namespace", lambda: self.namespace_leases.update({(namespace, lease_id): name_prefix})
+        )
         taken = (namespace, lease_id) not in self.namespace_leases
         self.namespace_leases[namespace, lease_id] = name_prefix
         return taken

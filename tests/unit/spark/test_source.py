@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from magnetar_spark import stream_reader
 from magnetar_spark.columns import COLUMNS, spark_schema
 from magnetar_spark.errors import InvalidColumns, InvalidOptions, NoSink
 from magnetar_spark.source import MagnetarDataSource
+from magnetar_spark.stream_reader import StreamReader
 
 URL = "magnetar://here:6652"
 QUERY = {"url": URL, "topic": "t"}
@@ -90,3 +94,23 @@ def test_there_is_no_sink_whatever_the_options_of_the_writer_are(options: dict[s
     for write in (source.writer, source.streamWriter):
         with pytest.raises(NoSink, match="there is no sink in this version"):
             write(schema, False)
+
+
+def test_sigterm_while_a_query_ends_does_not_keep_leases_from_being_given_back() -> None:
+    """SPK-5: Spark closes the connection, after which PySpark calls `stop`, and sends SIGTERM meanwhile"""
+
+    class Driver:
+        closed = False
+
+        def close(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            self.closed = True
+
+    reader, driver = StreamReader({}, StructType()), Driver()
+    reader._driver = driver  # type: ignore[assignment]
+    before = signal.signal(signal.SIGTERM, stream_reader._exit)
+    try:
+        reader.stop()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert driver.closed

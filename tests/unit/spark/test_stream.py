@@ -25,6 +25,7 @@ from magnetar_spark.errors import (
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
+from tests.running import until
 from tests.unit.spark.fake_service import FakeService
 
 ALL = Limits()
@@ -824,3 +825,22 @@ async def test_a_cancelled_question_leaves_the_stream_usable() -> None:
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
     assert await query.batch() == list(range(30))
+
+
+@pytest.mark.parametrize("call", ["plan", "hold_namespace"])
+async def test_a_stream_that_ends_during_a_call_leaves_no_lease(call: str) -> None:
+    """SPK-5: a cancelled call may take its lease when the stream has given the others back"""
+    service = filled()
+    stream = a_stream(service, topicsPattern="t.*")
+    arrival = service.late[call] = asyncio.Event()
+    asking = asyncio.ensure_future(stream.initial())
+    await until(lambda: call in service.asked, "it is called")
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    closing = asyncio.ensure_future(stream.close())
+    await asyncio.sleep(0.01)
+    arrival.set()
+    await closing
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert service.namespace_leases == {}
+    assert service["t"].leases == {}
