@@ -24,7 +24,7 @@ from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.memory import Fault, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.broker.cursor_scene import OPTIONS, CursorScene, at, with_cursors
+from tests.unit.broker.cursor_scene import OPTIONS, CursorScene, at, running_cursor_scene
 from tests.unit.broker.plain_log import PlainLog
 
 _log = logging.getLogger(__name__)
@@ -169,10 +169,10 @@ class Lives:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_and_owners(seed: int) -> None:
+async def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_and_owners(seed: int) -> None:
     """ACK-1, CHK-34, OWN-2, CHK-58: lives overlap, and no receipt is given that the next life knows nothing of."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=5) as scene:
         scene.log = PlainLog((5, _ENTRIES))
         scene.options = CursorOptions(
             **OPTIONS.model_dump() | {"managed_ledger_cursor_max_size_per_ledger_bytes": 400 if seed % 3 else 10_000}
@@ -205,14 +205,12 @@ def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_and_own
         named = {node.ledger_id, *node.deleting, *await scene.intents()}
         assert set(await scene.ledgers()) <= named, "a ledger that nobody knows of"
 
-    with_cursors(test, bookies=5)
-
 
 @pytest.mark.slow
-def test_a_million_holes_are_kept_and_come_back() -> None:
+async def test_a_million_holes_are_kept_and_come_back() -> None:
     """ACK-1, CHK-34: every second entry of two million, in bitmaps; also through the disk."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         scene.log = log = PlainLog(*((10 + number, 50_000) for number in range(40)))
         table = await scene.open()
         cursor = await table.create("s", at(10, -1), {})
@@ -251,8 +249,6 @@ def test_a_million_holes_are_kept_and_come_back() -> None:
             assert [again.acknowledged(at(ledger_id, one)) for one in range(50_000)] == [False, True] * 25_000
         again.acknowledge([(10, 0, 0)])
         assert again.mark_delete == at(10, 1)
-
-    with_cursors(test)
 
 
 def test_numbers_that_nobody_has_seen_take_neither_time_nor_memory() -> None:

@@ -31,7 +31,7 @@ from magnetar_metadata.errors import NotSent
 from magnetar_wire.transport import Peer
 from tests.unit.bookie.honest_bookie import entry
 from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
 # What a scene's steps and a few turns to and fro add to what an option says.
@@ -63,8 +63,8 @@ def test_every_option_is_named_by_a_test(kind: type[LedgerClientOptions] | type[
 
 
 @pytest.mark.parametrize("timeout_s", [1.0, 8.0])
-def test_read_entry_timeout_s(timeout_s: float) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_read_entry_timeout_s(timeout_s: float) -> None:
+    async with running_small_cluster(options=of_client(read_entry_timeout_s=timeout_s)) as cluster:
         ledger_id = await cluster.make(Striping(1, 1, 1))
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -74,12 +74,10 @@ def test_read_entry_timeout_s(timeout_s: float) -> None:
             await cluster.patiently(reader.read(0, 0))
         assert timeout_s <= cluster.clock.monotonic() - began <= timeout_s + SLACK_S
 
-    in_cluster(test, options=of_client(read_entry_timeout_s=timeout_s))
-
 
 @pytest.mark.parametrize("timeout_ms", [300, 3000])
-def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
+    async with running_small_cluster(options=of_client(speculative_read_timeout_ms=timeout_ms)) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -88,19 +86,15 @@ def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
         assert await cluster.patiently(reader.read(0, 0)) == [entry(0)]
         assert timeout_ms / 1000 <= cluster.clock.monotonic() - began <= timeout_ms / 1000 + SLACK_S
 
-    in_cluster(test, options=of_client(speculative_read_timeout_ms=timeout_ms))
-
 
 @pytest.mark.parametrize("seconds", [5.0, 50.0])
-def test_bookie_quarantine_time_s(seconds: float) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_bookie_quarantine_time_s(seconds: float) -> None:
+    async with running_small_cluster(options=of_client(bookie_quarantine_time_s=seconds)) as cluster:
         cluster.client.bookies.quarantine("b1")
         cluster.clock.advance(seconds - 0.1)
         assert "b1" not in cluster.client.bookies.writable()
         cluster.clock.advance(0.2)
         assert "b1" in cluster.client.bookies.writable()
-
-    in_cluster(test, options=of_client(bookie_quarantine_time_s=seconds))
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])

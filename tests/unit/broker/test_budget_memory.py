@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,10 +18,10 @@ from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
-from tests.produce_client import ProduceClient, entry
+from tests.produce_client import entry
 from tests.running import until, within
 from tests.traced_memory import traced_memory
-from tests.unit.broker.produce_server import ProduceServer, played
+from tests.unit.broker.produce_server import running_produce_server
 
 BUDGET = 2 << 20
 # In one run. Alone they take most memory; in long runs least.
@@ -160,10 +160,10 @@ def test_the_cache_bounds_what_small_entries_take_in_memory() -> None:
     ],
     ids=str,
 )
-def test_a_stream_of_small_entries_is_held_at_the_memory_that_they_take(options: dict[str, int]) -> None:
+async def test_a_stream_of_small_entries_is_held_at_the_memory_that_they_take(options: dict[str, int]) -> None:
     """CHK-68: no bound of a `produce` stream lets more small entries in than its memory holds."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(**options) as (server, connect):
         client = connect()
         await client.open(1)
         log = server.log()
@@ -187,18 +187,16 @@ def test_a_stream_of_small_entries_is_held_at_the_memory_that_they_take(options:
         await until(lambda: len(client.receipts) == count, "everything is stored")
         assert server.budget.used_bytes == 0
 
-    played(play, **options)
 
-
-def test_an_entry_larger_than_every_budget_passes() -> None:
+async def test_an_entry_larger_than_every_budget_passes() -> None:
     """CHK-68: counting memory stops nothing for good."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(
+        max_pending_publish_bytes_per_connection=1, max_pending_publish_bytes_per_topic=1
+    ) as (server, connect):
         client = connect()
         await client.open(1)
         for number in range(10):
             await client.send((1, number, [entry(number, bytes(1000))]))
         await until(lambda: len(client.receipts) == 10, "they are stored")
         assert server.budget.used_bytes == 0
-
-    played(play, max_pending_publish_bytes_per_connection=1, max_pending_publish_bytes_per_topic=1)

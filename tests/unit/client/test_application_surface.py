@@ -21,7 +21,7 @@ import magnetar
 from magnetar import ConsumerType, Message, MessageId, aio
 from magnetar.admin import Admin, AsyncAdmin
 from magnetar.exceptions import InvalidConfiguration, InvalidMessage, OperationNotSupported, Timeout
-from tests.running import GENEROUS_S, run
+from tests.running import GENEROUS_S
 from tests.unit.client.consume_scene import client_of, receive
 from tests.unit.client.scene import URL, sync_scene
 from tests.unit.client.scene import scene as producer_scene
@@ -294,25 +294,22 @@ async def test_a_message_that_was_pickled_is_acknowledged_by_its_id(kind: Consum
             await other.acknowledge(one)
 
 
-def test_a_late_receive_names_every_topic_and_partition() -> None:
+async def test_a_late_receive_names_every_topic_and_partition() -> None:
     """CON-2"""
 
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            broker.partitioned["persistent://public/default/parted"] = 5
-            topics = ["a", "b", "parted", "c-partition-3"]
-            consumer = await client.subscribe(topics, "s")
-            with pytest.raises(Timeout) as late:
-                await consumer.receive(1)
-            full = "persistent://public/default"
-            named = f"{full}/a, {full}/b, {full}/parted (partitions 0 to 4), {full}/c-partition-3"
-            assert str(late.value) == f"no message of {named} came within 1 ms"
-            reader = await client.create_reader("parted", MessageId.earliest)
-            with pytest.raises(Timeout, match=r"parted \(partitions 0 to 4\) came"):
-                await reader.read_next(1)
-
-    run(go())
+    async with client_of() as (broker, client):
+        broker.partitioned["persistent://public/default/parted"] = 5
+        topics = ["a", "b", "parted", "c-partition-3"]
+        consumer = await client.subscribe(topics, "s")
+        with pytest.raises(Timeout) as late:
+            await consumer.receive(1)
+        full = "persistent://public/default"
+        named = f"{full}/a, {full}/b, {full}/parted (partitions 0 to 4), {full}/c-partition-3"
+        assert str(late.value) == f"no message of {named} came within 1 ms"
+        reader = await client.create_reader("parted", MessageId.earliest)
+        with pytest.raises(Timeout, match=r"parted \(partitions 0 to 4\) came"):
+            await reader.read_next(1)
     with scene() as made:
-        consumer = made.client.subscribe(["a", "b", "c", "d"], "s")
+        sync_consumer = made.client.subscribe(["a", "b", "c", "d"], "s")
         with pytest.raises(Timeout, match=r"a, .*/b, .*/c, .*/d came within 1 ms"):
-            consumer.receive(1)
+            sync_consumer.receive(1)

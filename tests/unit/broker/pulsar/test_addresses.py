@@ -17,7 +17,7 @@ from tests.running import until
 from tests.unit.broker.http.test_broker_http import scraped, served
 from tests.unit.broker.pulsar.fake_transport import FakeTransport
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, running_pulsar_broker
 from tests.unit.broker.test_broker_daemon import Machine, becomes_ready, on_machine
 
 _LISTENERS = (
@@ -123,10 +123,10 @@ def test_addresses_are_written_down_and_read_again() -> None:
 
 
 @pytest.mark.parametrize("bound", ["broker_max_connections", "broker_max_connections_per_ip"])
-def test_connections_are_counted_over_all_listeners(bound: str) -> None:
+async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
     """WIRE-1: the bound is the broker's; and who is gone makes room."""
 
-    async def body(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**{bound: 2}) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         scene.listener = PulsarListener(scene.door, "outside")
         scene.broker.pulsar_listeners.append(scene.listener)
@@ -140,30 +140,25 @@ def test_connections_are_counted_over_all_listeners(bound: str) -> None:
         await until(lambda: scene.door.connections == 1, "who is gone is not counted")
         assert (await scene.pulsar_client()).connection in scene.listener.connections
 
-    in_pulsar(body, **{bound: 2})
 
-
-def test_connections_producers_and_consumers_are_counted() -> None:
+async def test_connections_producers_and_consumers_are_counted() -> None:
     """ADM-2."""
 
-    async def body(scene: PulsarScene) -> None:
-        async with served(scene) as address:
-            client = await scene.pulsar_client()
-            await client.open_producer()
-            await client.subscribe(1)
-            await client.subscribe(2, subscription="other")
-            refused = scene.raw_client()
-            await refused.wait_gone()
-            found = await scraped(address)
-            assert found["pulsar_listener_connections"][()] == 1
-            assert found["pulsar_active_connections"][()] == 1
-            assert found["pulsar_listener_producers"][()] == 1
-            assert found["pulsar_listener_consumers"][()] == 2
-            assert found["pulsar_listener_connections_opened_total"][()] == 2
-            assert found["pulsar_listener_connections_refused_total"][()] == 1
-            assert found["pulsar_listener_unfinished_bytes"][()] == 0
-            assert (await ask_json(address, "/status"))[1]["connections"] == 1
-            told = await scene.admin.brokers.info()
-            assert told.pulsar_address == PULSAR_ADDRESS
-
-    in_pulsar(body, broker_max_connections=1)
+    async with running_pulsar_broker(broker_max_connections=1) as scene, served(scene) as address:
+        client = await scene.pulsar_client()
+        await client.open_producer()
+        await client.subscribe(1)
+        await client.subscribe(2, subscription="other")
+        refused = scene.raw_client()
+        await refused.wait_gone()
+        found = await scraped(address)
+        assert found["pulsar_listener_connections"][()] == 1
+        assert found["pulsar_active_connections"][()] == 1
+        assert found["pulsar_listener_producers"][()] == 1
+        assert found["pulsar_listener_consumers"][()] == 2
+        assert found["pulsar_listener_connections_opened_total"][()] == 2
+        assert found["pulsar_listener_connections_refused_total"][()] == 1
+        assert found["pulsar_listener_unfinished_bytes"][()] == 0
+        assert (await ask_json(address, "/status"))[1]["connections"] == 1
+        told = await scene.admin.brokers.info()
+        assert told.pulsar_address == PULSAR_ADDRESS
