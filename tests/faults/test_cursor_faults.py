@@ -25,7 +25,7 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.memory import Fault, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import OPTIONS, CursorScene, at, running_cursor_scene
-from tests.unit.broker.plain_log import PlainLog
+from tests.unit.broker.fake_log import FakeLogPlaces
 
 _log = logging.getLogger(__name__)
 _ENTRIES = 300
@@ -173,7 +173,7 @@ async def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_a
     """ACK-1, CHK-34, OWN-2, CHK-58: lives overlap, and no receipt is given that the next life knows nothing of."""
 
     async with running_cursor_scene(bookies=5) as scene:
-        scene.log = PlainLog((5, _ENTRIES))
+        scene.log = FakeLogPlaces((5, _ENTRIES))
         scene.options = CursorOptions(
             **OPTIONS.model_dump() | {"managed_ledger_cursor_max_size_per_ledger_bytes": 400 if seed % 3 else 10_000}
         )
@@ -211,7 +211,7 @@ async def test_a_million_holes_are_kept_and_come_back() -> None:
     """ACK-1, CHK-34: every second entry of two million, in bitmaps; also through the disk."""
 
     async with running_cursor_scene() as scene:
-        scene.log = log = PlainLog(*((10 + number, 50_000) for number in range(40)))
+        scene.log = log = FakeLogPlaces(*((10 + number, 50_000) for number in range(40)))
         table = await scene.open()
         cursor = await table.create("s", at(10, -1), {})
         began = time.perf_counter()
@@ -253,7 +253,7 @@ async def test_a_million_holes_are_kept_and_come_back() -> None:
 
 def test_numbers_that_nobody_has_seen_take_neither_time_nor_memory() -> None:
     """CHK-34: what a hostile client acknowledges is held back to what there is."""
-    log = PlainLog((5, 100))
+    log = FakeLogPlaces((5, 100))
     state = AckState(log, log.before_first, durable=True)
     far = 2**63 - 1
     state.acknowledge([(5, 50, far), (far, 0, far), (6, 0, far), (5, -far, -1), (5, 3, 2)])

@@ -17,8 +17,9 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Connection, Rejected, TransportError
 from tests.produce_client import ProduceClient, entry
 from tests.running import until
+from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.produce_server import ProduceServer
-from tests.unit.broker.topic_scene import NAME, FakeLog
+from tests.unit.broker.topic_scene import NAME
 
 _STEPS = 120
 _NAMES = ("a", "b")

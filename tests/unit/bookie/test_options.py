@@ -98,7 +98,7 @@ async def test_bookie_quarantine_time_s(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
+async def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
     """The last that goes is missed for so long by a writer that adds nothing."""
 
     @scene(client_options=of_client(lost_bookie_replacement_delay_s=seconds))
@@ -109,11 +109,11 @@ def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
         took = await takes(of, lambda: writer.metadata.last_fragment != before, "it is replaced")
         assert seconds <= took <= seconds + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 15.0])
-def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
+async def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
     @scene()
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(3)
@@ -125,11 +125,11 @@ def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
         took = await takes(of, lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert seconds <= took <= seconds + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [3.0, 30.0])
-def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
+async def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
     @scene()
     async def test(of: Scene) -> None:
         writer = await of.writer()
@@ -145,27 +145,27 @@ def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
         delay_s = of.options.lost_bookie_recovery_delay_s + seconds
         assert delay_s <= took <= delay_s + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
-def test_auditor_scan_interval_s(seconds: float) -> None:
+async def test_auditor_scan_interval_s(seconds: float) -> None:
     @scene(bookies=1)
     async def test(of: Scene) -> None:
         passes = await _audits(of, patient(auditor_scan_interval_s=seconds), fail=False)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
-def test_metadata_retry_s(seconds: float) -> None:
+async def test_metadata_retry_s(seconds: float) -> None:
     @scene(bookies=1)
     async def test(of: Scene) -> None:
         passes = await _audits(of, patient(metadata_retry_s=seconds), fail=True)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
-    test()
+    await test()
 
 
 async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> list[float]:
@@ -184,35 +184,35 @@ async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> lis
 
 
 @pytest.mark.parametrize("seconds", [10.0, 100.0])
-def test_auditor_periodic_check_interval_s(seconds: float) -> None:
+async def test_auditor_periodic_check_interval_s(seconds: float) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         checks = await _checks(of, patient(auditor_periodic_check_interval_s=seconds), ledgers=1, checks=4)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-def test_auditor_check_pause_s(seconds: float) -> None:
+async def test_auditor_check_pause_s(seconds: float) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         options = patient(auditor_check_pause_s=seconds, auditor_checks_per_round=1)
         checks = await _checks(of, options, ledgers=3, checks=3)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 6])
-def test_auditor_checks_per_round(at_a_time: int) -> None:
+async def test_auditor_checks_per_round(at_a_time: int) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         options = patient(auditor_check_pause_s=10.0, auditor_checks_per_round=at_a_time)
         checks = await _checks(of, options, ledgers=6, checks=6)
         assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
 
-    test()
+    await test()
 
 
 async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, checks: int) -> list[float]:
@@ -233,7 +233,7 @@ async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, chec
 
 
 @pytest.mark.parametrize("seconds", [5.0, 60.0])
-def test_intent_grace_period_s(seconds: float) -> None:
+async def test_intent_grace_period_s(seconds: float) -> None:
     @scene()
     async def test(of: Scene) -> None:
         await of.auto_recovery(options=patient(intent_grace_period_s=seconds))
@@ -247,11 +247,11 @@ def test_intent_grace_period_s(seconds: float) -> None:
         took = await takes(of, swept, "it is swept")
         assert seconds <= took <= seconds + of.options.auditor_scan_interval_s + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize(("first_s", "longest_s"), [(1.0, 4.0), (5.0, 12.0)])
-def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
+async def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
     @scene(bookies=2)
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(2, ensemble=1, write=1, ack=1)
@@ -272,7 +272,7 @@ def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float
         assert longest_s <= pauses[-1] <= longest_s + SLACK_S
         assert len(await repair_progress(of.client)) == 1
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float
         ("inventory_entries", 100, [11]),
     ],
 )
-def test_entries_are_copied_in_portions(option: str, value: int, portions: list[int]) -> None:
+async def test_entries_are_copied_in_portions(option: str, value: int, portions: list[int]) -> None:
     @scene()
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(11)
@@ -303,11 +303,11 @@ def test_entries_are_copied_in_portions(option: str, value: int, portions: list[
         await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert copied == portions
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-def test_inventory_timeout_s(seconds: float) -> None:
+async def test_inventory_timeout_s(seconds: float) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(2)
@@ -328,11 +328,11 @@ def test_inventory_timeout_s(seconds: float) -> None:
             await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize(("seconds", "notes"), [(0.0, 8), (1000.0, 0)])
-def test_progress_interval_s(seconds: float, notes: int) -> None:
+async def test_progress_interval_s(seconds: float, notes: int) -> None:
     @scene()
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(8)
@@ -352,4 +352,4 @@ def test_progress_interval_s(seconds: float, notes: int) -> None:
             await of.until(lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert len(noted) == notes
 
-    test()
+    await test()

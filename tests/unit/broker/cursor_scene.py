@@ -20,7 +20,7 @@ from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.bookie.patience import passing_time
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
-from tests.unit.broker.plain_log import PlainLog
+from tests.unit.broker.fake_log import FakeLogPlaces
 
 __all__ = ["CursorScene", "running_cursor_scene", "wait_for_first_attempts"]
 
@@ -31,7 +31,7 @@ class CursorScene:
     def __init__(self, cluster: SmallCluster) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
-        self.log = PlainLog((5, 100))
+        self.log = FakeLogPlaces((5, 100))
         self.options = OPTIONS
         self._openings = 0
 

@@ -13,7 +13,8 @@ from magnetar_broker.topic.topics import Topics
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Peer, Stream
 from tests.produce_client import ProduceClient
-from tests.unit.broker.topic_scene import FakeCatalog, FakeLog, FakeStorage, topics_on
+from tests.unit.broker.fake_log import FakeLog
+from tests.unit.broker.topic_scene import FakeCatalog, FakeStorage, topics_on
 
 __all__ = ["ProduceServer", "running_produce_server"]
 

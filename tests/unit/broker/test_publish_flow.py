@@ -26,8 +26,8 @@ from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Peer
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
+from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.produce_server import ProduceServer, running_produce_server
-from tests.unit.broker.topic_scene import FakeLog
 
 BOUND = 1 << 20
 SIZE = 100_000

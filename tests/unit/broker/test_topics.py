@@ -23,11 +23,11 @@ from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
 from tests.produce_client import entry
 from tests.running import until, within
+from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.topic_scene import (
     NAME,
     FakeCatalog,
     FakeCursors,
-    FakeLog,
     FakeStorage,
     FakeSubscriptions,
     topics_on,

@@ -16,7 +16,6 @@ from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import SlicePiece
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.transport import Code, Disconnected, NotReached, Rejected
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
 from tests.unit.bookie.patience import patiently
 
@@ -353,7 +352,7 @@ async def _all_of(runs: EntryRuns) -> list[EntryRun | Gone]:
     return found
 
 
-def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
+async def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
     """CHK-67: in an open ledger's last fragment only an entry that all replicas have damaged is lost. Before it, and
     once the ledger is closed or has left the log, each entry is that all of them lack."""
 
@@ -364,8 +363,8 @@ def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
             del bookie.ledger(7).records[entry_id]
         return scene
 
-    def gone(scene: Scene) -> list[int]:
-        return [entry_id for one in run(scene.all()) if isinstance(one, Gone) for entry_id in _ids(one)]
+    async def gone(scene: Scene) -> list[int]:
+        return [entry_id for one in await scene.all() if isinstance(one, Gone) for entry_id in _ids(one)]
 
     async def body() -> None:
         runs = scene.runs()
@@ -375,23 +374,23 @@ def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
         await runs.close()
 
     scene = scene_without(20)
-    run(body())
+    await body()
     scene = scene_without(20)
     for bookie in scene.bookies.values():
         bookie.damage(7, 19)
-    run(body())
-    assert gone(scene_without(9)) == [9]
+    await body()
+    assert await gone(scene_without(9)) == [9]
     scene = scene_without(20)
     scene.new_plan = lambda: scene.whereabouts(scene.addresses)
-    assert gone(scene) == [20]
+    assert await gone(scene) == [20]
     scene = scene_without(20)
     scene.new_plan = lambda: Deleted.LEDGER
-    assert gone(scene) == [20]
+    assert await gone(scene) == [20]
     scene = Scene(counts=(30,))
     scene.open_at(10)
     for bookie in scene.bookies.values():
         bookie.damage(7, 20)
-    assert gone(scene) == [20]
+    assert await gone(scene) == [20]
 
 
 async def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:

@@ -18,7 +18,7 @@ from tests.unit.broker.http.test_broker_http import scraped, served
 from tests.unit.broker.pulsar.fake_transport import FakeTransport
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, running_pulsar_broker
-from tests.unit.broker.test_broker_daemon import Machine, becomes_ready, on_machine
+from tests.unit.broker.test_broker_daemon import Machine, becomes_ready
 
 _LISTENERS = (
     "internal:magnetar://one:6652,internal:pulsar://inside:0,external:magnetar://outside:7000,"
@@ -38,51 +38,47 @@ async def _looked_up(
     return answer
 
 
-def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
+async def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
     """WIRE-1, OWN-1: of another one only if it names that; of one that is not there it is told so."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(
-            advertised_listeners=_LISTENERS, bind_addresses="external:pulsar://127.0.0.1:0"
-        ) as daemon:
-            await becomes_ready(daemon)
-            inside, outside = daemon.broker.pulsar_listeners
-            port = inside.address.rpartition(":")[2]
-            for came_to, named, told in (
-                (inside, "", f"inside:{port}"),
-                (outside, "", "outside:7001"),
-                (outside, "internal", f"inside:{port}"),
-                (inside, "external", "outside:7001"),
-                (inside, "wide", "far:7002"),
-            ):
-                answer = await _looked_up(daemon, came_to, named)
-                assert answer.broker_service_url == f"pulsar://{told}"
-            answer = await _looked_up(daemon, inside, "nowhere")
-            assert answer.response == CommandLookupTopicResponse.FAILED
-            assert "'nowhere'" in answer.message
-            assert answer.error == ServerError.SERVICE_NOT_READY  # libraries try again
-            _, said = await ask_json(daemon.http_address, "/status")
-            assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
-            assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
-            assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(
+        advertised_listeners=_LISTENERS, bind_addresses="external:pulsar://127.0.0.1:0"
+    ) as daemon:
+        await becomes_ready(daemon)
+        inside, outside = daemon.broker.pulsar_listeners
+        port = inside.address.rpartition(":")[2]
+        for came_to, named, told in (
+            (inside, "", f"inside:{port}"),
+            (outside, "", "outside:7001"),
+            (outside, "internal", f"inside:{port}"),
+            (inside, "external", "outside:7001"),
+            (inside, "wide", "far:7002"),
+        ):
+            answer = await _looked_up(daemon, came_to, named)
+            assert answer.broker_service_url == f"pulsar://{told}"
+        answer = await _looked_up(daemon, inside, "nowhere")
+        assert answer.response == CommandLookupTopicResponse.FAILED
+        assert "'nowhere'" in answer.message
+        assert answer.error == ServerError.SERVICE_NOT_READY  # libraries try again
+        _, said = await ask_json(daemon.http_address, "/status")
+        assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
+        assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
+        assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
 
 
-def test_a_broker_without_such_a_listener_says_so() -> None:
+async def test_a_broker_without_such_a_listener_says_so() -> None:
     """It is found by others, and clients of Pulsar's protocol are told why not by them."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(pulsar_listen_addresses="") as daemon:
-            await becomes_ready(daemon)
-            assert daemon.broker.pulsar_listeners == []
-            answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
-            assert answer.response == CommandLookupTopicResponse.FAILED
-            assert "no listener for Pulsar's protocol" in answer.message
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(pulsar_listen_addresses="") as daemon:
+        await becomes_ready(daemon)
+        assert daemon.broker.pulsar_listeners == []
+        answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
+        assert answer.response == CommandLookupTopicResponse.FAILED
+        assert "no listener for Pulsar's protocol" in answer.message
 
 
 @pytest.mark.parametrize(
@@ -94,23 +90,23 @@ def test_a_broker_without_such_a_listener_says_so() -> None:
         (None, "inside:7000"),
     ],
 )
-def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(came_to: Any, told: str) -> None:
+async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(
+    came_to: Any, told: str
+) -> None:
     """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
-            await becomes_ready(daemon)
-            [listener] = daemon.broker.pulsar_listeners
-            answer = await _looked_up(daemon, listener, came_to=came_to)
-            assert answer.broker_service_url == "pulsar://inside:7000"
-            daemon.broker.door.tells_where_they_came = True
-            answer = await _looked_up(daemon, listener, came_to=came_to)
-            assert answer.broker_service_url == f"pulsar://{told}"
-            answer = await _looked_up(daemon, listener, "internal", came_to)
-            assert answer.broker_service_url == "pulsar://inside:7000"
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
+        await becomes_ready(daemon)
+        [listener] = daemon.broker.pulsar_listeners
+        answer = await _looked_up(daemon, listener, came_to=came_to)
+        assert answer.broker_service_url == "pulsar://inside:7000"
+        daemon.broker.door.tells_where_they_came = True
+        answer = await _looked_up(daemon, listener, came_to=came_to)
+        assert answer.broker_service_url == f"pulsar://{told}"
+        answer = await _looked_up(daemon, listener, "internal", came_to)
+        assert answer.broker_service_url == "pulsar://inside:7000"
 
 
 def test_addresses_are_written_down_and_read_again() -> None:
