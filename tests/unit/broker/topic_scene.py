@@ -21,12 +21,42 @@ from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
 from tests.unit.broker.fake_log import FakeLog
 
-__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeStorage", "FakeSubscriptions", "topics_on"]
+__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeProducerSink", "FakeStorage", "FakeSubscriptions", "topics_on"]
 
 NAME = TopicName.parse("t")
 
 
+class FakeProducerSink:
+    """All of `ProducerSink`: `told` has what was stored, refused and ended. Its client is always there."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.decided_bytes = 0
+
+    def stored(self, number: int, position: Position) -> None:
+        self.told.append(("stored", number, position))
+
+    def refused(self, number: int, error: BrokerError) -> None:
+        self.told.append(("refused", number, error))
+
+    def decided(self, memory_bytes: int) -> None:
+        self.decided_bytes += memory_bytes
+
+    def report_waiting(self, waiting_for: str) -> None: ...
+
+    def ended(self, error: BrokerError) -> None:
+        self.told.append(("ended", error))
+
+    async def lives(self) -> bool:
+        return True
+
+
 class FakeCursors:
+    """What a `Topic` and its housekeeping call of the cursors' table; the cursors in `open` are the test's.
+
+    `FakeCursorTable` is the table as subscriptions know it.
+    """
+
     def __init__(self) -> None:
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.slowest: Position | None = None
@@ -69,6 +99,8 @@ class FakeCursors:
 
 
 class FakeSubscriptions:
+    """What a `Topic` calls of its subscriptions: `consumers` are as many as the test says, and `ended` says why."""
+
     def __init__(self) -> None:
         self.consumers = 0
         self.ended: list[BrokerError] = []
@@ -167,6 +199,8 @@ class FakeStorage:
 
 
 class FakeCatalog:
+    """All of the catalog that `Topics` calls. Every namespace but 'nowhere' exists, with no policies."""
+
     def __init__(self) -> None:
         self.allowed = True
 
