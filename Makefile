@@ -1,8 +1,9 @@
 # Everything that one does with a checkout. Needs Python 3.11 or newer and a package index; see CONTRIBUTING.md.
 #
 #   make run      installs, and shows a broker, subscriptions and Spark at work; the broker runs on (ONCE=1: it ends)
-#   make test     installs, and runs every test                   make check    lint, types and the fast tests
-#   make lint     lint and types alone
+#   make check    installs; lint, types and the fast tests        make lint     lint and types alone
+#   make test     the fast tests and those of whole systems       make test-system   the latter alone
+#   make soak     what takes longer: torture, many seeds, mutants of a few kinds, the tour; under an hour
 #   make test-compose   the cluster of deploy/ in real containers; needs Docker
 #   make bench    the benchmarks (ONLY=codec: one group)
 #   make protos   generates the code of the .proto files anew     make clean    takes away what make made
@@ -20,12 +21,14 @@ ONLY ?=
 SEED ?=
 WORLD ?=
 SEEDS ?= 1000
+# Most tests wait for something else most of the time, so there are more processes than cores.
+TESTS_AT_ONCE ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 START ?= 0
 MINUTES ?= 5
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-compose lint check bench sim sim-mutants torture protos clean
+.PHONY: help run test test-fast test-system test-compose soak lint check bench sim sim-mutants torture protos clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
@@ -56,8 +59,22 @@ $(VENV)/.can-run: pyproject.toml $(wildcard */*/__init__.py)
 run: $(VENV)/.can-run
 	@$(BIN)/magnetar tour $(if $(filter-out 0 no,$(ONCE)),--once)
 
-test: $(VENV)/.installed
-	@$(BIN)/python -m pytest
+PYTEST = $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadgroup
+
+test: test-fast test-system
+
+test-fast: $(VENV)/.installed
+	@$(PYTEST) -m 'not slow and not soak'
+
+test-system: $(VENV)/.installed
+	@$(PYTEST) -m 'slow and not soak'
+
+# One test at a time: these strike whole systems, or use all cores themselves.
+soak: $(VENV)/.installed
+	@$(BIN)/python -m pytest -m soak
+	@$(MAKE) sim SEEDS=1000 START=$$(date +%s)
+	@$(MAKE) torture MINUTES=10
+	@$(BIN)/python -m pytest tests/compose
 
 # Builds images and runs them: where no engine answers it is skipped, and says so.
 test-compose: $(VENV)/.installed
@@ -67,8 +84,7 @@ lint: $(VENV)/.installed
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-check: lint
-	@$(BIN)/python -m pytest -q -m 'not slow'
+check: lint test-fast
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tests.bench $(ONLY)

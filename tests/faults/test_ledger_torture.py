@@ -32,7 +32,7 @@ from tests.faults.nemesis import ZOOKEEPER, Kind, Round, Strike
 from tests.faults.torture_cluster import TortureCluster
 from tests.running import until, within
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 STRIPING = Striping(3, 3, 2)
 

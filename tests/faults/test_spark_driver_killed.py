@@ -22,7 +22,7 @@ from magnetar.admin import Admin
 from tests.running_spark import SPARK_ENVIRONMENT, java_home, read_rows
 from tests.running_standalone import standalone
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 PER_BATCH: Final = 20
 # So many drivers are killed at most; fewer as soon as each moment was met.

@@ -54,6 +54,7 @@ async def first_micro_batch(url: str) -> int:
     return sum(piece.messages for one in slices for piece in one.pieces)
 
 
+@pytest.mark.soak
 def test_the_owner_and_a_bookie_are_killed_while_it_runs(tmp_path: Path) -> None:
     """SPK-1, SPK-5: the query goes on by itself, under the lease that the new owner found, and has each message once"""
     pytest.importorskip("pyspark")

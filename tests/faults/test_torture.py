@@ -30,6 +30,7 @@ def check_struck(report: Report, kinds: int, receipts: int) -> None:
     assert report.verdict.figures["acknowledgements with a receipt"] > receipts / 10, str(report)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_cluster_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
     """OWN-1, OWN-2, STO-1, STO-2, MSG-4, WIRE-1, CHK-33, CHK-58: nothing with a receipt is lost or out of order, by

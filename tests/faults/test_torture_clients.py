@@ -431,7 +431,7 @@ async def _worked(rig: _Rig) -> None:
     rig.recorder.say("ended")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_all_workloads_write_down_what_a_standalone_told_them(tmp_path: Path) -> None:
     """Over kill -9 of clients and server: what has a receipt is in the subscriptions that kept it, as it was sent."""
     with standalone(tmp_path / "data") as server:

@@ -194,7 +194,7 @@ def _fault(kind: str, group: str) -> Fault:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_each_fault_strikes_a_cluster_and_is_healed(tmp_path: Path) -> None:
     try:

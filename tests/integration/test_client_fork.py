@@ -181,6 +181,7 @@ def test_a_process_that_froze_what_it_had(server: StandaloneProcess) -> None:
 FORKS = 100
 
 
+@pytest.mark.soak
 def test_a_hundred_forks_under_load(server: StandaloneProcess) -> None:
     """CHK-60: a process that sends and receives all the time forks a hundred times, from several threads, children that
     use its client, one of their own, or none, end in every way, and fork themselves: nobody hangs or crashes, and the

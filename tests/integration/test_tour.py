@@ -58,6 +58,7 @@ def taken(ports: tuple[int, ...]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(2 * _LONGEST_S)
 def test_make_run_once_shows_all_of_it_and_ends(tmp_path: Path, environment: dict[str, str]) -> None:
     """In an environment where everything is installed, so that nothing is."""

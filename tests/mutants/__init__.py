@@ -1,73 +1,152 @@
 """Mutants: the code with one thing broken, to see whether the tests would notice.
 
-Each is a patch, `NAME.patch`. Its first line says what it breaks, behind the items of the checklist whose violation
-shows it: `CHK-8, CHK-1: …` or, of points of the specification, `OWN-2: …`. A run that fails for another reason does not
-count as seeing it. The simulation's world that sees it is that of ledgers; another one is named by the second line,
-`world: service`, or, where of many faults only one can show it, `world: service:late entries`. Where none runs what is
-broken, the second line is the command that sees it, behind `run: `; its status is 1 then. The rest is what git diff
-prints.
+Each is a file, `NAME.toml`:
+
+    breaks = "SUB-9: a seek counts though the subscription was moved after the client had asked for it"
+    run = "python -m pytest -q tests/unit/broker/test_subscriptions.py -k comes_late"
+
+    [[change]]
+    in = "Subscription._check_may_seek"
+    replace = "moves >> _TAKE_OVER_BITS != self.cursor.moves"
+    by = "moves < 0"
+
+`breaks` begins with the items of the checklist (`CHK-8, CHK-1: …`) or the points of the specification whose violation
+shows it. A run that fails for another reason does not count as seeing it. Either `world` names the simulation's world
+that sees it (`ledgers`, `service`, or, if only one of many faults shows it, `service:late entries`), or `run` is the
+command that sees it; its status is 1 then.
+
+A change replaces a fragment of code. `tests/source_places.py` finds it in any file, by the qualified name of the
+function or class that holds it and by its tokens. The lines of `by` get the indentation of that place. A mutant can
+have several changes, in one function or in several; all fragments are looked up before the first is replaced.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from tests.source_places import Place, PlaceNotFound, Sources
 
 __all__ = [
     "PROJECT",
-    "PatchFailed",
-    "expected_items",
+    "BadMutant",
+    "Change",
+    "Mutant",
+    "MutantDoesNotFit",
+    "changed_files",
+    "load",
     "mutant_tree",
     "names",
     "run_in",
-    "seen_by",
-    "what_it_breaks",
-    "world_of",
 ]
 
 PROJECT = Path(__file__).resolve().parents[2]
-_PATCHES = Path(__file__).resolve().parent
+_FOLDER = Path(__file__).resolve().parent
 
 
-class PatchFailed(Exception):
-    """The patch does not fit the code any more."""
+class BadMutant(Exception):
+    """The file does not say what a mutant's must."""
+
+
+class MutantDoesNotFit(Exception):
+    """The code that the mutant changes is not there any more, or is not changed by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    within: str
+    replace: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    breaks: str
+    changes: tuple[Change, ...]
+    # Of the simulation; empty if `command` sees it.
+    world: str
+    command: tuple[str, ...]
+
+    @property
+    def expected_items(self) -> str:
+        """Items and points with commas between, as the simulation takes them."""
+        return ",".join(word.strip().removeprefix("CHK-") for word in self.breaks.partition(":")[0].split(","))
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in _PATCHES.glob("*.patch"))
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def what_it_breaks(name: str) -> str:
-    return (_PATCHES / f"{name}.patch").read_text().split("\n", 1)[0].lstrip("# ")
+def load(name: str) -> Mutant:
+    """Read a mutant's file. Raises `BadMutant`."""
+    return parse(name, (_FOLDER / f"{name}.toml").read_text())
 
 
-def seen_by(name: str) -> list[str] | None:
-    """The command; None: the simulation."""
-    second = (_PATCHES / f"{name}.patch").read_text().split("\n", 2)[1]
-    return second.removeprefix("run: ").split() if second.startswith("run: ") else None
+def parse(name: str, text: str) -> Mutant:
+    try:
+        table = tomllib.loads(text)
+        changes = tuple(_change(entry) for entry in table.pop("change", []))
+        breaks, world, run = table.pop("breaks"), table.pop("world", ""), table.pop("run", "")
+        if table or not changes or bool(world) == bool(run):
+            raise ValueError("a mutant has breaks, world or run, and [[change]]s")
+    except (ValueError, KeyError) as error:
+        raise BadMutant(f"mutant {name}: {error!r}") from error
+    return Mutant(name, breaks, changes, world, tuple(run.split()))
 
 
-def world_of(name: str) -> str:
-    """Of the simulation."""
-    second = (_PATCHES / f"{name}.patch").read_text().split("\n", 2)[1]
-    return second.removeprefix("world: ").strip() if second.startswith("world: ") else "ledgers"
+def _change(entry: dict[str, Any]) -> Change:
+    change = Change(entry.pop("in"), entry.pop("replace").strip("\n"), entry.pop("by").strip("\n"))
+    if entry:
+        raise ValueError(f"a change has in, replace and by, and not {', '.join(entry)}")
+    return change
 
 
-def expected_items(name: str) -> str:
-    """With commas between."""
-    return ",".join(word.strip().removeprefix("CHK-") for word in what_it_breaks(name).partition(":")[0].split(","))
+def changed_files(mutant: Mutant, sources: Sources) -> dict[Path, str]:
+    """Return the new text of each file that the mutant changes. Raises `MutantDoesNotFit`."""
+    places: dict[Path, list[tuple[Place, str]]] = {}
+    for change in mutant.changes:
+        try:
+            place = sources.find(change.within, change.replace)
+        except PlaceNotFound as error:
+            raise MutantDoesNotFit(f"mutant {mutant.name} does not fit any more: {error}") from None
+        places.setdefault(place.module.path, []).append((place, change.by))
+    return {path: _changed_text(mutant, replaced) for path, replaced in places.items()}
+
+
+def _changed_text(mutant: Mutant, replaced: Sequence[tuple[Place, str]]) -> str:
+    module = replaced[0][0].module
+    text, end = module.text, len(module.text)
+    for place, by in sorted(replaced, key=lambda one: one[0].start, reverse=True):
+        if place.end > end:
+            raise MutantDoesNotFit(f"mutant {mutant.name} has two changes that overlap in {module.name}")
+        end = place.start
+        indented = textwrap.indent(by, place.indentation).removeprefix(place.indentation)
+        text = text[: place.start] + indented + text[place.end :]
+    try:
+        tree = ast.parse(text)
+        compile(tree, module.path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise MutantDoesNotFit(f"mutant {mutant.name} leaves {module.name} with a {error!r}") from None
+    if ast.dump(tree) == ast.dump(module.tree):
+        raise MutantDoesNotFit(f"mutant {mutant.name} changes nothing that {module.name} does")
+    return text
 
 
 @contextmanager
-def mutant_tree(name: str) -> Iterator[Path]:
-    """A copy of the working tree with the mutant in it, for as long as the block lasts."""
+def mutant_tree(mutant: Mutant) -> Iterator[Path]:
+    """A copy of the working tree with the mutant in it, for as long as the block lasts. Raises `MutantDoesNotFit`."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=PROJECT,
@@ -75,35 +154,20 @@ def mutant_tree(name: str) -> Iterator[Path]:
         capture_output=True,
         text=True,
     )
-    with tempfile.TemporaryDirectory(prefix=f"mutant-{name}-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
         tree = Path(folder)
         for relative in filter(None, listed.stdout.split("\0")):
             source, target = PROJECT / relative, tree / relative
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)
-        apply(tree, name)
+        for path, text in changed_files(mutant, Sources(tree)).items():
+            path.write_text(text)
         yield tree
 
 
-def apply(tree: Path, name: str, *, only_look: bool = False) -> None:
-    patch = (_PATCHES / f"{name}.patch").resolve()
-    # Outside of any repository, so that git takes the paths as they stand.
-    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
-    done = subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", *(["--check"] if only_look else []), str(patch)],
-        cwd=tree,
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
-        raise PatchFailed(f"{name}.patch does not apply: {done.stderr.strip()}")
-
-
 def run_in(tree: Path, command: Sequence[str], *, capture: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs it there: the tree's own code comes before any that is installed."""
+    """Run it there: the tree's own code comes before any that is installed."""
     settings = tomllib.loads((tree / "pyproject.toml").read_text())
     roots = [str(tree / root) for root in settings["tool"]["hatch"]["build"]["dev-mode-dirs"]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(tree)]), "PYTHONDONTWRITEBYTECODE": "1"}

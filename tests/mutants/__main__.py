@@ -1,9 +1,9 @@
 """`python -m tests.mutants NAME -- COMMAND…` runs a command on a copy of the tree with that mutant in it.
 
-`--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit. Only a
-seed counts that violates what the mutant's first line names, and that violates nothing without the mutant. What follows
-behind -- goes to the simulation then. `--rounds` does the like with those that name a command of their own: rounds with
-disks, or runs of a whole system that is struck.
+`--list` names them; `--sim` runs the simulation on each, and fails if one survives or does not fit any more. A seed
+only counts if it violates what the mutant breaks, and violates nothing without the mutant. The arguments behind -- go
+to the simulation then. `--rounds` runs the command of each mutant that names one: tests, rounds with disks, or runs of
+a whole system with faults.
 """
 
 from __future__ import annotations
@@ -14,17 +14,7 @@ import sys
 from collections import Counter
 from typing import Final
 
-from tests.mutants import (
-    PROJECT,
-    PatchFailed,
-    expected_items,
-    mutant_tree,
-    names,
-    run_in,
-    seen_by,
-    what_it_breaks,
-    world_of,
-)
+from tests.mutants import PROJECT, Mutant, MutantDoesNotFit, load, mutant_tree, names, run_in
 from tests.sim.__main__ import violates
 
 # What a run of a whole system, or pytest, prints of what was wrong. That it broke off is none of that.
@@ -54,20 +44,21 @@ def main() -> int:
         parser.error(f"there is no mutant {options.name!r}: there are {', '.join(names()) or 'none'}")
     if options.list:
         for name in names():
-            print(f"{name:40} {what_it_breaks(name)}")
+            print(f"{name:40} {load(name).breaks}")
         return 0
-    if options.sim:
-        chosen = [options.name] if options.name else [name for name in names() if seen_by(name) is None]
-        return 1 if sum(not _noticed(name, options.seeds, command) for name in chosen) else 0
-    if options.rounds:
-        chosen = [options.name] if options.name else [name for name in names() if seen_by(name) is not None]
-        return 1 if sum(not _seen(name) for name in chosen) else 0
+    if options.sim or options.rounds:
+        chosen = [load(name) for name in ([options.name] if options.name else names())]
+        chosen = [mutant for mutant in chosen if (mutant.world if options.sim else mutant.command)]
+        if not chosen:
+            parser.error(f"{options.name} names no {'world: use --rounds' if options.sim else 'command: use --sim'}")
+        seen = [_noticed(one, options.seeds, command) if options.sim else _seen(one) for one in chosen]
+        return 0 if all(seen) else 1
     if options.name is None or not command:
         parser.error("a mutant and, behind --, a command")
     try:
-        with mutant_tree(options.name) as tree:
+        with mutant_tree(load(options.name)) as tree:
             return run_in(tree, command).returncode
-    except PatchFailed as error:
+    except MutantDoesNotFit as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -78,18 +69,18 @@ def failures(printed: str) -> list[tuple[int, str, str]]:
     return [(int(match[1]), match[2] or match[3], match[4]) for match in found if match]
 
 
-def _noticed(name: str, seeds: int, more: list[str]) -> bool:
+def _noticed(mutant: Mutant, seeds: int, more: list[str]) -> bool:
     """Whether some seed violates what the mutant is to violate, and does not without it."""
     others: Counter[str] = Counter()
-    start, world = 0, world_of(name)
+    start = 0
     try:
-        with mutant_tree(name) as tree:
+        with mutant_tree(mutant) as tree:
             while start < seeds:
                 until = [
                     "--world",
-                    world,
+                    mutant.world,
                     "--until",
-                    expected_items(name),
+                    mutant.expected_items,
                     "--start",
                     str(start),
                     "--seeds",
@@ -98,42 +89,42 @@ def _noticed(name: str, seeds: int, more: list[str]) -> bool:
                 done = run_in(tree, ["python", "-m", "tests.sim", *until, *more], capture=True)
                 failed = failures(done.stdout)
                 if not failed and done.returncode:
-                    print(f"{name:40} the simulation broke off: {done.stderr.strip()[-300:]}", flush=True)
+                    print(f"{mutant.name:40} the simulation broke off: {done.stderr.strip()[-300:]}", flush=True)
                     return False
-                seen = failed[-1] if failed and violates(failed[-1][1], expected_items(name)) else None
-                others.update(item for _, item, _ in failed if not violates(item, expected_items(name)))
+                seen = failed[-1] if failed and violates(failed[-1][1], mutant.expected_items) else None
+                others.update(item for _, item, _ in failed if not violates(item, mutant.expected_items))
                 if seen is None:
                     break
                 seed, item, what = seen
-                alone = ["python", "-m", "tests.sim", "--world", world, "--seed", str(seed), "--quiet"]
+                alone = ["python", "-m", "tests.sim", "--world", mutant.world, "--seed", str(seed), "--quiet"]
                 if run_in(PROJECT, alone, capture=True).returncode == 0:
-                    print(f"{name:40} seed {seed + 1} of {seeds}: item {item}: {what}{_besides(others)}", flush=True)
+                    found = f"seed {seed + 1} of {seeds}: item {item}: {what}{_besides(others)}"
+                    print(f"{mutant.name:40} {found}", flush=True)
                     return True
                 others["the seed fails without it, too"] += 1
                 start = seed + 1
-    except PatchFailed as error:
+    except MutantDoesNotFit as error:
         print(error, flush=True)
         return False
-    print(f"{name:40} SURVIVES after {seeds} seeds ({what_it_breaks(name)}){_besides(others)}", flush=True)
+    print(f"{mutant.name:40} SURVIVES after {seeds} seeds ({mutant.breaks}){_besides(others)}", flush=True)
     return False
 
 
-def _seen(name: str) -> bool:
+def _seen(mutant: Mutant) -> bool:
     """Whether its own command says that something is wrong."""
-    command = seen_by(name) or []
     try:
-        with mutant_tree(name) as tree:
-            done = run_in(tree, command, capture=True)
-    except PatchFailed as error:
+        with mutant_tree(mutant) as tree:
+            done = run_in(tree, mutant.command, capture=True)
+    except MutantDoesNotFit as error:
         print(error, flush=True)
         return False
     said = done.stderr.strip().splitlines()
     found = said[:1] if any(", seed " in line for line in said) else _FOUND.findall(done.stdout)
     if done.returncode == 1 and found:
-        print(f"{name:40} {'; '.join(found)[:300]}", flush=True)
+        print(f"{mutant.name:40} {'; '.join(found)[:300]}", flush=True)
         return True
     ended = said[-1][:300] if said else "nothing said"
-    print(f"{name:40} SURVIVES, status {done.returncode} ({what_it_breaks(name)}): {ended}", flush=True)
+    print(f"{mutant.name:40} SURVIVES, status {done.returncode} ({mutant.breaks}): {ended}", flush=True)
     return False
 
 

@@ -1,42 +1,137 @@
-"""Every mutant's patch fits the code as it is, and changes it; and its first line says what it breaks."""
+"""Every mutant fits the code as it is, and changes it; and names what sees it."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import PROJECT, apply, expected_items, names, what_it_breaks, world_of
+from tests.mutants import PROJECT, BadMutant, MutantDoesNotFit, changed_files, load, names, parse
 from tests.mutants.__main__ import failures
 from tests.sim.__main__ import violates
 from tests.sim.worlds import world_named
+from tests.source_places import Sources
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tree = tmp_path_factory.mktemp("tree")
-    for root in ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy"):
-        shutil.copytree(PROJECT / root, tree / root, ignore=shutil.ignore_patterns("__pycache__"))
-    return tree
+def sources() -> Sources:
+    return Sources(PROJECT)
 
 
-@pytest.mark.parametrize("name", names() or [pytest.param("", marks=pytest.mark.skip("there are no mutants yet"))])
-def test_the_patch_applies(name: str, tree: Path) -> None:
-    assert re.match(r"[A-Z]{3}-\d+(, [A-Z]{3}-\d+)*: .{10}", what_it_breaks(name))
-    assert world_named(world_of(name))
-    apply(tree, name, only_look=True)  # git refuses one that changes nothing, too
+@pytest.mark.parametrize("name", names())
+def test_the_mutant_fits(name: str, sources: Sources) -> None:
+    mutant = load(name)
+    assert re.match(r"[A-Z]{3}-\d+(, [A-Z]{3}-\d+)*: .{10}", mutant.breaks)
+    assert not mutant.world or world_named(mutant.world)
+    assert changed_files(mutant, sources)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if load(name).command])
+def test_the_command_exists(name: str) -> None:
+    """A test that was moved or renamed would end with another status than 1, or with no test run."""
+    command = load(name).command
+    assert command[:2] == ("python", "-m")
+    if command[2] == "pytest":
+        assert unknown_tests(command[3:]) == []
+    else:
+        folder = PROJECT.joinpath(*command[2].split("."))
+        assert folder.with_suffix(".py").is_file() or (folder / "__main__.py").is_file()
+
+
+def unknown_tests(arguments: tuple[str, ...]) -> list[str]:
+    """Return those of pytest's arguments that choose no test: paths, test ids and the word behind -k."""
+    files = [word.partition("::")[0] for word in arguments if word.startswith("tests/")]
+    missing = [file for file in files if not (PROJECT / file).is_file()]
+    if missing or not files:
+        return missing or ["no path"]
+    text = "".join((PROJECT / file).read_text() for file in files)
+    known = re.findall(r"^\s*(?:async )?def (test\w*)", text, re.MULTILINE)
+    chosen = [word.split("::")[-1].partition("[")[0] for word in arguments if "::" in word]
+    missing = [name for name in chosen if name not in known]
+    if "-k" in arguments:
+        word = arguments[arguments.index("-k") + 1]
+        missing += [] if any(word in name for name in known) else [word]
+    return missing
+
+
+def test_a_test_that_is_not_there_is_noticed() -> None:
+    here = Path(__file__).relative_to(PROJECT).as_posix()
+    assert unknown_tests((here, "-k", "is_noticed")) == []
+    assert unknown_tests((here, "-k", "is_passed" + "_over")) == ["is_passed_over"]
+    assert unknown_tests((f"{here}::test_the_mutant_fits[x]",)) == []
+    assert unknown_tests((f"{here}::test_nothing",)) == ["test_nothing"]
+    assert unknown_tests(("tests/mutants/test_nowhere.py",)) == ["tests/mutants/test_nowhere.py"]
 
 
 def test_there_are_mutants_of_what_matters_most() -> None:
-    items = {item for name in names() for item in expected_items(name).split(",")}
+    mutants = [load(name) for name in names()]
+    items = {item for mutant in mutants for item in mutant.expected_items.split(",")}
     assert {"7", "8", "11", "13", "18", "21", "22", "62"} <= items
-    assert len(names()) >= 20
+    assert len(mutants) >= 20
     of_service = {
-        item for name in names() if world_of(name).startswith("service") for item in expected_items(name).split(",")
+        item for mutant in mutants if mutant.world.startswith("service") for item in mutant.expected_items.split(",")
     }
     assert {"30", "33", "34", "40", "52", "54", "57", "58"} <= of_service
+
+
+HEAD = 'breaks = "CHK-1: it doubles"\nworld = "ledgers"\n'
+
+
+def change(within: str, replace: str, by: str) -> str:
+    return f"[[change]]\nin = '{within}'\nreplace = '''\n{replace}\n'''\nby = '''\n{by}\n'''\n"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Sources:
+    (tmp_path / "product").mkdir()
+    (tmp_path / "product" / "sums.py").write_text(
+        "class Sum:\n    def add(self, a, b):\n        if a:\n            total = a + b  # why\n        return total\n"
+    )
+    return Sources(tmp_path, ["product"])
+
+
+def test_changes_are_made_where_they_belong_and_indented(small: Sources) -> None:
+    text = change("Sum.add", "total = a + b", "total = a\nif b:\n    total -= b") + change("sums:Sum", "if a", "if b")
+    (changed,) = changed_files(parse("m", HEAD + text), small).values()
+    assert changed == (
+        "class Sum:\n    def add(self, a, b):\n        if b:\n            total = a\n            if b:\n"
+        "                total -= b  # why\n        return total\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (change("Sum.add", "a - b", "a"), r"mutant m does not fit any more: Sum\.add .* 'a - b' 0 times"),
+        (change("Sum.add", "total", "x"), r"Sum\.add .* 'total' 2 times"),
+        (change("Sum.subtract", "a", "b"), r"there is no Sum\.subtract"),
+        (change("Sum.add", "a + b", "(a + b)"), "changes nothing"),
+        (change("Sum.add", "a + b", "a +"), "SyntaxError"),
+        (change("Sum.add", "return total", "break"), "SyntaxError"),
+        (change("Sum.add", "a + b", "a") + change("Sum.add", "total = a + b", "b"), "overlap"),
+    ],
+)
+def test_a_mutant_that_does_not_fit_says_why(changes: str, says: str, small: Sources) -> None:
+    with pytest.raises(MutantDoesNotFit, match=says):
+        changed_files(parse("m", HEAD + changes), small)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "breaks = 'CHK-1: it doubles'\n" + change("f", "a", "b"),
+        HEAD + "run = 'python -m pytest'\n" + change("f", "a", "b"),
+        HEAD,
+        HEAD + "seeds = 5\n" + change("f", "a", "b"),
+        HEAD + change("f", "a", "b") + "file = 'x.py'\n",
+        HEAD + "[[change]]\nin = 'f'\nby = ''\n",
+        "not toml",
+    ],
+)
+def test_a_file_that_is_no_mutant_is_refused(text: str) -> None:
+    with pytest.raises(BadMutant, match="mutant m: "):
+        parse("m", text)
 
 
 def test_only_a_violation_of_what_a_mutant_names_counts() -> None:

@@ -100,6 +100,11 @@ def violates(item: str, items: str) -> bool:
     return any(one.strip() in wanted for one in item.split(","))
 
 
+def available_cores() -> int:
+    """All cores; one where other processes run tests at the same time."""
+    return 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
+
+
 def run_seeds(seeds: range, jobs: int, worlds: Sequence[str] | None = ("ledgers",)) -> Iterator[Outcome]:
     """In order of the seeds, on so many cores; in each of these worlds, None: in those that `worlds_of` says."""
     runs = [(world, seed) for seed in seeds for world in (worlds_of(seed) if worlds is None else worlds)]

@@ -1,51 +1,51 @@
-"""Which branches of the production code a run comes to, without a word of that in the code.
+"""Find out which branches of the production code a run reaches, without hooks in that code.
 
-A branch is a source line, named by its file and its text, so that a line that is gone, or has come twice, is noticed.
-Only functions that hold one of those lines are traced, so a run takes little longer than it would.
+A branch is named by the qualified name of a function and a fragment of it, which `tests/source_places.py` finds. It
+counts as reached when the line runs on which the fragment's last line begins. Only functions that hold such a line are
+traced, so a run takes little longer.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from functools import lru_cache
+from os.path import realpath
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-import magnetar
-import magnetar_bookie
-import magnetar_broker
+from tests.mutants import PROJECT
+from tests.source_places import PlaceNotFound, Sources
 
 __all__ = ["Branch", "Reach"]
 
-# A file of one of the packages (where none is named, of magnetar_bookie), and the text of a line in it; several lines
-# that follow each other stand for the last of them.
-Branch = tuple[str, str]
-_PACKAGES = {
-    package.__name__: Path(str(package.__file__)).parent for package in (magnetar, magnetar_bookie, magnetar_broker)
-}
+
+class Branch(NamedTuple):
+    within: str
+    fragment: str
+
+
 _Tracer = Callable[[FrameType, str, Any], Any]
-
-
-def _path(file: str) -> Path:
-    package, _, rest = file.partition("/")
-    return _PACKAGES[package] / rest if package in _PACKAGES else _PACKAGES["magnetar_bookie"] / file
+_realpath = lru_cache(maxsize=None)(realpath)
 
 
 class Reach:
     """`run` what is to be seen; `missing` says what it did not come to."""
 
-    def __init__(self, branches: Iterable[Branch]) -> None:
+    def __init__(self, branches: Iterable[Branch], sources: Sources | None = None) -> None:
+        """Raises `PlaceNotFound` if a branch does not fit the code any more."""
+        sources = sources or Sources(PROJECT)
         # File and line number → branch, as long as it was not reached.
         self._left: dict[tuple[str, int], Branch] = {}
-        for file, text in branches:
-            path = _path(file)
-            lines, wanted = [line.strip() for line in path.read_text().splitlines()], text.split("\n")
-            found = [end for end in range(len(wanted), len(lines) + 1) if lines[end - len(wanted) : end] == wanted]
-            assert len(found) == 1, f"{file} has the line {text!r} {len(found)} times: name the branch by another"
-            self._left[str(path), found[0]] = (file, text)
-        # Code that was seen running, by its id: whether it holds a branch. It is kept, so that the id stays its own.
-        self._codes: dict[int, tuple[CodeType, bool]] = {}
+        for branch in branches:
+            try:
+                place = sources.find(branch.within, branch.fragment)
+            except PlaceNotFound as error:
+                raise PlaceNotFound(f"a branch to be reached does not fit any more: {error}") from None
+            self._left[realpath(place.module.path), place.last_line] = branch
+        # Code that was seen running, by its id, and its file if it holds a branch. It is kept so that its id stays
+        # valid.
+        self._codes: dict[int, tuple[CodeType, str]] = {}
 
     @property
     def missing(self) -> list[Branch]:
@@ -63,13 +63,12 @@ class Reach:
         known = self._codes.get(id(frame.f_code))
         if known is None:
             code = frame.f_code
-            known = self._codes[id(code)] = (code, self._holds_one(code))
+            file = _realpath(code.co_filename)
+            holds_one = any((file, line) in self._left for _, _, line in code.co_lines() if line is not None)
+            known = self._codes[id(code)] = (code, file if holds_one else "")
         return self._line if known[1] else None
-
-    def _holds_one(self, code: CodeType) -> bool:
-        return any((code.co_filename, line) in self._left for _, _, line in code.co_lines() if line is not None)
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> _Tracer:
         if event == "line":
-            self._left.pop((frame.f_code.co_filename, frame.f_lineno), None)
+            self._left.pop((self._codes[id(frame.f_code)][1], frame.f_lineno), None)
         return self._line

@@ -10,40 +10,41 @@ import pytest
 from magnetar_bookie.read.striping import Striping
 from tests.sim.reach import Branch, Reach
 from tests.sim.run import run_seed
+from tests.source_places import PlaceNotFound
 
 # As a rule each of them is come to by one seed in twenty at least, and all of them within two hundred.
 _MOST_SEEDS: Final = 500
-_BRANCHES: Final[list[Branch]] = [
+_BRANCHES: Final = [
     # Limits, and what comes of them.
-    ("client/ledger_writer.py", "raise TooManyPending("),
-    ("client/ensemble_choice.py", "raise await self._too_few(striping)"),
-    ("server/group_commit.py", "self._room_waiters[woken] = None"),
-    ("server/record_reader.py", "max_bytes -= len(record)"),
-    ("core/commit_group.py", "return Status.READ_ONLY"),
+    Branch("LedgerWriter.append_run", "raise TooManyPending"),
+    Branch("EnsembleChoice.choose", "raise await self._too_few(striping)"),
+    Branch("GroupCommit.room", "self._room_waiters[woken] = None"),
+    Branch("RecordReader._in_line", "max_bytes -= len(record)"),
+    Branch("CommitGroup._status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
-    ("client/replicated_adds.py", "self._channels[slot].abandon(self._ledger_id, self)"),
-    ("client/replicated_adds.py", "self._released()"),
-    ("server/bookie.py", "self._room_timer = None"),
+    Branch("ReplicatedAdds._leave_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
+    Branch("ReplicatedAdds._settle", "self._released()"),
+    Branch("Bookie._look_for_room", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
-    ("core/ledger_replicas.py", "return Status.LIMBO"),
-    ("core/ledger_replicas.py", "return Status.DELETED"),
-    ("server/collector.py", "unexplained[ledger_id] = None"),
-    ("server/long_polls.py", "self.risen(ledger_id, 2**63)"),
+    Branch("LedgerReplicas._refusal", "return Status.LIMBO"),
+    Branch("LedgerReplicas._identity_refusal", "return Status.DELETED"),
+    Branch("GarbageCollector._look_through", "unexplained[ledger_id] = None"),
+    Branch("LongPolls.gone", "self.risen(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.
-    ("client/ledger_store.py", "continue  # if both nodes are there, or come to be, the sweeper finds the intent"),
-    ("client/replicated_adds.py", "MetadataUnknown("),
-    ("client/ledger_recovery.py", "raise self._decided"),
-    ("auto_recovery/sweeper.py", "intent.sweeping = True"),
+    Branch("LedgerStore.make", "continue"),
+    Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
+    Branch("_Attempt._read_and_write", "raise self._decided"),
+    Branch("Sweeper._take", "intent.sweeping = True"),
     # Auto-recovery.
-    ("auto_recovery/limbo_repair.py", "await client.recover(ledger_id)"),
-    ("auto_recovery/copying.py", "raise CannotRepair(_unreadable(reader.unreadable))"),
-    ("auto_recovery/decommission.py", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
-    ("core/repair.py", "plan.stuck.append(no_successor(step))"),
-    ("core/ledger_metadata.py", "return with_holder(current, *bookies)"),
+    Branch("_repair", "await client.recover(ledger_id)"),
+    Branch("fill_slot", "raise CannotRepair"),
+    Branch("decommission", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
+    Branch("_plan_fragment", "plan.stuck.append(no_successor(step))"),
+    Branch("with_recovery_writing_to", "return with_holder(current, *bookies)"),
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_rare_branches_are_come_to() -> None:
     reach = Reach(_BRANCHES)
@@ -55,7 +56,7 @@ def test_rare_branches_are_come_to() -> None:
 
 
 def test_a_branch_is_reached_or_missing() -> None:
-    refused: Branch = ("read/striping.py", "raise ValueError(")
+    refused = Branch("Striping.__post_init__", "raise ValueError")
     reach = Reach([refused])
     reach.run(lambda: Striping(3, 3, 2))
     assert reach.missing == [refused]
@@ -68,7 +69,11 @@ def test_a_branch_is_reached_or_missing() -> None:
     assert reach.missing == []
 
 
-def test_a_branch_must_be_there_once() -> None:
-    for text in ("this line is nowhere", ""):
-        with pytest.raises(AssertionError, match="name the branch by another"):
-            Reach([("read/striping.py", text)])
+def test_the_branches_fit() -> None:
+    assert len(Reach(_BRANCHES).missing) == len(_BRANCHES)
+
+
+def test_a_branch_that_does_not_fit_is_refused() -> None:
+    for fragment in ("this line is nowhere", "self", ""):
+        with pytest.raises(PlaceNotFound, match=r"does not fit any more: .*Striping\.__post_init__"):
+            Reach([Branch("Striping.__post_init__", fragment)])

@@ -10,21 +10,21 @@ import sys
 import pytest
 
 from tests.mutants import PROJECT
-from tests.sim.__main__ import run_seeds
+from tests.sim.__main__ import available_cores, run_seeds
 from tests.sim.invariants import never_looked_at
 from tests.sim.run import run_seed
 
-_PARTS = 8
-# So that all parts take about a minute on two cores.
+# Each part takes about 45 s of one core.
 _SEEDS = 150
+_PARTS = [0, *(pytest.param(part, marks=pytest.mark.soak) for part in range(1, 8))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.parametrize("part", _PARTS)
 def test_nothing_that_must_not_happen_happens(part: int) -> None:
     """CHK-1, CHK-2, CHK-3, CHK-4, CHK-5, CHK-6, CHK-62 and what else the checker asserts, in every step of each run."""
     first = part * _SEEDS
-    outcomes = list(run_seeds(range(first, first + _SEEDS), os.cpu_count() or 1))
+    outcomes = list(run_seeds(range(first, first + _SEEDS), available_cores()))
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
     assert not failed, "\n".join([*failed, "replay one with: make sim SEED=…"])
     assert sum(outcome.counts.get("entries acknowledged", 0) for outcome in outcomes) > 20 * _SEEDS

@@ -19,12 +19,12 @@ from tests.sim.topics.history import TopicHistory
 from tests.sim.topics.planned import Planned
 from tests.sim.topics.world import TopicWorld
 
-_PARTS = 2
+_PARTS = [0, pytest.param(1, marks=pytest.mark.soak)]
 _SEEDS = 12
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.parametrize("part", _PARTS)
 def test_brokers_fight_for_topics_and_nothing_acknowledged_is_lost(part: int) -> None:
     """CHK-1, CHK-5, CHK-30, CHK-58: rivals for one topic, crashes of all, deletions, trims: what was acknowledged and
     not trimmed is read in the end, once, in order, under indexes without gaps (MSG-5); no ledger lies outside the list
