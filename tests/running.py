@@ -13,7 +13,11 @@ GENEROUS_S = 60.0
 
 
 def run(coroutine: Coroutine[Any, Any, T], timeout_s: float = GENEROUS_S) -> T:
-    """Runs it on a loop of its own; one that hangs fails."""
+    """Run it on a loop of its own, and fail if it hangs.
+
+    An async test needs no such wrapper. This is for tests that need several loops, processes, threads or signals, and
+    for helpers that synchronous code calls.
+    """
 
     async def bounded() -> T:
         async with asyncio.timeout(timeout_s):

@@ -123,6 +123,11 @@ class ConsumerPart:
         self._closing: asyncio.Future[None] | None = None
         self.closed = False
 
+    @property
+    def connection(self) -> tuple[ConsumeLink, int] | None:
+        """The stream that it is connected by, and its id there: another pair each time it was opened."""
+        return (self._link, self._consumer_id) if self._link is not None and self.connected else None
+
     async def open(self) -> None:
         """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
         await self._connections.retried(self._attempt)

@@ -53,9 +53,9 @@ T = TypeVar("T")
 # (the key "\1") costs its batch the fast path. None has a byte that `_PACKED` looks for. The property is one that has
 # neither name nor value.
 _NO_ID: Final = 0x7F << 56 | randbits(56)
-_NO_PROPERTY: Final = b"\x18\1"
-_NO_KEY: Final = "\1"
-_NO_SIZE: Final = (250, 251)  # whichever the first message has not
+NO_PROPERTY: Final = b"\x18\1"
+NO_KEY: Final = "\1"
+NO_SIZE: Final = (250, 251)  # whichever the first message has not
 _NO_ORDERING_KEY: Final = b"\1"
 _NO_TIME: Final = 200
 _NO_FLAG: Final = 2
@@ -73,9 +73,9 @@ _PACKED: Final = (b"\x1a", b"\x42", b"\0")
 
 
 @cache
-def _separator(no_size: int, rare: bool) -> bytes:
+def separator(no_size: int, rare: bool) -> bytes:
     """What closes a record, in the columns that nearly every batch has or in all. The sequence id comes first."""
-    common = {"sequence_id": _NO_ID, "properties": _NO_PROPERTY, "partition_key": _NO_KEY, "payload_size": no_size}
+    common = {"sequence_id": _NO_ID, "properties": NO_PROPERTY, "partition_key": NO_KEY, "payload_size": no_size}
     fields: dict[str, Any] = common | _RARE if rare else common
     return b"".join(Columns(**{name: [value]}).SerializeToString() for name, value in fields.items())
 
@@ -90,12 +90,12 @@ def decode_columns(batch: bytes, count: int) -> Messages | None:
 
 def _messages(metadata: list[bytes], payloads: list[bytes], sizes: list[int]) -> Messages:
     count = len(metadata)
-    no_size = _NO_SIZE[sizes[0] == _NO_SIZE[0]]
+    no_size = NO_SIZE[sizes[0] == NO_SIZE[0]]
     columns, rare = _parse(metadata, no_size)
     if _values(columns.payload_size, no_size, count)[0] != sizes:
         raise Unfit
     sequence_ids, every = _values(columns.sequence_id, _NO_ID, count)
-    keys, _ = _values(columns.partition_key, _NO_KEY, count)
+    keys, _ = _values(columns.partition_key, NO_KEY, count)
     messages = Messages(
         payloads,
         array("Q", sequence_ids) if sequence_ids and every else sequence_ids,
@@ -134,11 +134,11 @@ def bytes_key(text: str) -> bytes:
 
 def _parse(metadata: list[bytes], no_size: int) -> tuple[Columns, bool]:
     """The columns, and whether any but the common ones have something in them."""
-    joined = _separator(no_size, False).join([*metadata, b""])
+    joined = separator(no_size, False).join([*metadata, b""])
     columns = Columns.FromString(joined)
     rare = any(getattr(columns, name) for name in _RARE)
     if rare:
-        joined = _separator(no_size, True).join([*metadata, b""])
+        joined = separator(no_size, True).join([*metadata, b""])
         columns = Columns.FromString(joined)
     # Looking for three bytes that few batches have takes 5 µs, counting 50.
     if (rare or any(byte in joined for byte in _PACKED)) and columns.ByteSize() != len(joined):
@@ -222,7 +222,7 @@ def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, s
     parsed: list[Mapping[str, str]] = []
     properties: dict[str, str] = {}
     for pair, fields in zip(pairs, head.properties, strict=True):
-        if pair == _NO_PROPERTY:
+        if pair == NO_PROPERTY:
             parsed.append(properties)
             properties = {}
         elif fields.IsInitialized():

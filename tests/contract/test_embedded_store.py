@@ -8,6 +8,7 @@ import pytest
 
 from magnetar_metadata.embedded import EmbeddedDatabase
 from magnetar_metadata.errors import OutcomeUnknown
+from magnetar_metadata.locked_folder import DurableMark
 from magnetar_metadata.store import ANY, MetadataStore
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
@@ -27,8 +28,8 @@ class EmbeddedSpace(Space):
     async def lose_session(self, store: MetadataStore) -> None:
         """All sessions of a folder are lost when a write fails."""
         assert self._database is not None
-        self._database.commit._make_durable = _fail  # type: ignore[method-assign]
-        with pytest.raises(OutcomeUnknown):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(OutcomeUnknown):
+            patch.setattr(DurableMark, "sync", _fail)
             await store.put("/unlucky", b"", ANY)
         await self._database.close()
         self._database = None
@@ -39,7 +40,7 @@ class EmbeddedSpace(Space):
             await self._database.close()
 
 
-def _fail(sequence: int) -> None:
+def _fail(mark: DurableMark) -> None:
     raise OSError("the disk is gone")
 
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, LedgerStorage, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
-from magnetar_bookie.storage.rocksdb.index import entry_key
+from magnetar_bookie.storage.rocksdb.index import Index, entry_key
+from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
 from tests.running import run
@@ -127,7 +128,6 @@ def test_index_is_the_same_however_many_groups_it_takes_together(groups: list[li
 
     async def whole(folder: Path, *, together: bool) -> list[object]:
         storage = await open_rocksdb(folder, _SMALL)
-        storage._reclaimer.stop()  # it would free what was dropped at some time
         for number, group in enumerate(groups):
             storage.write(changes(group, number))
             assert together or storage.index  # asking has it catch up
@@ -138,7 +138,12 @@ def test_index_is_the_same_however_many_groups_it_takes_together(groups: list[li
         await storage.close()
         return [found, usage]
 
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+    with (
+        tempfile.TemporaryDirectory() as one,
+        tempfile.TemporaryDirectory() as other,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(Reclaimer, "kick", lambda _: None)  # it would free what was dropped at some time
         assert run(whole(Path(one), together=True)) == run(whole(Path(other), together=False))
 
 
@@ -148,13 +153,13 @@ async def test_index_that_can_not_be_written_is_told_by_the_sync_after_which_it_
     strange: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: strange.append(what))
     storage = await open_rocksdb(tmp_path)
+    # The reclaimer looks at what is in use after the first sync.
     storage.write(Changes({(1, 0): b"r"}))
-    storage._reclaimer.wanted = True  # it looks at what is in use after the sync
 
-    def fails(_: object) -> None:
+    def fails(*_: object) -> None:
         raise StorageFailed("no space left")
 
-    monkeypatch.setattr(storage._index, "write", fails)
+    monkeypatch.setattr(Index, "write", fails)
     with pytest.raises(StorageFailed):
         await storage.sync()
     with pytest.raises(StorageFailed):

@@ -38,14 +38,14 @@ async def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeyp
     try:
         store = await space.connect()
         assert isinstance(store, ZooKeeperStore)
-        request, sent = store._kazoo.request, 0
+        request, sent = store.kazoo.request, 0
 
         async def count(*args: Any, **options: Any) -> Any:
             nonlocal sent
             sent += 1
             return await request(*args, **options)
 
-        monkeypatch.setattr(store._kazoo, "request", count)
+        monkeypatch.setattr(store.kazoo, "request", count)
         await asyncio.gather(*(store.sync() for _ in range(100)))
         assert sent == 1
     finally:

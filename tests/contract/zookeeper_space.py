@@ -42,7 +42,7 @@ class ZooKeeperSpace(Space):
     async def lose_session(self, store: MetadataStore) -> None:
         """Another client takes the session over and closes it."""
         assert isinstance(store, ZooKeeperStore)
-        await asyncio.to_thread(self._close_session, store._kazoo.client.client_id)
+        await asyncio.to_thread(self._close_session, store.kazoo.client.client_id)
 
     def _close_session(self, client_id: tuple[int, bytes]) -> None:
         thief = KazooClient(self._hosts, timeout=self._session_timeout_s, client_id=client_id)
@@ -54,7 +54,7 @@ class ZooKeeperSpace(Space):
         assert isinstance(store, ZooKeeperStore)
         broken: list[SessionState] = []
         stop = store.session.listen(broken.append)
-        store._kazoo._handler.cut()
+        store.kazoo.cut_connection()
         await until(lambda: broken[-1:] == [SessionState.CONNECTED], "the connection is back")
         stop()
         assert broken[0] is SessionState.SUSPENDED

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.faults.checker import judge
-from tests.faults.invented_histories import RIG, Story
+from tests.faults.two_consumers import TwoConsumers
 
 
-class Scene:
-    """Messages of one topic are sent one by one to the ids [1, number, -1]; consumers A and B of one subscription, each
-    in a process of its own, connected to the broker that owns the topic."""
+class Scene(TwoConsumers):
+    """Messages are sent one by one. Times are not judged."""
 
     def __init__(self, kind: str = "Failover", other_broker: str = "b1:1") -> None:
-        self.story = Story()
+        super().__init__(kind, other_broker=other_broker)
         self.sent = 0
-        self.connection = {"A": 1, "B": 1}
-        self.broker = {"A": "b1:1", "B": other_broker}
-        say = self.story.say
-        say(RIG, "broker", broker="b1", addresses=["b1:1"])
-        say(RIG, "broker", broker="b2", addresses=["b2:1"])
-        say(RIG, "topic", topic="t", partitions=0, order="producer", deduplicated=False)
-        say(RIG, "subscription", subscription="t.s", topic="t", type=kind, durable=True)
-        say("p", "producer", producer="p", topic="t")
-        for who in "AB":
-            say(who, "opening", consumer=f"t.s#{who}", subscription="t.s")
-            say(who, "opened", consumer=f"t.s#{who}")
         self.seen()
 
     def sends(self) -> int:
@@ -36,28 +24,17 @@ class Scene:
         self.sent += 1
         return self.sent - 1
 
-    def seen(self, *who: str) -> None:
-        """Twice: what was seen is looked at once more."""
-        for one in (who or ("A", "B")) * 2:
-            number, broker = self.connection[one], self.broker[one]
-            self.story.say(one, "connected", consumer=f"t.s#{one}", place="t", broker=broker, connection=number)
-
-    def got(self, who: str, *numbers: int) -> None:
-        items = [["p", number, "00000000", None, 1, number, -1, 0] for number in numbers]
-        self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
-
     def acknowledges(self, who: str, number: int, *, up_to: bool = False, receipt: bool = True) -> None:
         for what in ("acking", "acked") if receipt else ("acking",):
             if up_to:
                 self.story.say(who, f"{what}_up_to", consumer=f"t.s#{who}", place="t", id=[1, number, -1])
             else:
-                self.story.say(who, what, consumer=f"t.s#{who}", place="t", ids=[[1, number, -1]])
+                self.tell(who, what, number)
         if not receipt:
             self.story.say(who, "ack_unknown", consumer=f"t.s#{who}", why="stale")
 
-    def findings(self, folder: Path) -> dict[str, int]:
-        self.story.say(RIG, "ended")
-        return dict(judge(self.story.write(folder / "history"), times=False).counts)
+    def findings(self, folder: Path, **options: Any) -> dict[str, int]:
+        return super().findings(folder, times=False, **options)
 
 
 @pytest.mark.parametrize("up_to", [False, True])

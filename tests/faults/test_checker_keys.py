@@ -7,60 +7,32 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checker import judge
-from tests.faults.invented_histories import RIG, Story
+from tests.faults.invented_histories import RIG
+from tests.faults.two_consumers import TwoConsumers
 
 KEYS = ["k", "k", "k", "other"]
 
 
-class Scene:
-    """Four messages at the ids [1, 0..3, -1] of one topic, the first three with one key; consumers A and B of one
-    subscription, each in a process of its own, connected to the broker that owns the topic.
-    """
+class Scene(TwoConsumers):
+    """Four messages, the first three with one key."""
 
     def __init__(self, key: str | None = "k") -> None:
-        self.story = Story()
+        super().__init__("Key_Shared", order="key")
         self.keys = [key if one == "k" else one for one in KEYS]
-        self.connection = {"A": 1, "B": 1}
-        self.broker = {"A": "b1:1", "B": "b1:1"}
-        say = self.story.say
-        say(RIG, "broker", broker="b1", addresses=["b1:1"])
-        say(RIG, "broker", broker="b2", addresses=["b2:1"])
-        say(RIG, "topic", topic="t", partitions=0, order="key", deduplicated=False)
-        say(RIG, "subscription", subscription="t.s", topic="t", type="Key_Shared", durable=True)
-        say("p", "producer", producer="p", topic="t")
         items = [[number, "00000000", key] for number, key in enumerate(self.keys)]
-        say("p", "sending", producer="p", items=items)
-        for who in "AB":
-            say(who, "opening", consumer=f"t.s#{who}", subscription="t.s")
-            say(who, "opened", consumer=f"t.s#{who}")
+        self.story.say("p", "sending", producer="p", items=items)
         self.owned()
         self.seen()
+
+    def key_of(self, number: int) -> str | None:
+        return self.keys[number]
 
     def owned(self, broker: str = "b1", session: int = 1) -> None:
         self.story.say(RIG, "owners", since=self.story.now, owners={"t": [broker, session]})
 
-    def seen(self, *who: str) -> None:
-        """Twice: what was seen is looked at once more."""
-        for one in (who or ("A", "B")) * 2:
-            number, broker = self.connection[one], self.broker[one]
-            self.story.say(one, "connected", consumer=f"t.s#{one}", place="t", broker=broker, connection=number)
-
-    def got(self, who: str, *numbers: int) -> None:
-        items = [["p", number, "00000000", self.keys[number], 1, number, -1, 0] for number in numbers]
-        self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
-
-    def tell(self, who: str, what: str, *numbers: int) -> None:
-        ids = [[1, number, -1] for number in numbers]
-        self.story.say(who, what, consumer=f"t.s#{who}", place="t", ids=ids)
-
     def acknowledge(self, who: str, *numbers: int) -> None:
         self.tell(who, "acking", *numbers)
         self.tell(who, "acked", *numbers)
-
-    def findings(self, folder: Path) -> dict[str, int]:
-        self.story.say(RIG, "ended")
-        return dict(judge(self.story.write(folder / "history")).counts)
 
 
 @pytest.mark.parametrize("key", ["k", "", None])

@@ -27,7 +27,8 @@ from magnetar_metadata.errors import (
     StoreFull,
     StoreInUse,
 )
-from magnetar_metadata.locked_folder import forked
+from magnetar_metadata.flags import FlagBoard
+from magnetar_metadata.locked_folder import DurableMark, forked
 from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, SessionState, Stat
 from magnetar_wire.clock import SystemClock
 from tests.child_process import ChildProcess
@@ -127,10 +128,10 @@ async def _check_after_fork(folder: Path) -> None:
 
 def test_a_closed_folder_is_forgotten_when_it_is_collected(tmp_path: Path) -> None:
     gc.collect()
-    known = len(forked._open)
+    known = len(forked.noted)
     run(_open_and_close(tmp_path))
     gc.collect()
-    assert len(forked._open) == known
+    assert len(forked.noted) == known
 
 
 def _flip(log: Path) -> None:
@@ -235,10 +236,11 @@ async def test_closing_that_fails_closes_the_folder_all_the_same(
 
 async def test_a_value_that_cannot_be_written_is_a_definite_no_and_the_store_lives_on(tmp_path: Path) -> None:
     """It spoils its group, which is told that nothing was done; no other, and not the sessions."""
-    async with await open_embedded(tmp_path, SystemClock()) as store:
+    database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+    async with database.connect(owns_database=True) as store:
         await store.put("/a", b"1", ABSENT)
         # As from a caller whose types nobody checked.
-        commit, spoilt = store._database.commit, Put("/b", cast(bytes, "text"), ABSENT)
+        commit, spoilt = database.commit, Put("/b", cast(bytes, "text"), ABSENT)
         asked = [commit.transaction([each], store.session.id) for each in (spoilt, Put("/c", b"", ABSENT))]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             assert type(answer) is Refused
@@ -267,23 +269,14 @@ def test_whatever_ends_the_writer_ends_those_who_wait(
 
     async def scenario() -> None:
         async with await open_embedded(tmp_path, SystemClock()) as store:
-            commit = store._database.commit
-            go_on = threading.Event()
-            make_durable = commit._make_durable
-
-            def slowly(sequence: int) -> None:
-                # A failing test must not leave the thread waiting.
-                go_on.wait(5)
-                make_durable(sequence)
-
-            commit._make_durable = slowly  # type: ignore[method-assign]
-            monkeypatch.setattr(commit, "_tell", _fail)
+            syncing, go_on = _sync_slowly(monkeypatch)
             asked = [asyncio.create_task(store.put("/a", b"", ABSENT))]
-            await until(lambda: commit._under_way is not None, "the group is under way")
+            await until(syncing.is_set, "the group is written and being synced")
             asked += [asyncio.create_task(store.put(path, b"", ABSENT)) for path in ("/a", "/b")]
             await asyncio.sleep(0)
-            writer = commit._writer
-            assert writer is not None
+            (writer,) = [task for task in asyncio.all_tasks() if task.get_name() == "metadata-group-commit"]
+            # Where the writer is not cancelled, it ends as it notifies watches of what was stored.
+            monkeypatch.setattr(FlagBoard, "put_up", _fail)
             if cancelled:
                 writer.cancel()
             go_on.set()
@@ -298,29 +291,35 @@ def test_whatever_ends_the_writer_ends_those_who_wait(
             assert writer.cancelled() or isinstance(writer.exception(), OSError)
 
     run(scenario())
+    monkeypatch.undo()
     run(_open_and_close(tmp_path))
 
 
-def _fail(_: object) -> None:
+def _fail(*_: object) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-async def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
+def _sync_slowly(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Have syncs of the mark wait for the second event. The first one says that one has begun."""
+    syncing, go_on, sync = threading.Event(), threading.Event(), DurableMark.sync
+
+    def sync_slowly(mark: DurableMark) -> None:
+        syncing.set()
+        # A failing test must not leave the thread waiting.
+        go_on.wait(5)
+        sync(mark)
+
+    monkeypatch.setattr(DurableMark, "sync", sync_slowly)
+    return syncing, go_on
+
+
+async def test_nothing_is_seen_before_it_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by reads nor by what a refusal gives away; watches are told after."""
     async with await open_embedded(tmp_path, SystemClock()) as store:
         await store.put("/a", b"old", ABSENT)
         watch = store.watch("/a")
         await watch.wait()
-        commit = store._database.commit
-        make_durable, syncing, go_on = commit._make_durable, threading.Event(), threading.Event()
-
-        def slowly(sequence: int) -> None:
-            syncing.set()
-            # A failing test must not leave the thread waiting.
-            go_on.wait(5)
-            make_durable(sequence)
-
-        commit._make_durable = slowly  # type: ignore[method-assign]
+        syncing, go_on = _sync_slowly(monkeypatch)
         changes = [Put("/a", b"new", 0), Put("/b/c", b"", ABSENT)]
         asked = [asyncio.create_task(store.transaction(changes))]
         await until(syncing.is_set, "the group is written and being synced")

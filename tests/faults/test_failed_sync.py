@@ -15,6 +15,7 @@ from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, replay
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, put_note
+from magnetar_metadata.locked_folder import DurableMark
 from magnetar_wire.clock import SystemClock
 from tests.faults.forgetful_disk import ForgetfulDisk
 from tests.running import within
@@ -88,31 +89,33 @@ async def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
     (log,) = (copy / "records").iterdir()
     whole = log.read_bytes()
     log.write_bytes(whole * 2)
-    read = replay._read
+    read = replay.read_portions
 
     def bad(file: BinaryIO, size: int) -> bytes:
         if file.tell() >= len(whole):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(file, size)
 
-    monkeypatch.setattr(replay, "_read", bad)
+    monkeypatch.setattr(replay, "read_portions", bad)
     storage = await open_rocksdb(copy)
     assert storage.intact
     assert await _durable(storage) == [0]
     await storage.close()
 
 
-async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(tmp_path: Path) -> None:
+async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CHK-21: what frees room and what syncs the mark work by themselves, also on an idle bookie."""
 
-    def fail() -> None:
+    def fail(_: DurableMark) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     storage = await open_rocksdb(tmp_path, RocksOptions(mark_sync_interval_s=0.01))
     bookie = Bookie("b1", storage, SystemClock())
     storage.write(Changes({(1, 0): _RECORD}))
     await storage.sync()
-    storage._mark.sync = fail  # type: ignore[method-assign]
+    monkeypatch.setattr(DurableMark, "sync", fail)
     error = await within(bookie.wait_failed(), "the bookie hears of it")
     assert "Input/output error" in str(error)
     with pytest.raises(StorageFailed):

@@ -25,9 +25,9 @@ async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
 ) -> None:
     """CHK-24: who frees room and who adds write side by side, and RocksDB never has to flush by itself."""
     due, records = 200, 1200
-    monkeypatch.setattr(storage_module, "_INDEX_CHANGES", due)
-    monkeypatch.setattr(storage_module, "_MOST_CHANGES", 2 * due)
-    monkeypatch.setattr(reclaim, "_MOVED_RECORDS", 5)
+    monkeypatch.setattr(storage_module, "INDEX_CHANGES", due)
+    monkeypatch.setattr(storage_module, "MAX_UNFLUSHED_CHANGES", 2 * due)
+    monkeypatch.setattr(reclaim, "MOVED_RECORDS", 5)
     options = RocksOptions(segment_bytes=1 << 20, rewrite_below=0.7)
 
     storage = await open_rocksdb(tmp_path, options)
@@ -44,7 +44,7 @@ async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     def watched(changes: Changes, *, moves: bool) -> None:
         nonlocal most
         put(changes, moves=moves)
-        most = max(most, storage._changes_unflushed)
+        most = max(most, storage.unflushed_changes)
 
     def watched_flush(index: Index) -> bool:
         nonlocal begun_ahead
@@ -70,8 +70,8 @@ async def test_sync_waits_for_the_flush_where_too_much_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-24: the one before may be slow."""
-    monkeypatch.setattr(storage_module, "_INDEX_CHANGES", 100)
-    monkeypatch.setattr(storage_module, "_MOST_CHANGES", 200)
+    monkeypatch.setattr(storage_module, "INDEX_CHANGES", 100)
+    monkeypatch.setattr(storage_module, "MAX_UNFLUSHED_CHANGES", 200)
     begin_flush, asked = Index.begin_flush, 0
 
     def slow(index: Index) -> bool:

@@ -29,7 +29,7 @@ from tests.faults.ledger_inspection import close_chains, inspect_chains
 from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
 from tests.faults.ledger_tail import follow_chain, read_back_chain
 from tests.faults.workload_processes import AckWatch
-from tests.running import run, until
+from tests.running import until
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import NO_LATENCY
 
@@ -333,7 +333,7 @@ async def _write_for_a_while(cluster: InProcess, folder: Path) -> None:
     await tails.close()
 
 
-def test_a_real_chain_is_believed_and_a_lie_about_it_found(tmp_path: Path) -> None:
+async def test_a_real_chain_is_believed_and_a_lie_about_it_found(tmp_path: Path) -> None:
     """The owner, the tail, the logs and the inspection, over bookies in this process."""
 
     async def body() -> None:
@@ -372,4 +372,4 @@ def test_a_real_chain_is_believed_and_a_lie_about_it_found(tmp_path: Path) -> No
         for bookie_id in list(cluster.running):
             await cluster.kill(bookie_id)
 
-    run(partial(body)())
+    await partial(body)()

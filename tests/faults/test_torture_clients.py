@@ -210,7 +210,7 @@ def test_what_pulsars_library_could_not_send_is_unknown_but_where_it_never_left_
 def test_what_pulsars_library_says_nothing_of_is_given_up_and_what_it_says_later_is_not_told(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producing, "_LAST_CALLS_S", 0.0)
+    monkeypatch.setattr(producing, "LAST_CALLS_S", 0.0)
     log = StockProducerLog(clients, "stock", "stock.p", Load(), random.Random(1))
     burst = log.burst()
     assert len(burst) > 3
@@ -283,9 +283,7 @@ class _Part:
     """What is looked at of the SDK's."""
 
     topic = "persistent://public/default/t"
-    connected = False
-    _link: _Link | None = None
-    _consumer_id = 0
+    connection: tuple[_Link, int] | None = None
 
 
 def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) -> None:
@@ -297,7 +295,7 @@ def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) 
         connections.opened("c", SimpleNamespace(_core=SimpleNamespace(parts=[part])))
         # Another link to the same broker, the same link after it was opened anew, another broker, and none.
         for link, number in [(links[0], 1), (links[1], 1), (links[1], 1), (links[1], 2), (links[2], 1), (None, 1)]:
-            part._link, part._consumer_id, part.connected = link, number, link is not None
+            part.connection = None if link is None else (link, number)
             connections.look("c", at_least_every_s=0)
         connections.closing("c")
         connections.look("c", 0)

@@ -19,7 +19,7 @@ from magnetar_wire.topic_name import TopicName
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture import owners as owners_module
 from tests.faults.torture.owners import Owner, Owners
-from tests.running import run, within
+from tests.running import within
 
 NAMESPACE = TopicName.parse("t").namespace_name
 
@@ -70,7 +70,7 @@ async def test_owners_and_the_end_of_a_session_are_written_down(
     assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
 
 
-def test_whoever_looks_at_owners_does_not_end_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_looks_at_owners_does_not_end_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place whose name is none makes it fail."""
     server = MemoryServer(SystemClock(), session_timeout_s=60.0)
     failures: list[str] = []
@@ -79,18 +79,15 @@ def test_whoever_looks_at_owners_does_not_end_unnoticed(tmp_path: Path, monkeypa
     async def connected(*_: object) -> MemoryStore:
         return server.connect()
 
-    async def body() -> None:
-        monkeypatch.setattr(owners_module, "open_metadata", connected)
-        failed = asyncio.Event()
+    monkeypatch.setattr(owners_module, "open_metadata", connected)
+    failed = asyncio.Event()
 
-        def note(what: str, error: Exception) -> None:
-            failures.append(f"{what}: {type(error).__name__}")
-            failed.set()
+    def note(what: str, error: Exception) -> None:
+        failures.append(f"{what}: {type(error).__name__}")
+        failed.set()
 
-        with Recorder(tmp_path, "rig") as recorder:
-            async with Owners("memory", recorder, lambda: places, note):
-                places.append("a://b")
-                await within(failed.wait(), "it is told")
-
-    run(body())
+    with Recorder(tmp_path, "rig") as recorder:
+        async with Owners("memory", recorder, lambda: places, note):
+            places.append("a://b")
+            await within(failed.wait(), "it is told")
     assert failures == ["owners are looked at: InvalidTopicName"]

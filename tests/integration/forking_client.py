@@ -41,7 +41,7 @@ def _inherited(client: magnetar.Client, producer: magnetar.Producer) -> None:
 
 
 def _its_own(client: magnetar.Client, producer: magnetar.Producer) -> None:
-    with magnetar.Client(client._url) as own:
+    with magnetar.Client(sys.argv[1]) as own:
         own.create_producer("children").send(b"from a child")
 
 

@@ -174,7 +174,7 @@ def test_a_removed_broker_is_gone_and_its_name_is_free(cluster: LocalCluster) ->
 
 def test_down_ends_brokers_first(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """They close what they have on bookies."""
-    monkeypatch.setattr(outside_zookeeper, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(outside_zookeeper, "CONNECT_S", 0.5)
     cluster.pause("bookie-1")
     cluster.down()
     assert set(states(cluster).values()) == {"stopped"}
@@ -218,7 +218,7 @@ def test_too_few_bookies_for_a_receipt_are_told_at_once(tmp_path: Path) -> None:
         assert few.add_broker(None, **_OF_ONE).running
         few.up(2, 2)
         assert few.status().well
-    assert BrokerOptions().managed_ledger_default_ack_quorum == members._ACK_QUORUM_DEFAULT
+    assert BrokerOptions().managed_ledger_default_ack_quorum == members.ACK_QUORUM_DEFAULT
 
 
 def test_an_ensemble_stays_as_it_was_made(cluster: LocalCluster) -> None:

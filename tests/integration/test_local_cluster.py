@@ -274,7 +274,7 @@ def test_one_that_lost_its_metadata_session_is_not_called_starting(three: LocalC
 def test_what_is_here_is_wiped_even_if_a_zookeeper_from_outside_is_not_there(
     three: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(outside_zookeeper, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(outside_zookeeper, "CONNECT_S", 0.5)
     down = ["cluster", "down", "--wipe", "--folder", str(three.folder)]
     refused = CliRunner().invoke(app, down)
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1), refused.stderr

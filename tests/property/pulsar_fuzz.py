@@ -5,7 +5,7 @@
 Each part of the run has a broker of its own, and a seed of its own that the line of its failure names: `--seed N
 --frames 5000` is that part again. What must hold: the broker logs no error of its own; the honest client's messages
 are stored and delivered in their order, once, whole, and nothing else is told to it; and when all connections are gone
-nothing of them is left (`in_pulsar`).
+nothing of them is left (`running_pulsar_broker`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand
 from magnetar_wire.entry import decode_entry
 from tests.property.pulsar_input import PulsarInput
+from tests.running import run
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 
 __all__ = ["Seen", "fuzz_part"]
 
@@ -52,20 +53,22 @@ def fuzz_part(seed: int, frames: int) -> Seen:
     """Raises `AssertionError` where anything was not as it must be."""
     seen = Seen()
 
-    async def test(scene: PulsarScene) -> None:
-        await _Part(scene, Random(seed), frames, seen).run()
+    options: dict[str, Any] = {
+        "max_queued_bytes_per_stream": 65_536,
+        "max_unfinished_frames_bytes": 4_000_000,
+        "max_waiting_requests_per_connection": 20,
+        "max_message_ids_at_once": 50,
+        "max_pending_publish_bytes_per_topic": 10_000,
+        "max_pending_publish_bytes_per_connection": 10_000,
+        "connection_liveness_check_timeout_millis": 100,
+        "keep_alive_interval_seconds": 0.5,
+    }
 
-    in_pulsar(
-        test,
-        max_queued_bytes_per_stream=65_536,
-        max_unfinished_frames_bytes=4_000_000,
-        max_waiting_requests_per_connection=20,
-        max_message_ids_at_once=50,
-        max_pending_publish_bytes_per_topic=10_000,
-        max_pending_publish_bytes_per_connection=10_000,
-        connection_liveness_check_timeout_millis=100,
-        keep_alive_interval_seconds=0.5,
-    )
+    async def play() -> None:
+        async with running_pulsar_broker(**options) as scene:
+            await _Part(scene, Random(seed), frames, seen).run()
+
+    run(play())
     return seen
 
 
@@ -111,7 +114,7 @@ class _Part:
             attacker.read_on()
 
     async def _begin_another(self) -> None:
-        # Those that are gone are looked at once more, by `in_pulsar`: a few of them will do.
+        # Those that are gone are looked at once more, by `running_pulsar_broker`: a few of them will do.
         self._scene.clients[1:] = [one for one in self._scene.clients[1:] if not one.transport.lost][-100:]
         attacker = self._scene.raw_client()
         comes = self._attackers[attacker] = PulsarInput(self._random, f"n{self._seen.connections}", self._places)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from random import Random
 
-from magnetar_wire import _decode_columns
+from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, separator
 
 NUMBERS = (0, 1, 2, 3, 5, 127, 128, 16383, 16384, 2**31 - 1, 2**31, 2**32 - 1, 2**32 + 5, 2**62, 2**63 - 1, 2**64 - 1)
 TEXTS = (
@@ -27,9 +27,9 @@ TEXTS = (
     b"\x18d@\x05",  # what the end of a record's metadata looks like
     b"\x18\x05@\x01",
     b"x" * 130,
-    *(_decode_columns._separator(size, rare) for size in _decode_columns._NO_SIZE for rare in (False, True)),
-    _decode_columns._NO_PROPERTY,
-    _decode_columns._NO_KEY.encode(),
+    *(separator(size, rare) for size in NO_SIZE for rare in (False, True)),
+    NO_PROPERTY,
+    NO_KEY.encode(),
 )
 PAYLOADS = (b"", b"a", b"hello", b"world", b"\x18d@\x05", b"\0\0\0\2\x18\0", b"x" * 100, b"y" * 130)
 # The fields of SingleMessageMetadata by what they hold.

@@ -13,7 +13,7 @@ from magnetar_broker.core.cursor_record import apply_record, encode_changes, enc
 from magnetar_broker.core.entry_set import CHUNK_ENTRIES, EntrySet
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError
-from tests.unit.broker.plain_log import PlainLog
+from tests.unit.broker.fake_log import FakeLogPlaces
 
 _MOST = 2**63 - 1
 
@@ -22,7 +22,7 @@ _MOST = 2**63 - 1
 class Model:
     """All that is acknowledged, one by one; and of batches, message by message."""
 
-    log: PlainLog
+    log: FakeLogPlaces
     entries: set[Position] = field(default_factory=set)
     messages: dict[Position, tuple[set[int], int]] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ _STEPS = st.lists(
 @given(_STEPS)
 def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
-    log = PlainLog((3, 4))
+    log = FakeLogPlaces((3, 4))
     model = Model(log)
     state = AckState(log, log.before_first, durable=True)
     records = list(encode_snapshot(state))
@@ -179,7 +179,7 @@ def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(s
     _same(_restored(log, records), model)
 
 
-def _restored(log: PlainLog, records: list[bytes]) -> AckState:
+def _restored(log: FakeLogPlaces, records: list[bytes]) -> AckState:
     state = AckState(log, EARLIEST, durable=True)
     for record in records:
         apply_record(state, record)

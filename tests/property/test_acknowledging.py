@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from magnetar._acks import Eras, PendingAcks, Receipt
 from magnetar._consume_link import Gathered
-from magnetar._message import Delivered, Era, Message
+from magnetar._message import Delivered, DetachedOrigin, Era, Message
 from magnetar._nacks import Nacks
 from magnetar._receiver_queue import ReceiverQueue, Source
 from magnetar.exceptions import StaleEpoch
@@ -169,6 +169,16 @@ async def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) 
         receipt.future.exception()
 
 
+def _batch_of(count: int) -> MessageMetadata:
+    return MessageMetadata(num_messages_in_batch=count)
+
+
+def _place(message: Message) -> tuple[int, int]:
+    """Its entry, and its place in the entry's batch."""
+    message_id = message.message_id()
+    return message_id.entry_id(), message_id.batch_index()
+
+
 QUEUE_STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(0, 2), st.integers(1, 12)),
@@ -188,7 +198,7 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
     """CON-1, CON-2"""
     queue = ReceiverQueue()
     sources = [Source(lambda: None) for _ in range(3)]
-    eras = [Era(source, 1, 1) for source in sources]
+    eras = [Era(DetachedOrigin("t", partition, None), 1, 1) for partition in range(len(sources))]
     waiting: list[list[tuple[int, int]]] = [[], [], []]
     handed: list[int] = [0, 0, 0]
     owed: list[int] = [0, 0, 0]
@@ -197,13 +207,13 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
         source.segment = segment
 
     def got(message: Message) -> None:
-        at = sources.index(message._delivered.era.origin)
-        assert waiting[at].pop(0) == (message._delivered.entry_id, message._at)
+        at = message.message_id().partition()
+        assert waiting[at].pop(0) == _place(message)
         handed[at] += 1
 
     for what, which, count in steps:
         if what == "add":
-            one = Delivered(eras[which], 1, number, 0, MessageMetadata(), None, Messages([b"xx"] * count), 3 * count)
+            one = Delivered(eras[which], 1, number, 0, _batch_of(count), None, Messages([b"xx"] * count), 3 * count)
             waiting[which] += [(number, at) for at in range(count)]
             queue.add(sources[which], [one])
             number += 1
@@ -227,7 +237,7 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
         elif what == "clear":
             first = queue.clear(sources[which])
             expected = waiting[which][0] if waiting[which] else None
-            assert expected == (None if first is None else (first._delivered.entry_id, first._at))
+            assert expected == (None if first is None else _place(first))
             waiting[which].clear()
             handed[which] = owed[which] = 0
         else:

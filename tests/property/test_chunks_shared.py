@@ -173,6 +173,6 @@ async def _run(seed: int) -> None:
 
 @settings(max_examples=80)
 @given(st.integers(0, 2**32))
-def test_one_consumer_gets_all_chunks_of_a_message_in_order(seed: int) -> None:
+async def test_one_consumer_gets_all_chunks_of_a_message_in_order(seed: int) -> None:
     """WIRE-1, SUB-4: and none is lost when it leaves, refuses, or takes nothing"""
-    asyncio.run(_run(seed))
+    await _run(seed)

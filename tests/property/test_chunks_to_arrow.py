@@ -207,7 +207,7 @@ def test_chunks_are_kept_up_to_a_limit() -> None:
 
 def _kept_bytes(chunk: bytes) -> int:
     entry = decode_entry(chunk)
-    return len(entry.payload) + entry.metadata.ByteSize() + chunk_groups._AROUND_CHUNK_BYTES
+    return len(entry.payload) + entry.metadata.ByteSize() + chunk_groups.CHUNK_OVERHEAD_BYTES
 
 
 def test_messages_that_nobody_ends_do_not_take_the_place_of_others() -> None:
@@ -225,8 +225,8 @@ def test_messages_that_nobody_ends_do_not_take_the_place_of_others() -> None:
     groups = ChunkGroups(room, lambda place, last, error: None, lambda place, error: None)
     for at, chunk in enumerate(log[: len(log) - 1]):
         groups.add((9, at), decode_entry(chunk))
-    assert groups._bytes <= room
-    assert len(groups._open) <= 8
+    assert groups.held_bytes <= room
+    assert groups.open_messages <= 8
     ended = in_log([*honest[:1], *empty, *honest[1:]])
     with pytest.raises(TooManyChunks, match=f"entry 9:{len(ended) - 1} of "):
         read(ended, 0, len(ended), decoding=chunk_bytes(room))

@@ -16,7 +16,6 @@ from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 
 _WRITERS = 3
 _CHANGES = 4
@@ -40,10 +39,10 @@ class Told:
     st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
     st.lists(st.tuples(st.sampled_from(_kinds), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60),
 )
-def test_every_outcome_is_found_out_while_sessions_live(
+async def test_every_outcome_is_found_out_while_sessions_live(
     faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
 ) -> None:
-    count, told = run(_count(faults, actions))
+    count, told = await _count(faults, actions)
     assert count == sum(each.made for each in told) == _WRITERS * _CHANGES
     assert sum(each.unknown for each in told) == 0
 
@@ -55,10 +54,10 @@ def test_every_outcome_is_found_out_while_sessions_live(
         st.tuples(st.sampled_from([*_kinds, "expire"]), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60
     ),
 )
-def test_the_count_is_what_was_made_and_some_of_the_unknown(
+async def test_the_count_is_what_was_made_and_some_of_the_unknown(
     faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
 ) -> None:
-    count, told = run(_count(faults, actions))
+    count, told = await _count(faults, actions)
     made = sum(each.made for each in told)
     assert made <= count <= made + sum(each.unknown for each in told)
 

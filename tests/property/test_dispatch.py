@@ -16,7 +16,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.topic.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
-from tests.unit.broker.memory_log import MemoryCursor, MemoryCursors
+from tests.unit.broker.fake_cursors import FakeCursor, FakeCursorTable
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_place, redeliver, settle
 
@@ -29,8 +29,8 @@ class _Durable(TransientCursor):
     durable = True
 
 
-class _Cursors(MemoryCursors):
-    async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> MemoryCursor:
+class _Cursors(FakeCursorTable):
+    async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> FakeCursor:
         made = _Durable(name, AckState(self.log, mark_delete, durable=True), dict(properties))
         self.cursors[name] = made  # type: ignore[assignment]
         return made  # type: ignore[return-value]

@@ -158,7 +158,7 @@ async def test_an_index_that_a_node_disagrees_with_is_not_believed(tmp_path: Pat
     batch = new_batch()
     for path in ("/persistent", "/gone"):
         batch.put(b"\x01" + first.session.id.to_bytes(8, "big") + path.encode(), b"")
-    database._database.write(batch)
+    database.database.write(batch)
     if closing:
         await first.close()
         assert await second.children("/") == ["persistent"]
@@ -169,5 +169,5 @@ async def test_an_index_that_a_node_disagrees_with_is_not_believed(tmp_path: Pat
     await database.close()
 
 
-def _index(database: EmbeddedDatabase) -> list[bytes]:
-    return list(RocksTable(database._database)._keys(b"\x01"))
+def _index(database: EmbeddedDatabase) -> list[tuple[int, str]]:
+    return RocksTable(database.database).list_index()

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_wire import _decode_columns
-from magnetar_wire._decode_columns import decode_columns
+from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, decode_columns
 from magnetar_wire._decode_objects import decode_objects
 from magnetar_wire._uniform_batch import decode_uniform
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
@@ -423,8 +422,8 @@ def test_directed_batches(name: str) -> None:
 def test_a_separator_swallowed_and_put_back() -> None:
     """A record swallows the first bytes of what the decoder puts behind it, and the next puts the same fields back in.
     With a separator that a peer knows the counts would come out right, and bytes that are no batch would be read."""
-    no_property, no_key = raw.words(1, _decode_columns._NO_PROPERTY), raw.words(2, _decode_columns._NO_KEY.encode())
-    no_size = b"\x18" + raw.varint(_decode_columns._NO_SIZE[0])
+    no_property, no_key = raw.words(1, NO_PROPERTY), raw.words(2, NO_KEY.encode())
+    no_size = b"\x18" + raw.varint(NO_SIZE[0])
     ids = [raw.tag(8, 0) + raw.varint(value) for value in (200, 0x7F << 56, 2**63 - 1, 2**64 - 1)]
     put_back = [no_property, no_property + no_key, *ids]
     put_back += [an_id + no_property for an_id in ids]

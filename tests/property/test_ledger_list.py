@@ -142,8 +142,8 @@ class Both:
 @given(_steps)
 def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
     """RET-3: over rolls, trims and openings, in pages of three ledgers."""
-    pages, most = ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE
-    ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE = 3, 5  # type: ignore[misc]
+    pages, most = ledger_list.PAGE_LEDGERS, ledger_list.MAX_LEDGERS_IN_NODE
+    ledger_list.PAGE_LEDGERS, ledger_list.MAX_LEDGERS_IN_NODE = 3, 5  # type: ignore[misc]
     try:
         both = Both()
         for what, number in steps:
@@ -151,7 +151,7 @@ def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
             step(number)
             both.check()
     finally:
-        ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE = pages, most  # type: ignore[misc]
+        ledger_list.PAGE_LEDGERS, ledger_list.MAX_LEDGERS_IN_NODE = pages, most  # type: ignore[misc]
 
 
 @settings(max_examples=150)

@@ -13,7 +13,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import RecoveryUndecided
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from tests.unit.bookie.honest_bookie import entry, length_up_to, record_of
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
 
 _STRIPINGS = [
     Striping(1, 1, 1),
@@ -78,10 +78,19 @@ def _left(draw: st.DrawFn) -> Left:
 
 @settings(max_examples=150)
 @given(_left())
-def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Left) -> None:
+async def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Left) -> None:
     """CHK-3: all that was completed is kept, and what is kept is the writer's, on an ack quorum, length and all."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster(
+        bookies=_BOOKIES,
+        options=LedgerClientOptions(
+            explicit_lac_interval_ms=0,
+            read_entry_timeout_s=1.0,
+            add_entry_timeout_s=1.0,
+            recovery_timeout_s=8.0,
+            recovery_window_entries=3,
+        ),
+    ) as cluster:
         striping = left.striping
         fragments = [Fragment(0, tuple(f"b{slot}" for slot in range(striping.ensemble_size)))]
         if left.second_from is not None:
@@ -116,18 +125,6 @@ def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Left) -> 
         reader = await cluster.client.open(ledger_id)
         read = [one async for one in reader.entries()]
         assert read == [(entry_id, entry(entry_id)) for entry_id in range(found.last_entry_id + 1)]
-
-    in_cluster(
-        test,
-        bookies=_BOOKIES,
-        options=LedgerClientOptions(
-            explicit_lac_interval_ms=0,
-            read_entry_timeout_s=1.0,
-            add_entry_timeout_s=1.0,
-            recovery_timeout_s=8.0,
-            recovery_window_entries=3,
-        ),
-    )
 
 
 async def _recovered(cluster: SmallCluster, ledger_id: int, recoverers: int) -> LedgerMetadata | None:

@@ -16,9 +16,10 @@ from magnetar_wire.entry import decode_entry
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Connection, Rejected, TransportError
 from tests.produce_client import ProduceClient, entry
-from tests.running import run, until
+from tests.running import until
+from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.produce_server import ProduceServer
-from tests.unit.broker.topic_scene import NAME, FakeLog
+from tests.unit.broker.topic_scene import NAME
 
 _STEPS = 120
 _NAMES = ("a", "b")
@@ -171,9 +172,9 @@ class Publishing:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_receipted_is_stored_once_in_order_and_no_epoch_behind_a_higher_one(seed: int) -> None:
+async def test_what_is_receipted_is_stored_once_in_order_and_no_epoch_behind_a_higher_one(seed: int) -> None:
     """CHK-33, PRD-10."""
-    run(Publishing(seed).play())
+    await Publishing(seed).play()
 
 
 @pytest.mark.parametrize("seed", range(3))

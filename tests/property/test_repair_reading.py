@@ -22,7 +22,6 @@ from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import EntryRange, InventoryAnswer, ReadAnswer, ReadRequest
 from magnetar_wire.transport import DeadlinePassed, NotReached
-from tests.running import run
 
 LEDGER = 7
 LAST = 9
@@ -78,26 +77,23 @@ def read_answers(draw: st.DrawFn) -> ReadAnswer:
 
 
 @given(st.lists(read_answers(), max_size=30), STRIPINGS, st.integers(1, 300), st.data())
-def test_reading_ends_with_true_records_or_reasons(
+async def test_reading_ends_with_true_records_or_reasons(
     answers: list[Message], striping: Striping, max_bytes: int, data: st.DataObject
 ) -> None:
     wanted = data.draw(st.lists(st.integers(0, LAST), unique=True, min_size=1).map(sorted))
     liars = Liars(answers)
 
-    async def read() -> None:
-        reader = SlotReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
-        missing = list(wanted)
-        while missing:
-            records = await reader.read(missing, max_bytes)
-            for entry_id, record in records.items():
-                assert record == RECORDS[entry_id]
-            left = [one for one in missing if one not in records and one not in reader.unreadable]
-            assert len(left) < len(missing)
-            missing = left
-        assert all(entry_id in wanted for entry_id in reader.unreadable)
-        assert all("b4" not in said for said in reader.unreadable.values())
-
-    run(read())
+    reader = SlotReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
+    missing = list(wanted)
+    while missing:
+        records = await reader.read(missing, max_bytes)
+        for entry_id, record in records.items():
+            assert record == RECORDS[entry_id]
+        left = [one for one in missing if one not in records and one not in reader.unreadable]
+        assert len(left) < len(missing)
+        missing = left
+    assert all(entry_id in wanted for entry_id in reader.unreadable)
+    assert all("b4" not in said for said in reader.unreadable.values())
     for bookie_id, request in liars.requests:
         assert isinstance(request, ReadRequest)
         assert bookie_id != "b4"
@@ -116,7 +112,7 @@ def inventory_answers(draw: st.DrawFn) -> InventoryAnswer:
 
 
 @given(st.lists(inventory_answers(), max_size=30), STRIPINGS, st.integers(1, 20))
-def test_taking_an_inventory_ends_and_passes_no_entry_over(
+async def test_taking_an_inventory_ends_and_passes_no_entry_over(
     answers: list[Message], striping: Striping, inventory_entries: int
 ) -> None:
     held: list[tuple[int, int]] = [
@@ -139,7 +135,7 @@ def test_taking_an_inventory_ends_and_passes_no_entry_over(
         assert before == LAST + 1
         return lacks
 
-    lacks = run(take())
+    lacks = await take()
     if lacks is not None:
         assert lacks == sorted(lacks)
         nobody_said = [

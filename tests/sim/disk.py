@@ -97,28 +97,28 @@ class SimulatedDisk:
         self.used_bytes = 0
         # Called with each group that is written, before it can be read.
         self.on_write: Callable[[Changes], object] | None = None
-        self._ledgers: dict[int, _Ledger] = {}
-        self._bookie: bytes | None = None
+        self.ledgers: dict[int, _Ledger] = {}
+        self.bookie_record: bytes | None = None
         self._unsynced: deque[_Group] = deque()
         self._synced: deque[_Group] = deque(maxlen=_KEPT_GROUPS)
         self._intact = True
-        self._fail_next = False
-        self._storage: SimulatedStorage | None = None
+        self.fails_next_sync = False
+        self.storage: SimulatedStorage | None = None
 
     def open(self) -> SimulatedStorage:
         """The storage, as a process finds it that starts now. Whoever had it open before has crashed."""
         self.crash()
-        self._storage = SimulatedStorage(self, self._intact)
-        return self._storage
+        self.storage = SimulatedStorage(self, self._intact)
+        return self.storage
 
     def crash(self) -> None:
         """The process is gone. Of the groups that were not synced some are on the disk, and none without those before.
 
         What is on it then is durable.
         """
-        if self._storage is not None:
-            self._storage.dead = "the process crashed"
-            self._storage = None
+        if self.storage is not None:
+            self.storage.dead = "the process crashed"
+            self.storage = None
         if self._unsynced:
             self._keep_unsynced(self.randomness.below(len(self._unsynced) + 1))
 
@@ -138,8 +138,8 @@ class SimulatedDisk:
     def wipe(self) -> None:
         """Crashes, and the disk is empty."""
         self.crash()
-        self._ledgers.clear()
-        self._bookie = None
+        self.ledgers.clear()
+        self.bookie_record = None
         self._synced.clear()
         self.used_bytes = 0
         self._intact = True
@@ -147,7 +147,12 @@ class SimulatedDisk:
     @property
     def may_lack_groups(self) -> bool:
         """Groups were lost, or all, and the bookie has not seen that yet."""
-        return not self._intact or self._bookie is None
+        return not self._intact or self.bookie_record is None
+
+    @property
+    def synced_groups(self) -> int:
+        """Groups that `lose_synced` can take away."""
+        return len(self._synced)
 
     def has_room(self) -> bool:
         return self.capacity_bytes is None or self.used_bytes < 0.9 * self.capacity_bytes
@@ -158,11 +163,11 @@ class SimulatedDisk:
 
     def fail_next_sync(self) -> None:
         """The next sync that ends fails. Also without an open storage: the next one's."""
-        self._fail_next = True
+        self.fails_next_sync = True
 
     def damage(self, ledger_id: int, entry_id: int, *, unreadable: bool | None = None) -> bool:
         """A bit of a durable record is flipped; whether one was there. It is read as other bytes, or as `DAMAGED`."""
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self.ledgers.get(ledger_id)
         held = ledger.entries.get(entry_id) if ledger else None
         if held is None or self.durable_record(ledger_id, entry_id) is not held:
             return False
@@ -176,7 +181,7 @@ class SimulatedDisk:
 
     def damage_any(self) -> tuple[int, int] | None:
         """Damages one durable record by chance, and says which."""
-        ledgers = [(ledger_id, ledger) for ledger_id, ledger in self._ledgers.items() if ledger.ids]
+        ledgers = [(ledger_id, ledger) for ledger_id, ledger in self.ledgers.items() if ledger.ids]
         if not ledgers:
             return None
         ledger_id, ledger = self.randomness.choice(ledgers)
@@ -192,7 +197,7 @@ class SimulatedDisk:
             for ledger, entry, old in group.entries:
                 if entry == entry_id and ledger == ledger_id:
                     return old
-        ledger_now = self._ledgers.get(ledger_id)
+        ledger_now = self.ledgers.get(ledger_id)
         return ledger_now.entries.get(entry_id) if ledger_now else None
 
     def durable_ledger(self, ledger_id: int) -> LedgerRecord | None:
@@ -201,12 +206,12 @@ class SimulatedDisk:
             for ledger, old in group.ledgers:
                 if ledger == ledger_id:
                     return old
-        ledger_now = self._ledgers.get(ledger_id)
+        ledger_now = self.ledgers.get(ledger_id)
         return ledger_now.record if ledger_now else None
 
     def durable_entry_ids(self, ledger_id: int) -> list[int]:
         """The entries of the ledger for which `durable_record` has something, in order."""
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self.ledgers.get(ledger_id)
         ids = dict.fromkeys(ledger.ids if ledger else ())
         for group in self._unsynced:
             ids.update((entry, None) for of, entry, _ in group.entries if of == ledger_id)
@@ -214,15 +219,15 @@ class SimulatedDisk:
                 ids.update(dict.fromkeys(entries) if of == ledger_id else {})
         return sorted(entry_id for entry_id in ids if self.durable_record(ledger_id, entry_id) is not None)
 
-    def _write(self, changes: Changes) -> None:
-        """All of it, with notes; see LedgerStorage.write."""
+    def write(self, changes: Changes) -> None:
+        """Write the group, undurably, with notes to undo it; see LedgerStorage.write."""
         size = sum(map(len, changes.records.values()))
         if size and self.capacity_bytes is not None and self.used_bytes + size > self.capacity_bytes:
             raise StorageFull(f"the disk holds {self.used_bytes} bytes, and {self.capacity_bytes} are its capacity")
         if self.on_write is not None:
             self.on_write(changes)
         group = _Group()
-        ledgers = self._ledgers
+        ledgers = self.ledgers
         for ledger_id in changes.dropped:
             ledger = ledgers.get(ledger_id)
             if ledger is not None and ledger.entries:
@@ -241,14 +246,14 @@ class SimulatedDisk:
             group.ledgers.append((ledger_id, ledger.record))
             ledger.record = remembered
         if changes.bookie is not None:
-            group.bookie = (self._bookie,)
-            self._bookie = changes.bookie
+            group.bookie = (self.bookie_record,)
+            self.bookie_record = changes.bookie
         self._unsynced.append(group)
 
     def _put(self, group: _Group | None, ledger_id: int, entry_id: int, held: Held | None) -> None:
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self.ledgers.get(ledger_id)
         if ledger is None:
-            ledger = self._ledgers[ledger_id] = _Ledger()
+            ledger = self.ledgers[ledger_id] = _Ledger()
         old = ledger.put(entry_id, held)
         self.used_bytes += (len(held) if isinstance(held, bytes) else 0) - (len(old) if isinstance(old, bytes) else 0)
         if group is not None:
@@ -256,13 +261,13 @@ class SimulatedDisk:
 
     def _undo(self, group: _Group) -> None:
         if group.bookie is not None:
-            (self._bookie,) = group.bookie
+            (self.bookie_record,) = group.bookie
         for ledger_id, remembered in reversed(group.ledgers):
-            self._ledgers[ledger_id].record = remembered
+            self.ledgers[ledger_id].record = remembered
         for ledger_id, entry_id, old in reversed(group.entries):
             self._put(None, ledger_id, entry_id, old)
         for ledger_id, entries in reversed(group.dropped):
-            ledger = self._ledgers[ledger_id]
+            ledger = self.ledgers[ledger_id]
             assert not ledger.entries
             ledger.entries, ledger.ids = entries, sorted(entries)
             self.used_bytes += _size(entries)
@@ -271,9 +276,10 @@ class SimulatedDisk:
         """So many of the unsynced groups, the oldest, are durable now, and the others gone."""
         while len(self._unsynced) > count:
             self._undo(self._unsynced.pop())
-        self._made_durable(count)
+        self.make_durable(count)
 
-    def _made_durable(self, count: int) -> None:
+    def make_durable(self, count: int) -> None:
+        """Make the oldest `count` unsynced groups durable."""
         for _ in range(count):
             group = self._unsynced.popleft()
             if group.bookie is not None:
@@ -310,32 +316,32 @@ class SimulatedStorage:
 
     def bookie(self) -> bytes | None:
         self._check_alive()
-        return self._disk._bookie
+        return self._disk.bookie_record
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         self._check_alive()
-        ledger = self._disk._ledgers.get(ledger_id)
+        ledger = self._disk.ledgers.get(ledger_id)
         return ledger.record if ledger else None
 
     def ledger_ids(self, first: int, limit: int) -> list[int]:
         self._check_alive()
-        ledgers = self._disk._ledgers
+        ledgers = self._disk.ledgers
         ids = sorted(one for one, ledger in ledgers.items() if one >= first and ledger.record is not None)
         return ids[:limit]
 
     def last_entry(self, ledger_id: int) -> int:
         self._check_alive()
-        ledger = self._disk._ledgers.get(ledger_id)
+        ledger = self._disk.ledgers.get(ledger_id)
         return ledger.ids[-1] if ledger and ledger.ids else -1
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
         self._check_alive()
-        ledger = self._disk._ledgers.get(ledger_id)
+        ledger = self._disk.ledgers.get(ledger_id)
         return ledger is not None and entry_id in ledger.entries
 
     def entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
         self._check_alive()
-        ledger = self._disk._ledgers.get(ledger_id)
+        ledger = self._disk.ledgers.get(ledger_id)
         if ledger is None:
             return []
         begin = bisect_left(ledger.ids, first)
@@ -346,7 +352,7 @@ class SimulatedStorage:
         disk = self._disk
         await disk.clock.sleep(disk.randomness.random() * disk.faults.longest_read_s + self._stall())
         self._check_alive()
-        ledger = disk._ledgers.get(ledger_id)
+        ledger = disk.ledgers.get(ledger_id)
         found: list[Held | None] = []
         for entry_id in entry_ids:
             held = ledger.entries.get(entry_id) if ledger else None
@@ -358,7 +364,7 @@ class SimulatedStorage:
 
     def write(self, changes: Changes) -> None:
         self._check_alive()
-        self._disk._write(changes)
+        self._disk.write(changes)
         self._written += 1
 
     async def sync(self) -> None:
@@ -389,15 +395,15 @@ class SimulatedStorage:
     def _sync_ends(self, written: int) -> None:
         self._check_alive()
         disk, faults = self._disk, self._disk.faults
-        if disk._fail_next or (
+        if disk.fails_next_sync or (
             faults.failed_sync_probability and disk.randomness.random() < faults.failed_sync_probability
         ):
-            disk._fail_next = False
+            disk.fails_next_sync = False
             self.dead = "a sync failed"
             self._check_alive()
         count = max(0, written - self._durable)
         self._durable += count
-        disk._made_durable(count)
+        disk.make_durable(count)
 
     def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
         """It does nothing by itself: it fails in a call, and the caller hears of it."""

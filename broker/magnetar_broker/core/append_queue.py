@@ -86,6 +86,10 @@ class AppendQueue:
             waiting.append(Append(LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms, chunk), done))
         return len(entries)
 
+    def pending_sizes(self) -> list[int]:
+        """Return the stored bytes of each entry that is not decided, oldest first; refused ones are left out."""
+        return [len(one.entry.stored) for one in (*self._sent, *self._waiting) if one.refused is None]
+
     def refuse(self, error: BrokerError, done: AppendDone) -> None:
         self.refused += 1
         self._waiting.append(Append(_NOTHING, done, error))

@@ -32,8 +32,8 @@ from magnetar_protos import managed_ledger_pb2 as pb
 __all__ = ["ForeignList", "LedgerList", "ListChange", "ListedLedger", "NewPage"]
 
 # What a page takes, some 50 KB, when the node has so many: each change of the list writes the node.
-_PAGE_LEDGERS: Final = 1000
-_MOST_IN_NODE: Final = 1500
+PAGE_LEDGERS: Final = 1000
+MAX_LEDGERS_IN_NODE: Final = 1500
 _ledger_id = attrgetter("ledger_id")
 
 
@@ -276,8 +276,8 @@ class LedgerList:
         if change.made is not None:
             in_node.append(ListedLedger(change.made, chunks=change.chunks))
         made: list[NewPage] = []
-        if len(in_node) > _MOST_IN_NODE:
-            paged, in_node = in_node[:_PAGE_LEDGERS], in_node[_PAGE_LEDGERS:]
+        if len(in_node) > MAX_LEDGERS_IN_NODE:
+            paged, in_node = in_node[:PAGE_LEDGERS], in_node[PAGE_LEDGERS:]
             payload = pb.LedgerPage(ledgers=map(_encoded, paged)).SerializeToString()
             made.append(NewPage(self.next_page, payload))
             pages = [*pages, (self.next_page, paged[-1].ledger_id)]

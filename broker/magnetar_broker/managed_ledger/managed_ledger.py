@@ -274,6 +274,10 @@ class ManagedLedger:
     def pending_bytes(self) -> int:
         return self._writing.queue.pending_bytes
 
+    def pending_sizes(self) -> list[int]:
+        """Return the stored bytes of each appended entry that is not decided, oldest first."""
+        return self._writing.queue.pending_sizes()
+
     def tick(self, _now: float) -> None:
         """Roll the ledger if that is due. Called every second or so."""
         self._writing.tick()

@@ -77,7 +77,7 @@ class ConsumeSession:
         budget: OutboxBudget | None = None,
         counters: BrokerCounters | None = None,
     ) -> None:
-        self._stream = stream
+        self.stream = stream
         self._find_topic = find_topic
         self._options = options
         self.address = peer.address
@@ -113,7 +113,7 @@ class ConsumeSession:
             while (self._tasks or self._receipts or self.outbox or self._sending) and not self.broken:
                 await self._wait_progress()
         finally:
-            self._break()
+            self.break_off()
             tasks = [sender, receiver, told, *self._tasks]
             for task in tasks:
                 task.cancel()
@@ -129,7 +129,7 @@ class ConsumeSession:
         self._told_to_end.set()
 
     async def _receive(self) -> None:
-        while (message := await self._stream.receive()) is not None:
+        while (message := await self.stream.receive()) is not None:
             await self._take(self._decode(message))
             while self._too_much_waits and not self.broken:
                 await self._wait_progress()
@@ -153,7 +153,7 @@ class ConsumeSession:
                 self._feed_starved()  # what they put in is read while this message is on its way
                 if message is not None:
                     self._sending = True
-                    await self._stream.send(message)
+                    await self.stream.send(message)
                     self._sending = False
                 elif not self.outbox:
                     self._to_send = asyncio.get_running_loop().create_future()
@@ -164,10 +164,10 @@ class ConsumeSession:
             raise  # the receiver meets it too
         except Exception:
             _log.exception("a consume stream could not be sent to")
-            self._stream.cancel()  # else the client would wait for ever
+            self.stream.cancel()  # else the client would wait for ever
             raise
         finally:
-            self._break()
+            self.break_off()
 
     def _feed_starved(self) -> None:
         if not self._starved or self.outbox.room_bytes <= 0:
@@ -179,7 +179,8 @@ class ConsumeSession:
             elif channel.consumer is not None and not channel.closed:
                 channel.consumer.room_again()
 
-    def _break(self) -> None:
+    def break_off(self) -> None:
+        """Have all consumers leave at once: nothing can be sent to the client any more."""
         if not self.broken:
             self.broken = True
             self._all_leave()

@@ -50,7 +50,7 @@ class ProduceSession:
     ) -> None:
         self.answers = ProduceAnswers()
         self.stream_budget = StreamBudget(options.max_pending_publish_bytes_per_connection)
-        self._stream = stream
+        self.stream = stream
         self._find_topic = find_topic
         self._budget = budget
         self._options = options
@@ -94,10 +94,14 @@ class ProduceSession:
         """Takes nothing more; `serve` returns when all is told."""
         self._told_to_end.set()
 
+    def undecided_sizes(self) -> list[int]:
+        """Return the bytes of each entry that was received and is not decided."""
+        return [size for channel in self._channels.values() for size in channel.undecided_sizes()]
+
     # ── what comes ──
 
     async def _receive(self, tasks: OrderedTaskGroup) -> None:
-        while (message := await self._stream.receive()) is not None:
+        while (message := await self.stream.receive()) is not None:
             request, runs = self._decode(message)
             for at, asked in enumerate(request.open, 1):
                 self._open(asked, tasks)
@@ -185,7 +189,7 @@ class ProduceSession:
                 self._to_send = asyncio.get_running_loop().create_future()
                 await self._to_send
             self._sending = True
-            await self._stream.send(self.answers.take().SerializeToString())
+            await self.stream.send(self.answers.take().SerializeToString())
             self._sending = False
             self._tell_receiver()
 

@@ -99,6 +99,11 @@ class ProducerChannel:
         self.opening: asyncio.Task[None] | None = None
         self.closing = False
 
+    def undecided_sizes(self) -> list[int]:
+        """Return the bytes of each entry that was received and is not decided."""
+        waiting = [len(entry) for run in self._waiting for entry in run.entries]
+        return waiting if self._producer is None else [*self._producer.pending_sizes(), *waiting]
+
     async def open(self, asked: OpenProducer, topic: Topic, address: str, max_message_bytes: int) -> None:
         """Raises `BrokerError`."""
         producer = await topic.open_producer(asked, self, address)

@@ -116,6 +116,10 @@ class Producer:
     def pending(self) -> int:
         return len(self._pending)
 
+    def pending_sizes(self) -> list[int]:
+        """Return the bytes of each entry that the log has not decided, oldest first."""
+        return [size for _, size, *_ in self._pending]
+
     @property
     def stopped(self) -> bool:
         """It takes nothing more."""

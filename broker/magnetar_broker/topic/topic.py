@@ -112,6 +112,11 @@ class Topic:
         """Those that are connected."""
         return list(self._names.live.values())
 
+    def undecided_producers(self) -> list[Producer]:
+        """Return the connected producers, and those that have left with entries that are not decided yet."""
+        left = [one for several in self._pending_of.values() for one in several]
+        return list(dict.fromkeys([*self.producers(), *left]))
+
     @property
     def in_use(self) -> bool:
         return bool(self._names.live) or self.subscriptions.consumers > 0

@@ -19,7 +19,7 @@ __all__ = ["Members", "check_bookies"]
 _ACK_QUORUM: Final = "managed_ledger_default_ack_quorum"
 _STRIPING: Final = ("managed_ledger_default_ensemble_size", "managed_ledger_default_write_quorum", _ACK_QUORUM)
 # As in the brokers' options, which take their time to load: a test holds them together.
-_ACK_QUORUM_DEFAULT: Final = 2
+ACK_QUORUM_DEFAULT: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
 
 
@@ -123,8 +123,7 @@ def check_bookies(state: ClusterState) -> None:
     if not state.brokers:
         return
     needed = max(
-        {**state.broker_settings, **one.settings}.get(_ACK_QUORUM, _ACK_QUORUM_DEFAULT)
-        for one in state.brokers.values()
+        {**state.broker_settings, **one.settings}.get(_ACK_QUORUM, ACK_QUORUM_DEFAULT) for one in state.brokers.values()
     )
     if len(state.bookies) < needed:
         raise ClusterError(

@@ -60,7 +60,7 @@ class Fault(enum.Enum):
     HOLD_REQUEST = "hold request"
 
 
-class _Link:
+class SessionLink:
     """What the server knows of one session."""
 
     def __init__(self, store: MemoryStore, now: float) -> None:
@@ -92,22 +92,22 @@ class MemoryServer:
     def __init__(self, clock: Clock, subtree_roots: Sequence[str] = (), session_timeout_s: float = 10.0) -> None:
         self._clock = clock
         self._roots = check_roots(subtree_roots)
-        self._session_timeout_s = session_timeout_s
-        self._table = MemoryTable()
-        self._links: dict[int, _Link] = {}
+        self.session_timeout_s = session_timeout_s
+        self.table = MemoryTable()
+        self._links: dict[int, SessionLink] = {}
         self._next_session_id = 1
 
     def connect(self, session_timeout_s: float | None = None) -> MemoryStore:
         """Opens a session."""
-        session = StoreSession(self._clock, self._next_session_id, session_timeout_s or self._session_timeout_s)
+        session = StoreSession(self._clock, self._next_session_id, session_timeout_s or self.session_timeout_s)
         self._next_session_id += 1
         store = MemoryStore(self, self._clock, session, self._roots)
-        self._links[session.id] = _Link(store, self._clock.monotonic())
+        self._links[session.id] = SessionLink(store, self._clock.monotonic())
         return store
 
     def suspend(self, store: MemoryStore) -> None:
         """Cuts the store's connection."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None or not link.connected:
             return
         link.connected = False
@@ -116,7 +116,7 @@ class MemoryServer:
 
     def resume(self, store: MemoryStore) -> None:
         """Connects the store again."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return
         link.connected = True
@@ -125,11 +125,11 @@ class MemoryServer:
         if link.alive:
             store.reconnected()
         else:
-            self._tell_of_the_end(link)
+            self.notify_of_end(link)
 
     def cut_silently(self, store: MemoryStore, *, requests: bool = True, answers: bool = True) -> None:
         """Has the store's requests, or the answers to them, vanish from now on."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return
         link.requests_vanish = link.requests_vanish or requests
@@ -139,7 +139,7 @@ class MemoryServer:
 
     def heal(self, store: MemoryStore) -> None:
         """Ends a silent cut. A connected store is told of its session's end by the answer to its next heartbeat."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return
         link.requests_vanish = link.answers_vanish = False
@@ -154,23 +154,23 @@ class MemoryServer:
 
     def expire(self, store: MemoryStore, *, told: bool = True) -> None:
         """Ends the store's session on the server, and tells the store if it is connected, or with its next answer."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return
-        self._end(link)
+        self.end_session(link)
         if link.connected and told:
-            self._tell_of_the_end(link)
+            self.notify_of_end(link)
         elif link.arrives():
             self._answer_next_heartbeat(link)
 
     def next_request(self, store: MemoryStore, *faults: Fault | None) -> None:
-        link = self._link(store)
+        link = self.find_link(store)
         if link is not None:
             link.faults.extend(faults)
 
     def release(self, store: MemoryStore) -> int:
         """Has the requests that were held arrive; returns how many could be applied."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return 0
         held, link.held = link.held, []
@@ -179,22 +179,22 @@ class MemoryServer:
         return sum(self._apply(link, request) for request in held)
 
     def delay_answers(self, store: MemoryStore, seconds: float) -> None:
-        link = self._link(store)
+        link = self.find_link(store)
         if link is not None:
             link.answer_delay_s = seconds
 
     def lag(self, store: MemoryStore) -> None:
-        link = self._link(store)
+        link = self.find_link(store)
         if link is not None and link.stale is None:
-            link.stale = self._table.copy()
+            link.stale = self.table.copy()
 
     def receive(self, store: MemoryStore, request: Request) -> None:
         """A request arrives."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None or not link.arrives():
             return
         if not link.alive:
-            self._tell_of_the_end(link)
+            self.notify_of_end(link)
             return
         link.heard_at = self._clock.monotonic()
         fault = link.faults.pop(0) if link.faults else None
@@ -215,76 +215,76 @@ class MemoryServer:
 
     def close_session(self, store: MemoryStore) -> None:
         """The store is closed: its farewell arrives, or the session runs out."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return
         if link.arrives():
-            self._end(link)
+            self.end_session(link)
         else:
             link.connected = False
         self._forget_if_over(link)
 
     def table_for(self, store: MemoryStore) -> MemoryTable:
-        link = self._link(store)
-        return self._table if link is None or link.stale is None else link.stale
+        link = self.find_link(store)
+        return self.table if link is None or link.stale is None else link.stale
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
         """Applies a transaction; raises what refuses it."""
-        applied = tree.apply(self._table, request.changes, store.session.id)
+        applied = tree.apply(self.table, request.changes, store.session.id)
         self.catch_up(store)
-        self._tell(applied)
+        self.notify_sessions(applied)
         return applied
 
     def catch_up(self, store: MemoryStore) -> None:
         """The store sees all that has happened."""
-        link = self._link(store)
+        link = self.find_link(store)
         if link is None:
             return
         link.stale = None
         untold, link.untold = link.untold, tree.Applied()
         store.flags.put_up(untold.changed, untold.children_changed)
 
-    def _apply(self, link: _Link, request: Request) -> bool:
+    def _apply(self, link: SessionLink, request: Request) -> bool:
         request.perform()
         return request.refused is None
 
-    def _answer(self, link: _Link, request: Request) -> None:
+    def _answer(self, link: SessionLink, request: Request) -> None:
         if not link.answers_vanish:
             request.answer()
 
-    def _hear_no_more(self, link: _Link) -> None:
+    def _hear_no_more(self, link: SessionLink) -> None:
         """From now on nothing arrives: the session runs out, counted from what arrived last."""
         if link.expiry is not None or not link.alive:
             return
         now, timeout_s = self._clock.monotonic(), link.store.session.timeout_s
         last_heartbeat = now - (now - link.heartbeats_from) % (timeout_s / _HEARTBEATS)
         link.heard_at = max(link.heard_at, last_heartbeat)
-        link.expiry = self._clock.call_later(link.heard_at + timeout_s - now, lambda: self._end(link))
+        link.expiry = self._clock.call_later(link.heard_at + timeout_s - now, lambda: self.end_session(link))
 
-    def _hear_again(self, link: _Link) -> None:
+    def _hear_again(self, link: SessionLink) -> None:
         link.heard_at = link.heartbeats_from = self._clock.monotonic()
         if link.expiry is not None:
             link.expiry.cancel()
             link.expiry = None
 
-    def _answer_next_heartbeat(self, link: _Link) -> None:
+    def _answer_next_heartbeat(self, link: SessionLink) -> None:
         def heartbeat() -> None:
             if link.arrives():
-                self._tell_of_the_end(link)
+                self.notify_of_end(link)
 
         self._clock.call_later(link.store.session.timeout_s / _HEARTBEATS, heartbeat)
 
-    def _tell_of_the_end(self, link: _Link) -> None:
+    def notify_of_end(self, link: SessionLink) -> None:
         if not link.answers_vanish:
             link.store.lost("the server ended it, or had heard nothing for its time-out")
             self._forget_if_over(link)
 
-    def _forget_if_over(self, link: _Link) -> None:
+    def _forget_if_over(self, link: SessionLink) -> None:
         """Both sides know that the session is over."""
         if not link.alive and link.store.session.state is SessionState.LOST:
             self._links.pop(link.store.session.id, None)
 
-    def _end(self, link: _Link) -> None:
+    def end_session(self, link: SessionLink) -> None:
         if not link.alive:
             return
         link.alive = False
@@ -292,15 +292,15 @@ class MemoryServer:
             link.expiry.cancel()
             link.expiry = None
         session_id = link.store.session.id
-        owned = [path for path in self._table.paths() if self._owner(path) == session_id]
-        self._tell(tree.delete_all(self._table, owned))
+        owned = [path for path in self.table.paths() if self._owner(path) == session_id]
+        self.notify_sessions(tree.delete_all(self.table, owned))
         self._forget_if_over(link)
 
     def _owner(self, path: str) -> int:
-        record = self._table.get(path)
+        record = self.table.get(path)
         return record.ephemeral_owner if record is not None else 0
 
-    def _tell(self, applied: tree.Applied) -> None:
+    def notify_sessions(self, applied: tree.Applied) -> None:
         for link in list(self._links.values()):
             if link.stale is not None:
                 link.untold.changed += applied.changed
@@ -309,6 +309,6 @@ class MemoryServer:
                 # The others have their flags put up when they are connected again.
                 link.store.flags.put_up(applied.changed, applied.children_changed)
 
-    def _link(self, store: MemoryStore) -> _Link | None:
+    def find_link(self, store: MemoryStore) -> SessionLink | None:
         """None where the session is over and its store knows it."""
         return self._links.get(store.session.id)

@@ -194,11 +194,15 @@ class KazooSession:
             self.session.closed = True
             self._end(self.session.close)
         # A server that does not answer the farewell is not waited for.
-        hurry = self._clock.call_later(min(2.0, self._negotiated_s / 3), self._handler.cut)
+        hurry = self._clock.call_later(min(2.0, self._negotiated_s / 3), self.cut_connection)
         try:
             await self._stop()
         finally:
             hurry.cancel()
+
+    def cut_connection(self) -> None:
+        """Break the connection; kazoo goes on to the next server."""
+        self._handler.cut()
 
     def _read_negotiation(self) -> None:
         """Sees what kazoo asks for a session, and what the server grants."""
@@ -270,7 +274,7 @@ class KazooSession:
     def _unanswered(self, answer: asyncio.Future[Any], path: str) -> None:
         if not answer.done():
             answer.set_exception(OutcomeUnknown(f"{path!r}: ZooKeeper has not answered in time"))
-            self._handler.cut()
+            self.cut_connection()
 
     async def _stop(self) -> None:
         self._stopping = self._stopping or asyncio.ensure_future(asyncio.to_thread(self._stop_in_thread))

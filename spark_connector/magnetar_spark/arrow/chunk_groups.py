@@ -45,7 +45,7 @@ _MAX_GIVEN_UP: Final = 100_000
 _NO_GAP_KNOWN: Final = 2**31
 _NAME_BYTES: Final = 16
 # Of a chunk that is kept, besides its payload and as many bytes as its metadata has.
-_AROUND_CHUNK_BYTES: Final = 2_048
+CHUNK_OVERHEAD_BYTES: Final = 2_048
 
 
 class NoChunkCapacity(TooLarge):
@@ -107,7 +107,7 @@ class ChunkGroups:
         self._with_payloads = with_payloads
         self._begun = 0
         # Invariant: as many as all groups' chunks have.
-        self._bytes = 0
+        self.held_bytes = 0
         self._open: dict[_Name, _Group] = {}
         # Those whose last chunk is there, and whose first ones are not.
         self._headless: dict[_Name, _Group] = {}
@@ -115,6 +115,11 @@ class ChunkGroups:
         # Given up before their last chunk had come, with what must come next at the latest: of a message that has a gap
         # no error is due.
         self._given_up: dict[_Name, int] = {}
+
+    @property
+    def open_messages(self) -> int:
+        """The number of messages whose first chunk is there and whose last one is not."""
+        return len(self._open)
 
     def add(self, place: Place, chunk: Entry, *, counts: bool = True) -> Whole | None:
         """The message that this chunk makes whole. One that does not count is in front of the range: it can be a part
@@ -212,11 +217,11 @@ class ChunkGroups:
         """Holds the chunk, unless its own message had to be given up."""
         if not self._with_payloads or chunk.metadata.encryption_keys:
             chunk = _without_payload(chunk)
-        size = len(chunk.payload) + chunk.metadata.ByteSize() + _AROUND_CHUNK_BYTES
-        while self._bytes + size > self._max_bytes:
+        size = len(chunk.payload) + chunk.metadata.ByteSize() + CHUNK_OVERHEAD_BYTES
+        while self.held_bytes + size > self._max_bytes:
             if self._give_up_oldest() is group:
                 return
-        self._bytes += size
+        self.held_bytes += size
         group.bytes += size
         group.chunks[chunk.metadata.chunk_id] = chunk
 
@@ -258,7 +263,7 @@ class ChunkGroups:
     def _forget(self, groups: dict[_Name, _Group], name: _Name) -> None:
         group = groups.pop(name, None)
         if group is not None:
-            self._bytes -= group.bytes
+            self.held_bytes -= group.bytes
 
     def _end(self, name: _Name) -> None:
         """Nothing that comes of the message but its first chunk says anything any more."""

@@ -59,8 +59,8 @@ class _Watched:
         return True
 
     def _seen(self) -> tuple[Any, int] | None:
-        link, number = self.part._link, self.part._consumer_id
-        return (link, number) if link is not None and self.part.connected else None
+        connection: tuple[Any, int] | None = self.part.connection
+        return connection
 
     def say(self, recorder: Recorder) -> None:
         self.said_at = time.monotonic()

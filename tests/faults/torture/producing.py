@@ -28,7 +28,7 @@ __all__ = ["AGAIN_S", "AnyId", "Load", "ProducerLog", "publisher", "send_all", "
 
 _TELL_S: Final = 0.05
 AGAIN_S: Final = 0.25
-_LAST_CALLS_S: Final = 5.0
+LAST_CALLS_S: Final = 5.0
 # A producer lives about so long.
 _RENEW_S: Final = 15.0
 # One burst in so many is followed by a long pause, and one in so many by a wait for all receipts.
@@ -113,7 +113,7 @@ class ProducerLog:
             self._say("producer_closed")
 
     def wait_for_calls(self) -> None:
-        deadline = time.monotonic() + _LAST_CALLS_S
+        deadline = time.monotonic() + LAST_CALLS_S
         while self._open and time.monotonic() < deadline:
             time.sleep(_TELL_S)
 

@@ -123,7 +123,7 @@ class Answers:
 
     def _alive(self, disk: Disk) -> None:
         history = self._history
-        storage = disk.disk._storage
+        storage = disk.disk.storage
         if storage is not None and storage.dead == "a sync failed":
             raise Violation("21", f"{disk.bookie_id} answers, though a sync of its disk has failed")
         if disk.wiped:

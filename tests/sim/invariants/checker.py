@@ -80,11 +80,11 @@ class Checker:
         disk = known.disk
         before = {
             ledger_id: {entry_id: disk.durable_record(ledger_id, entry_id) for entry_id in ledger.ids}
-            for ledger_id, ledger in disk._ledgers.items()
+            for ledger_id, ledger in disk.ledgers.items()
         }
         forgotten = self.history.forgotten
         owed = {one: None for one in self.history.naming(bookie_id) if one not in forgotten}
-        remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk._ledgers}
+        remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk.ledgers}
         fault()
         # The bookie will enter limbo. A damaged record is no cause for that.
         if disk.may_lack_groups:

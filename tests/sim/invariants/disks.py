@@ -14,7 +14,7 @@ __all__ = ["disk_writes"]
 def disk_writes(history: History, disk: Disk, changes: Changes) -> None:
     """The bookie is about to write this group."""
     bookie = disk.bookie_id
-    remembered = disk.disk._ledgers
+    remembered = disk.disk.ledgers
     for ledger_id, after in changes.ledgers.items():
         state = remembered.get(ledger_id)
         before = state.record if state is not None else None

@@ -68,7 +68,7 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
 
 def _in_limbo(disk: SimulatedDisk, ledger_id: int) -> bool:
     """As it stands on the disk."""
-    bookie = ledger_pb2.BookieRecord.FromString(disk._bookie or b"")
+    bookie = ledger_pb2.BookieRecord.FromString(disk.bookie_record or b"")
     remembered = disk.durable_ledger(ledger_id)
     cleared = remembered.limbo_cleared if remembered is not None else 0
     return ledger_id < bookie.limbo_below and cleared < bookie.limbo_generation
@@ -81,7 +81,7 @@ def _left_over(history: History, known: Disk) -> list[int]:
     """
     return [
         ledger_id
-        for ledger_id, held in known.disk._ledgers.items()
+        for ledger_id, held in known.disk.ledgers.items()
         if held.ids and history.ledger(ledger_id).metadata is None and ledger_id not in known.revived
     ]
 

@@ -28,7 +28,7 @@ from tests.sim.invariants.history import (
 from tests.sim.invariants.saturation import ledger_created
 from tests.sim.process import Process
 
-__all__ = ["metadata_changed"]
+__all__ = ["change_chain", "metadata_changed"]
 
 _OPEN, _RECOVERING = ledger_pb2.OPEN, ledger_pb2.IN_RECOVERY
 _CLOSED, _TOMBSTONE = ledger_pb2.CLOSED, ledger_pb2.TOMBSTONE
@@ -41,7 +41,7 @@ def metadata_changed(history: History, path: str, value: bytes | None, by: Proce
         _ledger_changed(history, ledger, value, by)
         _names_changed(history, ledger)
     elif path.startswith(CHAINS) and value is not None:
-        _chain_changed(history, path.removeprefix(CHAINS), Chain.of(stored_payload(value)))
+        change_chain(history, path.removeprefix(CHAINS), Chain.of(stored_payload(value)))
     elif path.startswith(INTENTS):
         _intent_changed(history, int(path.removeprefix(INTENTS), 16), value)
     elif path.startswith(TASKS):
@@ -208,7 +208,8 @@ def _intent_changed(history: History, ledger_id: int, value: bytes | None) -> No
         ledger.may_go = "the sweeper took it"
 
 
-def _chain_changed(history: History, name: str, new: Chain) -> None:
+def change_chain(history: History, name: str, new: Chain) -> None:
+    """Record the new list of a chain. Raises `Violation` where the old one can't become it."""
     old = history.chains.get(name, Chain())
     history.chains[name] = new
     history.look("5")

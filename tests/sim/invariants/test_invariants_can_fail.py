@@ -63,8 +63,8 @@ class Scene:
     def writes(self, number: int, records: dict[tuple[int, int], bytes] | None = None, **others: object) -> None:
         """Durably."""
         disk = self.disks[number].disk
-        disk._write(Changes(records=records or {}, **others))  # type: ignore[arg-type]
-        disk._made_durable(1)
+        disk.write(Changes(records=records or {}, **others))  # type: ignore[arg-type]
+        disk.make_durable(1)
 
     def metadata_is(
         self,
@@ -393,7 +393,7 @@ def ok_that_is_not_durable(scene: Scene) -> None:
 
 
 def answer_after_a_failed_sync(scene: Scene) -> None:
-    storage = scene.disks[0].disk._storage
+    storage = scene.disks[0].disk.storage
     assert storage is not None
     storage.dead = "a sync failed"
     scene.answers_adds(0, 1)
@@ -496,7 +496,7 @@ def test_the_end_is_not_at_rest_while_something_is_missing() -> None:
     metadata = SimulatedMetadata(scene.loop, 10.0, lambda path, value, by: None)
     serving = ["b0", "b1", "b2", "b3"]
     for bookie in serving:
-        metadata._table.put(f"/bookies/cookies/{bookie}", Record())
+        metadata.table.put(f"/bookies/cookies/{bookie}", Record())
 
     def wrong() -> str:
         found = unrest(scene.history, metadata, serving)
@@ -511,12 +511,12 @@ def test_the_end_is_not_at_rest_while_something_is_missing() -> None:
     assert wrong() == "29"
     scene.history.tasks[LEDGER].stuck = "there is a reason"
     assert wrong() == "29"  # and nothing is missing
-    metadata._table.put("/bookies/leaving/b2", Record())
+    metadata.table.put("/bookies/leaving/b2", Record())
     assert wrong() == "28"  # b3 could take the place of b2
-    metadata._table.delete("/bookies/cookies/b3")
+    metadata.table.delete("/bookies/cookies/b3")
     assert wrong() == ""  # it could not: there is the reason
-    metadata._table.put("/bookies/cookies/b3", Record())
-    metadata._table.delete("/bookies/leaving/b2")
+    metadata.table.put("/bookies/cookies/b3", Record())
+    metadata.table.delete("/bookies/leaving/b2")
     del scene.history.tasks[LEDGER]
     limbo = ledger_pb2.BookieRecord(limbo_below=LEDGER + 1, limbo_generation=1)
     scene.writes(1, bookie=limbo.SerializeToString())

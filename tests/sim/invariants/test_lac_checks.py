@@ -39,13 +39,13 @@ def lac_that_falls_in_the_read_of_a_fence(scene: Scene) -> None:
 
 
 def lac_that_is_not_durable(scene: Scene) -> None:
-    scene.disks[0].disk._write(Changes(ledgers={LEDGER: LedgerRecord(b"k", last_add_confirmed=1)}))
+    scene.disks[0].disk.write(Changes(ledgers={LEDGER: LedgerRecord(b"k", last_add_confirmed=1)}))
     scene.reports_lac(0, 1)
 
 
 def lac_of_a_record_that_is_not_durable(scene: Scene) -> None:
     scene.checker.appended(LEDGER, 2, b"p2")
-    scene.disks[0].disk._write(Changes(records={(LEDGER, 2): record(2, b"p2", 1)}))
+    scene.disks[0].disk.write(Changes(records={(LEDGER, 2): record(2, b"p2", 1)}))
     scene.reports_lac(0, 1)
 
 

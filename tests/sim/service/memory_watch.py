@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.service.produce_session import ProduceSession
-from magnetar_broker.topic.producer import Producer
-from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ProduceRequest
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
@@ -94,8 +92,8 @@ class MemoryWatch:
         if life is not None:
             try:
                 self.check_broker(life)
-                for session in life._sessions:
-                    if isinstance(session, ProduceSession) and session._stream.number == stream:  # type: ignore[attr-defined]
+                for session in life.produce_sessions():
+                    if session.stream.number == stream:  # type: ignore[attr-defined]
                         self._check_session(stream, session)
             except Violation as violation:
                 self.on_violation(violation)
@@ -104,26 +102,16 @@ class MemoryWatch:
 
     def _check_session(self, stream: int, session: ProduceSession) -> None:
         self._look("66")
-        undecided = 0
-        for channel in session._channels.values():
-            undecided += _memory(len(entry) for run in channel._waiting for entry in run.entries)
-            if channel._producer is not None:
-                undecided += _memory(row[1] for row in channel._producer._pending)
-        check_stream(stream, undecided, session._options.max_pending_publish_bytes_per_connection)
+        bound_bytes = self._world.service.options.max_pending_publish_bytes_per_connection
+        check_stream(stream, _memory(session.undecided_sizes()), bound_bytes)
 
     def check_broker(self, life: BrokerLife) -> None:
         """Check all topics of a broker. Raises `Violation`."""
         options = self._world.service.options
         for topic in life.topics.loaded():
             self._look("66")
-            name, undecided = str(topic.name), _memory(row[1] for one in _producers(topic) for row in one._pending)
+            name = str(topic.name)
+            undecided = _memory(size for one in topic.undecided_producers() for size in one.pending_sizes())
             check_topic(name, undecided, options.max_pending_publish_bytes_per_topic, self._longest_message)
-            queue = topic.log._writing.queue
-            pending = _memory(len(one.entry.stored) for one in (*queue._sent, *queue._waiting) if one.refused is None)
+            pending = _memory(topic.log.pending_sizes())
             check_log(name, pending, options.managed_ledger_max_pending_bytes, self._longest_entry)
-
-
-def _producers(topic: Topic) -> list[Producer]:
-    """Those that are connected, and those that have left entries to be decided."""
-    gone = [producer for producers in topic._pending_of.values() for producer in producers]
-    return [*topic.producers(), *(producer for producer in gone if producer not in topic.producers())]

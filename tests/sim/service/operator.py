@@ -20,7 +20,7 @@ from tests.sim.world.host import Host
 if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
 
-__all__ = ["Operator", "admin_of", "mend"]
+__all__ = ["Operator", "admin_of", "check_destroyed", "mend"]
 
 _MOST_PARTITIONS = 4
 _MOST_BUNDLES = 12
@@ -166,7 +166,7 @@ class Operator(Host):
 
 async def mend(world: ServiceWorld, admin: AsyncAdmin, topic: str, subscription: str) -> None:
     """Reset a damaged subscription: messages that it had acknowledged are redelivered."""
-    world.judged(_was_destroyed, world, topic, subscription)
+    world.judged(check_destroyed, world, topic, subscription)
     number = world.judged(world.history.moving, topic, subscription, MessageId.earliest) or 0
     try:
         await admin.subscriptions.reset(topic, subscription, MessageId.earliest)
@@ -177,7 +177,8 @@ async def mend(world: ServiceWorld, admin: AsyncAdmin, topic: str, subscription:
     world.count("damaged cursors mended")
 
 
-def _was_destroyed(world: ServiceWorld, topic: str, subscription: str) -> None:
+def check_destroyed(world: ServiceWorld, topic: str, subscription: str) -> None:
+    """Raise `Violation` unless a record of the subscription was destroyed."""
     world.checker.history.look("67")
     if not is_damaged(world, topic, subscription):
         raise Violation(

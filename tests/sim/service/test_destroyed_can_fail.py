@@ -12,7 +12,7 @@ from tests.sim.invariants.history import History, Violation
 from tests.sim.service.errors import is_damaged, told
 from tests.sim.service.history import ConsumerSeen, Found
 from tests.sim.service.judge_scene import MESSAGES, TOPIC, Scene, at
-from tests.sim.service.operator import _was_destroyed
+from tests.sim.service.operator import check_destroyed
 from tests.sim.service.world import ServiceWorld
 
 
@@ -51,12 +51,12 @@ def _world() -> ServiceWorld:
 def test_only_the_subscription_whose_record_was_destroyed_may_be_damaged() -> None:
     world = _world()
     assert is_damaged(world, "t", "s")
-    _was_destroyed(world, "t", "s")
+    check_destroyed(world, "t", "s")
     told(world, "no consumer", ChecksumError("damaged"), ConsumerSeen("k", "t", "s", "SHARED"))
     for topic, subscription in (("t", "other"), ("other", "s")):
         assert not is_damaged(world, topic, subscription)
         with pytest.raises(Violation):
-            _was_destroyed(world, topic, subscription)
+            check_destroyed(world, topic, subscription)
         with pytest.raises(Violation):
             told(world, "no consumer", ChecksumError("damaged"), ConsumerSeen("k", topic, subscription, "SHARED"))
     with pytest.raises(Violation):

@@ -43,7 +43,7 @@ class TurnAmbush:
         for opened in ConsumeRequest.FromString(message).open:
             topic = self._loaded(by, opened)
             sessions = [] if topic is None else _sessions(topic, opened.subscription)
-            if topic is not None and sessions and all(one._stream.number != stream for one in sessions):
+            if topic is not None and sessions and all(one.stream.number != stream for one in sessions):
                 self._armed = False
                 self._world.count(f"changed as consumers changed: {self._change}")
                 by.spawn(self._changes(topic, opened.subscription), name="a change as consumers change")
@@ -82,13 +82,12 @@ class TurnAmbush:
 
 def _sessions(topic: Topic, subscription: str) -> list[Any]:
     """The streams of the subscription's consumers."""
-    loaded = topic.subscriptions._loaded.get((subscription, True))
-    consumers = [] if loaded is None else loaded.consumers
-    return list(dict.fromkeys(consumer.sink._session for consumer in consumers))  # type: ignore[attr-defined]
+    consumers = topic.subscriptions.consumers_of(subscription, True)
+    return list(dict.fromkeys(consumer.sink.session for consumer in consumers))  # type: ignore[attr-defined]
 
 
 def _break(sessions: list[Any]) -> None:
     """As where sending fails: all their consumers leave at once."""
     for session in sessions:
-        session._break()
-        session._stream.cancel()
+        session.break_off()
+        session.stream.cancel()

@@ -20,7 +20,7 @@ from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
 from tests.sim.clock import SimulatedClock
 from tests.sim.invariants.history import LEDGERS, TOPIC_GOES, Chain, Violation, stored_payload
-from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.invariants.metadata import change_chain
 from tests.sim.invariants.saturation import ledger_listed, topic_opened
 from tests.sim.process import Process
 from tests.sim.service.adds_by_call import watch_calls
@@ -58,7 +58,7 @@ class ServiceWorld(World):
             self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
         if fill_up(self.plan, self.chance.stream("saturation")):
             self.service.fill_up()
-        self.metadata._session_timeout_s = self.service.session_timeout_s
+        self.metadata.session_timeout_s = self.service.session_timeout_s
         self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
@@ -192,7 +192,7 @@ class ServiceWorld(World):
             if history.ledger(ledger_id).metadata is None:
                 raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
         added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
-        _chain_changed(history, name, new)
+        change_chain(history, name, new)
         for ledger_id in added:
             ledger_listed(history, name, ledger_id)
 
@@ -210,7 +210,7 @@ class ServiceWorld(World):
             new = Chain([], [*node.deleting, *([node.ledger_id] if node.ledger_id else [])])
         else:
             new = Chain([node.ledger_id], list(node.deleting))
-        _chain_changed(self.checker.history, name, new)
+        change_chain(self.checker.history, name, new)
 
     async def _watch_memory(self) -> None:
         clock = self.bookies[0].disk.clock

@@ -16,7 +16,7 @@ from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.ending import unrest
 from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
-from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.invariants.metadata import change_chain
 from tests.sim.invariants.saturation import ledger_listed
 from tests.sim.process import Process
 from tests.sim.topics.history import TopicHistory, chain_of
@@ -123,7 +123,7 @@ class TopicWorld(World):
             if state is None:
                 raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
         added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
-        _chain_changed(history, name, new)
+        change_chain(history, name, new)
         for ledger_id in added:
             ledger_listed(history, name, ledger_id)
 

@@ -44,7 +44,7 @@ class _WatchedChannel:
         if self._channel.unanswered_bytes > self._bound_bytes:
             if self._notified is None:
                 self._notified = {}
-                self._pass_turn(self._notified, list(self._channel._unanswered.ledger_ids), _TURNS)
+                self._pass_turn(self._notified, self._channel.unanswered_ledgers, _TURNS)
             else:
                 self._pass_turn(self._notified, [ledger_id], _TURNS)
 
@@ -57,7 +57,7 @@ class _WatchedChannel:
 
 def watch_lag(client: LedgerClient, checker: Checker) -> None:
     """Watch the channels of adds that the client has by now."""
-    for (bookie_id, recovery), channel in client.bookies._channels.items():
-        if not recovery and not isinstance(channel.send, _WatchedChannel):
+    for bookie_id, channel in client.bookies.add_channels().items():
+        if not isinstance(channel.send, _WatchedChannel):
             watched = _WatchedChannel(bookie_id, channel, client.options.lag_bound_bytes, checker)
             channel.send = watched  # type: ignore[method-assign]

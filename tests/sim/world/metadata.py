@@ -15,7 +15,7 @@ from magnetar_metadata.core import tree
 from magnetar_metadata.core.paths import parent_of
 from magnetar_metadata.core.records import Record
 from magnetar_metadata.store import Check, Delete, Put
-from magnetar_testing.metadata.server import Fault, MemoryServer, _Link
+from magnetar_testing.metadata.server import Fault, MemoryServer, SessionLink
 from magnetar_testing.metadata.store import MemoryStore, Request
 from tests.sim.clock import ProcessClock
 from tests.sim.loop import SimulatedLoop
@@ -64,15 +64,15 @@ class SimulatedMetadata(MemoryServer):
         return store
 
     def value(self, path: str) -> bytes | None:
-        record = self._table.get(path)
+        record = self.table.get(path)
         return None if record is None else record.value
 
     def names(self, path: str) -> list[str]:
-        return sorted(self._table.child_names(path))
+        return sorted(self.table.child_names(path))
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
         records = {
-            change.path: self._table.get(change.path) for change in request.changes if not isinstance(change, Check)
+            change.path: self.table.get(change.path) for change in request.changes if not isinstance(change, Check)
         }
         applied = super().change(store, request)
         owner = self._owners[store.session.id]
@@ -95,7 +95,7 @@ class SimulatedMetadata(MemoryServer):
 
     def receive(self, store: MemoryStore, request: Request) -> None:
         strike = self._strikes.get(store.session.id) if self._strikes else None
-        link = self._link(store)
+        link = self.find_link(store)
         if (
             strike is None
             or link is None
@@ -114,11 +114,11 @@ class SimulatedMetadata(MemoryServer):
 
         Nobody deleted it, so nobody but those who look for it is told.
         """
-        record = self._table.get(path)
+        record = self.table.get(path)
         if record is None:
             return False
         self._forgotten[path] = record
-        self._tell(tree.delete_all(self._table, [path]))
+        self.notify_sessions(tree.delete_all(self.table, [path]))
         return True
 
     def is_forgotten(self, path: str) -> bool:
@@ -128,34 +128,34 @@ class SimulatedMetadata(MemoryServer):
         """The node is back as it was, with its version."""
         record = self._forgotten.pop(path, None)
         if record is not None:
-            assert self._table.get(path) is None, f"somebody made {path} anew"
-            self._table.put(path, record)
-            self._tell(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
+            assert self.table.get(path) is None, f"somebody made {path} anew"
+            self.table.put(path, record)
+            self.notify_sessions(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
 
     def expire(self, store: MemoryStore, *, told: bool = True) -> None:
         self._by_force = True
         super().expire(store, told=told)
         self._by_force = False
 
-    def _end(self, link: _Link) -> None:
+    def end_session(self, link: SessionLink) -> None:
         if link.alive and not self._by_force:
             self._is_over(link)
-        super()._end(link)
+        super().end_session(link)
 
-    def _is_over(self, link: _Link) -> None:
+    def _is_over(self, link: SessionLink) -> None:
         process = self._owners[link.store.session.id]
         newest = max(number for number, owner in self._owners.items() if owner is process)
         if newest == link.store.session.id and process not in self.over:
             self.over[process] = self._loop.elapsed_s
             self.on_over(process, link.store)
 
-    def _tell_of_the_end(self, link: _Link) -> None:
+    def notify_of_end(self, link: SessionLink) -> None:
         self._as_owner(link, self._is_told, link)
 
-    def _is_told(self, link: _Link) -> None:
+    def _is_told(self, link: SessionLink) -> None:
         if not link.answers_vanish:
             self._is_over(link)
-        super()._tell_of_the_end(link)
+        super().notify_of_end(link)
 
-    def _as_owner(self, link: _Link, callback: Callable[..., object], *args: Any) -> None:
+    def _as_owner(self, link: SessionLink, callback: Callable[..., object], *args: Any) -> None:
         self._owners[link.store.session.id].call_soon(callback, *args)

@@ -129,15 +129,14 @@ class World:
             await clock.sleep(_LOOK_S)
             for client in [client for host in self.hosts if host.runs for client in host.ledger_clients()]:
                 watch_lag(client, self.checker)
-                for (bookie_id, recovery), channel in client.bookies._channels.items():
-                    if not recovery:
-                        self.checker.unanswered(
-                            bookie_id,
-                            channel.unanswered_bytes,
-                            client.options.lag_bound_bytes,
-                            len(client._writers),
-                            options.max_pending_entries,
-                        )
+                for bookie_id, channel in client.bookies.add_channels().items():
+                    self.checker.unanswered(
+                        bookie_id,
+                        channel.unanswered_bytes,
+                        client.options.lag_bound_bytes,
+                        client.open_writers,
+                        options.max_pending_entries,
+                    )
 
     def metadata_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         self.loop.call_at(self.loop.now + delay_s, callback, context=self.loop.outside.context)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from magnetar_testing.clock import ManualClock
@@ -33,3 +34,27 @@ async def patiently(clock: ManualClock, work: Coroutine[Any, Any, T]) -> T:
         if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def passing_time(clock: ManualClock) -> AsyncIterator[None]:
+    """Have time pass on the clock while the body waits and nothing else happens. Fails a body that waits in vain."""
+    body, end = asyncio.current_task(), clock.monotonic() + _LONGEST_S
+    assert body is not None
+
+    async def pass_time() -> None:
+        while clock.monotonic() < end:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            clock.advance(_STEP_S)
+        body.cancel()
+
+    passing = asyncio.get_running_loop().create_task(pass_time())
+    try:
+        yield
+    except asyncio.CancelledError:
+        assert clock.monotonic() < end, f"{_LONGEST_S} s have passed in vain"
+        raise
+    finally:
+        passing.cancel()
+        await asyncio.wait([passing])

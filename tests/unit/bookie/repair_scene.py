@@ -25,7 +25,6 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener
 from tests.registered_bookies import register_bookie
-from tests.running import run
 from tests.sim.disk import DiskFaults, SimulatedDisk
 
 __all__ = ["PATIENT", "Scene", "SceneBookie", "scene"]
@@ -199,20 +198,17 @@ class Scene:
 
 def scene(
     bookies: int = 4, options: AutoRecoveryOptions = PATIENT, client_options: LedgerClientOptions = _CLIENT
-) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], None]]:
+) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
     """A test that is a coroutine over a scene whose bookies are all there."""
 
-    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-        def running() -> None:
-            async def inside() -> None:
-                of = Scene(bookies, options, client_options)
-                await of.start()
-                try:
-                    await test(of)
-                finally:
-                    await of.stop()
-
-            run(inside())
+    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def running() -> None:
+            of = Scene(bookies, options, client_options)
+            await of.start()
+            try:
+                await test(of)
+            finally:
+                await of.stop()
 
         running.__doc__ = test.__doc__
         running.__name__ = test.__name__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.registered_bookies import register_bookie
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, record_of
 from tests.unit.bookie.patience import patiently
 
@@ -92,19 +91,14 @@ class SmallCluster:
         return await patiently(self.clock, work)
 
 
-def in_cluster(
-    test: Callable[[SmallCluster], Coroutine[Any, Any, T]],
-    bookies: int = 4,
-    options: LedgerClientOptions | None = None,
-) -> T:
-    """Runs it in a cluster that has started."""
-
-    async def inside() -> T:
-        cluster = SmallCluster(bookies, options)
-        await cluster.start()
-        try:
-            return await test(cluster)
-        finally:
-            await cluster.close()
-
-    return run(inside())
+@asynccontextmanager
+async def running_small_cluster(
+    bookies: int = 4, options: LedgerClientOptions | None = None
+) -> AsyncIterator[SmallCluster]:
+    """Yield a cluster that has started, and close it."""
+    cluster = SmallCluster(bookies, options)
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.close()

@@ -14,7 +14,6 @@ from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import Disconnected
-from tests.running import run
 
 
 class FakeStream:
@@ -126,17 +125,14 @@ class Bench:
 
 def bench(
     options: LedgerClientOptions | None = None, *, recovery: bool = False
-) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], None]]:
-    def decorate(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
-        def running() -> None:
-            async def inside() -> None:
-                scene = Bench(options or LedgerClientOptions(), recovery=recovery)
-                await test(scene)
-                scene.channel.close()
-                for task in scene.tasks:
-                    await task
-
-            run(inside())
+) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
+    def decorate(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def running() -> None:
+            scene = Bench(options or LedgerClientOptions(), recovery=recovery)
+            await test(scene)
+            scene.channel.close()
+            for task in scene.tasks:
+                await task
 
         running.__doc__ = test.__doc__
         return running

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from magnetar_bookie.adds_at_hand import AddsAtHand
@@ -13,7 +14,7 @@ from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.transport import Stream
-from tests.running import run, until
+from tests.running import until
 from tests.unit.bookie.bookie_client import KEY, OneBookie, record
 
 
@@ -90,22 +91,21 @@ class Scene:
         )
 
 
-def scene(test: Callable[[Scene], Awaitable[None]], options: BookieOptions | None = None) -> None:
-    async def body() -> None:
-        async with OneBookie(options) as one:
-            scene = Scene(one)
-            scene.send(0, b"the first")
-            await scene.answered(0)
-            await test(scene)
-            scene.channel.close()
-            for task in scene.tasks:
-                await task
+@asynccontextmanager
+async def running_scene(options: BookieOptions | None = None) -> AsyncIterator[Scene]:
+    """Yield a scene whose first entry is answered."""
+    async with OneBookie(options) as one:
+        scene = Scene(one)
+        scene.send(0, b"the first")
+        await scene.answered(0)
+        yield scene
+        scene.channel.close()
+        for task in scene.tasks:
+            await task
 
-    run(body())
 
-
-def test_what_follows_the_first_frame_is_handed_over() -> None:
-    async def test(scene: Scene) -> None:
+async def test_what_follows_the_first_frame_is_handed_over() -> None:
+    async with running_scene() as scene:
         frames = scene.messages
         scene.send(1, b"a", b"b")
         scene.send(3, b"c")
@@ -123,13 +123,11 @@ def test_what_follows_the_first_frame_is_handed_over() -> None:
         counters = scene.one.bookie.counters
         assert (counters.adds, scene.channel.unanswered_bytes) == (5, 0)
 
-    scene(test)
 
-
-def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> None:
+async def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> None:
     """LED-7: the same again is taken, and other bytes are a conflict, however they come."""
 
-    async def test(scene: Scene) -> None:
+    async with running_scene() as scene:
         frames, counters = scene.messages, scene.one.bookie.counters
         bytes_before = counters.add_bytes - scene.streams[0].sent_bytes
         scene.send(0, b"the first", b"new")
@@ -154,11 +152,9 @@ def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> None:
         await scene.answered(4)
         assert scene.messages == frames
 
-    scene(test)
 
-
-def test_what_there_is_no_room_for_waits_in_frames() -> None:
-    async def test(scene: Scene) -> None:
+async def test_what_there_is_no_room_for_waits_in_frames() -> None:
+    async with running_scene(BookieOptions(max_pending_bytes=5000)) as scene:
         frames = scene.messages
         for entry_id in range(1, 200):
             scene.send(entry_id, b"x" * 500)
@@ -170,11 +166,9 @@ def test_what_there_is_no_room_for_waits_in_frames() -> None:
         assert scene.told.order == list(range(200))
         assert set(map(tuple, scene.told.answers.values())) == {(Status.OK,)}
 
-    scene(test, BookieOptions(max_pending_bytes=5_000))
 
-
-def test_refusals_come_by_hand() -> None:
-    async def test(scene: Scene) -> None:
+async def test_refusals_come_by_hand() -> None:
+    async with running_scene() as scene:
         await scene.one.fence(1)
         frames = scene.messages
         scene.send(1, b"too late", b"too")
@@ -182,11 +176,9 @@ def test_refusals_come_by_hand() -> None:
         assert scene.told.answers == {0: [Status.OK], 1: [Status.FENCED], 2: [Status.FENCED]}
         assert scene.messages == frames
 
-    scene(test)
 
-
-def test_the_bookies_end_is_told_once_and_nothing_after_it() -> None:
-    async def test(scene: Scene) -> None:
+async def test_the_bookies_end_is_told_once_and_nothing_after_it() -> None:
+    async with running_scene() as scene:
         scene.one.disk.fail_next_sync()
         scene.send(1, b"under way")
         await scene.one.bookie.wait_failed()
@@ -201,11 +193,10 @@ def test_the_bookies_end_is_told_once_and_nothing_after_it() -> None:
         await scene.answered(1)
         assert len(scene.streams) == 2
 
-    scene(test)
 
+async def test_a_disk_that_fails_as_it_is_asked_ends_the_stream() -> None:
+    async with running_scene() as scene:
 
-def test_a_disk_that_fails_as_it_is_asked_ends_the_stream() -> None:
-    async def test(scene: Scene) -> None:
         def broken(*_: object) -> Sequence[object]:
             raise StorageFailed("the index can't be read")
 
@@ -215,11 +206,9 @@ def test_a_disk_that_fails_as_it_is_asked_ends_the_stream() -> None:
         assert scene.told.answers == {0: [Status.OK]}
         assert isinstance(scene.one.bookie.failed, StorageFailed)
 
-    scene(test)
 
-
-def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
-    async def test(scene: Scene) -> None:
+async def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
+    async with running_scene() as scene:
         whole = scene.one.bookie._replicas.add_run
 
         def broken(*_: object) -> Sequence[object]:
@@ -234,11 +223,10 @@ def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
         scene.send(1, b"a")
         await scene.answered(1)
 
-    scene(test)
 
+async def test_a_fault_of_who_is_answered_breaks_the_stream_and_not_the_bookie() -> None:
+    async with running_scene() as scene:
 
-def test_a_fault_of_who_is_answered_breaks_the_stream_and_not_the_bookie() -> None:
-    async def test(scene: Scene) -> None:
         class Faulty(Told):
             def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
                 raise ValueError("a bug of the client's")
@@ -253,11 +241,10 @@ def test_a_fault_of_who_is_answered_breaks_the_stream_and_not_the_bookie() -> No
         await scene.answered(2)
         assert len(scene.streams) == 2
 
-    scene(test)
 
+async def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answered_at_once() -> None:
+    async with running_scene() as scene:
 
-def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answered_at_once() -> None:
-    async def test(scene: Scene) -> None:
         class Breaks(Told):
             def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
                 if status == Status.BAD_RECORD:
@@ -273,8 +260,6 @@ def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answered_at_
         await scene.answered(2)
         assert scene.told.answers == {0: [Status.OK], 1: [Status.BAD_RECORD], 2: [Status.OK]}
         assert len(scene.streams) == 2
-
-    scene(test)
 
 
 async def test_a_stream_that_is_finished_ends_when_what_was_handed_over_is_answered() -> None:

@@ -370,7 +370,7 @@ async def test_loss_puts_the_ledgers_there_are_into_limbo() -> None:
     process = machine.process()
     task = asyncio.create_task(process.run())
     await until(lambda: bool(process.bookie.record.limbo_below), "the loss is noted")
-    await until(lambda: BookieRecord.FromString(machine.disk._bookie or b"").limbo_below > 0, "durably")
+    await until(lambda: BookieRecord.FromString(machine.disk.bookie_record or b"").limbo_below > 0, "durably")
     assert not machine.transport._listeners
     assert process.bookie.in_limbo(10**9)
     task.cancel()

@@ -221,7 +221,7 @@ async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 30])
-def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> None:
+async def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> None:
     """Its starter was not cancelled, and is told by an error. At once, too, when nothing has begun yet."""
 
     @scenario(bookies=1)
@@ -236,7 +236,7 @@ def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> None:
         with pytest.raises(ClientClosed):
             await starting
 
-    test()
+    await test()
 
 
 @scenario(bookies=1)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, Stream
 from tests.http_client import ask, ask_json
-from tests.running import run, until, within
+from tests.running import until, within
 from tests.sim.disk import DiskFaults, SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, add_request, record
 
@@ -100,13 +100,6 @@ def _started(daemon: BookieDaemon) -> bool:
     return daemon.process is not None and daemon.process.started.is_set()
 
 
-def on_machine(folder: Path, test: Callable[[Machine], Awaitable[None]]) -> None:
-    async def inside() -> None:
-        await test(Machine(folder))
-
-    run(inside())
-
-
 async def answers_of(stream: Stream) -> list[tuple[int, Status]]:
     """Of one message: entry id and status, of each entry."""
     message = await within(stream.receive(), "an answer")
@@ -118,68 +111,62 @@ async def answers_of(stream: Stream) -> list[tuple[int, Status]]:
     ]
 
 
-def test_it_serves_says_so_and_ends_in_peace(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            assert await machine.registration() is not None
-            status, health = await ask_json(daemon.http_address, "/health")
-            assert (status, health["healthy"], health["reasons"]) == (200, True, [])
-            assert (await ask(daemon.http_address, "/ready"))[0] == 200
-            assert daemon.process is not None
-            told = (await ask_json(daemon.http_address, "/status"))[1]
-            assert told["bookie_id"] == "b1"
-            assert told["advertised_address"] == told["listen_address"] == daemon.process.address
-            assert told["instance_id"] == daemon.process.bookie.record.cookie.instance_id.hex()
-        assert machine.ended is ExitStatus.ENDED
-        assert await machine.registration() is None
-        # Not a crash: nothing was lost, so the next one is not in limbo.
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            assert daemon.process.bookie.record.limbo_below == 0
-
-    on_machine(tmp_path, body)
+async def test_it_serves_says_so_and_ends_in_peace(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        assert await machine.registration() is not None
+        status, health = await ask_json(daemon.http_address, "/health")
+        assert (status, health["healthy"], health["reasons"]) == (200, True, [])
+        assert (await ask(daemon.http_address, "/ready"))[0] == 200
+        assert daemon.process is not None
+        told = (await ask_json(daemon.http_address, "/status"))[1]
+        assert told["bookie_id"] == "b1"
+        assert told["advertised_address"] == told["listen_address"] == daemon.process.address
+        assert told["instance_id"] == daemon.process.bookie.record.cookie.instance_id.hex()
+    assert machine.ended is ExitStatus.ENDED
+    assert await machine.registration() is None
+    # Not a crash: nothing was lost, so the next one is not in limbo.
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        assert daemon.process.bookie.record.limbo_below == 0
 
 
-def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running(advertised_address="proxy.example:4000"):
-            registered = await machine.registration()
-            assert registered is not None
-            assert registered.address == "proxy.example:4000"
-        async with machine.running(advertised_address="proxy.example:0") as daemon:
-            registered = await machine.registration()
-            assert daemon.process is not None
-            assert registered is not None
-            port = daemon.process.address.rpartition(":")[2]
-            assert registered.address == f"proxy.example:{port}"
-            assert registered.http_address == daemon.http_address
-            # All addresses of a machine are none that another could ask.
-            daemon.process.http_address = "0.0.0.0:8081"
-            assert daemon.process.advertised_http_address == "proxy.example:8081"
-
-    on_machine(tmp_path, body)
+async def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running(advertised_address="proxy.example:4000"):
+        registered = await machine.registration()
+        assert registered is not None
+        assert registered.address == "proxy.example:4000"
+    async with machine.running(advertised_address="proxy.example:0") as daemon:
+        registered = await machine.registration()
+        assert daemon.process is not None
+        assert registered is not None
+        port = daemon.process.address.rpartition(":")[2]
+        assert registered.address == f"proxy.example:{port}"
+        assert registered.http_address == daemon.http_address
+        # All addresses of a machine are none that another could ask.
+        daemon.process.http_address = "0.0.0.0:8081"
+        assert daemon.process.advertised_http_address == "proxy.example:8081"
 
 
-def test_others_are_told_of_each_listener_by_name(tmp_path: Path) -> None:
+async def test_others_are_told_of_each_listener_by_name(tmp_path: Path) -> None:
     """SPK-5: a bookie is reached at several addresses, and whoever names none gets the one that brokers use."""
 
-    async def body(machine: Machine) -> None:
-        listeners = "external:magnetar://example.org:0, internal:magnetar://b1.local:4000"
-        async with machine.running(advertised_listeners=listeners, internal_listener_name="internal") as daemon:
-            assert daemon.process is not None
-            port = daemon.process.address.rpartition(":")[2]
-            client = LedgerClient(machine.server.connect(), machine.transport, machine.clock, SeededRandomness(1))
-            await client.start()
-            try:
-                assert client.bookies.address("b1") == "b1.local:4000"
-                assert client.bookies.address("b1", "internal") == "b1.local:4000"
-                assert client.bookies.address("b1", "external") == f"example.org:{port}"
-                assert client.bookies.address("b1", "elsewhere") == "b1.local:4000"
-                assert client.bookies.address("b2", "external") == ""
-            finally:
-                await client.close()
-
-    on_machine(tmp_path, body)
+    machine = Machine(tmp_path)
+    listeners = "external:magnetar://example.org:0, internal:magnetar://b1.local:4000"
+    async with machine.running(advertised_listeners=listeners, internal_listener_name="internal") as daemon:
+        assert daemon.process is not None
+        port = daemon.process.address.rpartition(":")[2]
+        client = LedgerClient(machine.server.connect(), machine.transport, machine.clock, SeededRandomness(1))
+        await client.start()
+        try:
+            assert client.bookies.address("b1") == "b1.local:4000"
+            assert client.bookies.address("b1", "internal") == "b1.local:4000"
+            assert client.bookies.address("b1", "external") == f"example.org:{port}"
+            assert client.bookies.address("b1", "elsewhere") == "b1.local:4000"
+            assert client.bookies.address("b2", "external") == ""
+        finally:
+            await client.close()
 
 
 @pytest.mark.parametrize(
@@ -197,201 +184,183 @@ def test_addresses_that_nobody_could_use_are_refused(tmp_path: Path, changed: di
         Machine(tmp_path).settings(**changed)
 
 
-def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(tmp_path: Path) -> None:
+async def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(tmp_path: Path) -> None:
     """CHK-21: what is under way when the end is asked for is synced and answered; later adds are READ_ONLY."""
 
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            machine.disk.faults = DiskFaults(shortest_sync_s=0.3, longest_sync_s=0.4)
-            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
-            process = daemon.process
-            await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
-            daemon.end()
-            await until(lambda: process.bookie.read_only, "it refuses what is new")
-            await stream.send(add_request(1, [(1, record(1, 1))], KEY, recovery=False))
-            first = await answers_of(stream)
-            second = await answers_of(stream)
-            assert sorted(first + second) == [(0, Status.OK), (1, Status.READ_ONLY)]
-        assert machine.ended is ExitStatus.ENDED
-        assert machine.disk.open().has(1, 0)
-
-    on_machine(tmp_path, body)
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        machine.disk.faults = DiskFaults(shortest_sync_s=0.3, longest_sync_s=0.4)
+        await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+        process = daemon.process
+        await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
+        daemon.end()
+        await until(lambda: process.bookie.read_only, "it refuses what is new")
+        await stream.send(add_request(1, [(1, record(1, 1))], KEY, recovery=False))
+        first = await answers_of(stream)
+        second = await answers_of(stream)
+        assert sorted(first + second) == [(0, Status.OK), (1, Status.READ_ONLY)]
+    assert machine.ended is ExitStatus.ENDED
+    assert machine.disk.open().has(1, 0)
 
 
-def test_the_end_does_not_wait_for_those_who_go_on_sending(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running(drain_timeout_s=3600) as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+async def test_the_end_does_not_wait_for_those_who_go_on_sending(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running(drain_timeout_s=3600) as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
 
-            async def send() -> None:
-                while True:
-                    await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+        async def send() -> None:
+            while True:
+                await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
 
-            async def receive() -> None:
-                while await stream.receive() is not None:
-                    pass
+        async def receive() -> None:
+            while await stream.receive() is not None:
+                pass
 
-            flood = [asyncio.create_task(send()), asyncio.create_task(receive())]
-            process = daemon.process
-            await until(lambda: process.bookie.counters.adds > 100, "there is a flood")
-            daemon.end()
-            done = await within(asyncio.wait(flood, return_when=asyncio.FIRST_EXCEPTION), "the end of the flood")
-            for task in flood:
-                task.cancel()
-            await asyncio.wait(flood)
-            assert any(isinstance(task.exception(), Disconnected) for task in done[0])
-        assert machine.ended is ExitStatus.ENDED
-
-    on_machine(tmp_path, body)
+        flood = [asyncio.create_task(send()), asyncio.create_task(receive())]
+        process = daemon.process
+        await until(lambda: process.bookie.counters.adds > 100, "there is a flood")
+        daemon.end()
+        done = await within(asyncio.wait(flood, return_when=asyncio.FIRST_EXCEPTION), "the end of the flood")
+        for task in flood:
+            task.cancel()
+        await asyncio.wait(flood)
+        assert any(isinstance(task.exception(), Disconnected) for task in done[0])
+    assert machine.ended is ExitStatus.ENDED
 
 
-def test_a_disk_that_fails_ends_it_with_a_status_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_disk_that_fails_ends_it_with_a_status_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """CHK-21: a failed fsync ends the process, and is never tried again."""
 
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            machine.disk.faults = DiskFaults(failed_sync_probability=1.0)
-            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
-            await within(daemon.process.bookie.wait_failed(), "the disk's failure")
-        assert machine.ended is ExitStatus.DISK_FAILED
-
-    on_machine(tmp_path, body)
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        machine.disk.faults = DiskFaults(failed_sync_probability=1.0)
+        await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+        await within(daemon.process.bookie.wait_failed(), "the disk's failure")
+    assert machine.ended is ExitStatus.DISK_FAILED
     last = [one for one in caplog.records if one.levelno == logging.CRITICAL][-1].getMessage()
     assert "the disk of bookie b1 failed" in last
 
 
-def test_a_wiped_disk_is_refused_with_a_way_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wiped_disk_is_refused_with_a_way_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """CHK-23: a wiped bookie does not come back under its old identity."""
 
-    async def body(machine: Machine) -> None:
-        async with machine.running():
-            pass
-        machine.disk = SimulatedDisk(machine.clock, SeededRandomness(1), NO_LATENCY)
-        async with machine.running():
-            pass
-        assert machine.ended is ExitStatus.REFUSED
-
-    on_machine(tmp_path, body)
+    machine = Machine(tmp_path)
+    async with machine.running():
+        pass
+    machine.disk = SimulatedDisk(machine.clock, SeededRandomness(1), NO_LATENCY)
+    async with machine.running():
+        pass
+    assert machine.ended is ExitStatus.REFUSED
     assert "Decommission it, and start the empty disk under another name" in caplog.text
 
 
-def test_a_disk_that_does_not_answer_when_it_is_closed_is_not_waited_for(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running(drain_timeout_s=0.1, close_timeout_s=0.2) as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
-            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
-            process = daemon.process
-            await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
-        assert machine.ended is ExitStatus.DISK_FAILED
-
-    on_machine(tmp_path, body)
+async def test_a_disk_that_does_not_answer_when_it_is_closed_is_not_waited_for(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running(drain_timeout_s=0.1, close_timeout_s=0.2) as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
+        await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+        process = daemon.process
+        await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
+    assert machine.ended is ExitStatus.DISK_FAILED
 
 
-def test_a_sync_that_hangs_is_not_healthy(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        bounds = {"drain_timeout_s": 0.1, "close_timeout_s": 0.2, "health_max_sync_s": 0.2, "health_max_answer_s": 0.2}
-        async with machine.running(**bounds) as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
-            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+async def test_a_sync_that_hangs_is_not_healthy(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    bounds = {"drain_timeout_s": 0.1, "close_timeout_s": 0.2, "health_max_sync_s": 0.2, "health_max_answer_s": 0.2}
+    async with machine.running(**bounds) as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
+        await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
 
-            async def sick() -> bool:
-                status, health = await ask_json(daemon.http_address, "/health")
-                return status == 503 and "on its way to the disk" in " ".join(health["reasons"])
-
-            await until(sick, "the health says that a sync hangs")
-
-    on_machine(tmp_path, body)
-
-
-def test_storage_that_gives_no_answer_is_not_healthy(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running(health_max_answer_s=0.1, drain_timeout_s=0.2, close_timeout_s=0.2) as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
-            assert await answers_of(stream) == [(0, Status.OK)]
-            machine.disk.faults = DiskFaults(longest_read_s=0, stall_probability=1.0, stall_s=3600)
+        async def sick() -> bool:
             status, health = await ask_json(daemon.http_address, "/health")
-            assert (status, health["storage_answers"]) == (503, False)
-            assert "has not answered" in health["reasons"][0]
+            return status == 503 and "on its way to the disk" in " ".join(health["reasons"])
 
-    on_machine(tmp_path, body)
+        await until(sick, "the health says that a sync hangs")
 
 
-def test_storage_that_fails_when_ledgers_are_looked_up_ends_the_process(
+async def test_storage_that_gives_no_answer_is_not_healthy(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running(health_max_answer_s=0.1, drain_timeout_s=0.2, close_timeout_s=0.2) as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+        assert await answers_of(stream) == [(0, Status.OK)]
+        machine.disk.faults = DiskFaults(longest_read_s=0, stall_probability=1.0, stall_s=3600)
+        status, health = await ask_json(daemon.http_address, "/health")
+        assert (status, health["storage_answers"]) == (503, False)
+        assert "has not answered" in health["reasons"][0]
+
+
+async def test_storage_that_fails_when_ledgers_are_looked_up_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            storage = daemon.process.bookie.storage
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        storage = daemon.process.bookie.storage
 
-            def fails(*_: object) -> list[int]:
-                raise StorageFailed("a block of keys can't be read")
+        def fails(*_: object) -> list[int]:
+            raise StorageFailed("a block of keys can't be read")
 
-            monkeypatch.setattr(storage, "ledger_ids", fails)
-            await within(daemon.process.bookie.wait_failed(), "the disk's failure")
-        assert machine.ended is ExitStatus.DISK_FAILED
-
-    on_machine(tmp_path, body)
+        monkeypatch.setattr(storage, "ledger_ids", fails)
+        await within(daemon.process.bookie.wait_failed(), "the disk's failure")
+    assert machine.ended is ExitStatus.DISK_FAILED
 
 
-def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            session = machine.sessions[-1]
-            machine.server.suspend(session)
-            ready, told = await ask_json(daemon.http_address, "/ready")
-            assert (ready, told["reasons"]) == (503, ["it has no session with its metadata store, embedded:///nowhere"])
-            assert (await ask(daemon.http_address, "/health"))[0] == 200
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
-            assert await answers_of(stream) == [(0, Status.OK)]
-            machine.server.expire(session)
-            machine.server.resume(session)
+async def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        session = machine.sessions[-1]
+        machine.server.suspend(session)
+        ready, told = await ask_json(daemon.http_address, "/ready")
+        assert (ready, told["reasons"]) == (503, ["it has no session with its metadata store, embedded:///nowhere"])
+        assert (await ask(daemon.http_address, "/health"))[0] == 200
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+        assert await answers_of(stream) == [(0, Status.OK)]
+        machine.server.expire(session)
+        machine.server.resume(session)
 
-            async def ready_again() -> bool:
-                return (await ask(daemon.http_address, "/ready"))[0] == 200
+        async def ready_again() -> bool:
+            return (await ask(daemon.http_address, "/ready"))[0] == 200
 
-            await until(ready_again, "it is registered with another session")
-
-    on_machine(tmp_path, body)
+        await until(ready_again, "it is registered with another session")
 
 
-def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
+async def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
     """STO-2: a bookie can be set read-only; it stays so after a restart, until it is taken back."""
 
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": True})
-            assert answer == (200, {"read_only": True, "read_only_because": ["its operator wants it"]})
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": True})
+        assert answer == (200, {"read_only": True, "read_only_because": ["its operator wants it"]})
 
-            async def told() -> bool:
-                registered = await machine.registration()
-                return registered is not None and registered.read_only
+        async def told() -> bool:
+            registered = await machine.registration()
+            return registered is not None and registered.read_only
 
-            await until(told, "its registration says so")
-            assert (await ask_json(daemon.http_address, "/health"))[1]["read_only"] is True
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            assert daemon.process.bookie.read_only
-            answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
-            assert answer == (200, {"read_only": False, "read_only_because": []})
-        async with machine.running(read_only=True) as daemon:
-            answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
-            assert answer == (200, {"read_only": True, "read_only_because": ["its configuration says so"]})
-
-    on_machine(tmp_path, body)
+        await until(told, "its registration says so")
+        assert (await ask_json(daemon.http_address, "/health"))[1]["read_only"] is True
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        assert daemon.process.bookie.read_only
+        answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
+        assert answer == (200, {"read_only": False, "read_only_because": []})
+    async with machine.running(read_only=True) as daemon:
+        answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
+        assert answer == (200, {"read_only": True, "read_only_because": ["its configuration says so"]})
 
 
 @pytest.mark.parametrize(
@@ -406,40 +375,36 @@ def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
         (b" " * 100_000, "application/json", 413),
     ],
 )
-def test_what_is_no_request_changes_nothing(tmp_path: Path, body: bytes, content_type: str, status: int) -> None:
-    async def inside(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            assert (await ask(daemon.http_address, "/read-only", "POST", body, content_type))[0] == status
-            assert (await ask(daemon.http_address, "/read-only"))[0] == 405
-            assert daemon.process is not None
-            assert not daemon.process.bookie.read_only
-
-    on_machine(tmp_path, inside)
+async def test_what_is_no_request_changes_nothing(tmp_path: Path, body: bytes, content_type: str, status: int) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        assert (await ask(daemon.http_address, "/read-only", "POST", body, content_type))[0] == status
+        assert (await ask(daemon.http_address, "/read-only"))[0] == 405
+        assert daemon.process is not None
+        assert not daemon.process.bookie.read_only
 
 
-def test_metrics_count_what_was_done(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            assert daemon.process is not None
-            stream = machine.transport.connect(daemon.process.address).open_stream("add")
-            await stream.send(add_request(1, [(n, record(1, n)) for n in range(10)], KEY, recovery=False))
-            assert len(await answers_of(stream)) == 10
-            await stream.send(add_request(1, [(0, record(1, 0, b"other"))], KEY, recovery=False))
-            assert await answers_of(stream) == [(0, Status.CONFLICT)]
-            metrics = await _metrics(daemon)
-            assert metrics["magnetar_bookie_adds_total"] == 11
-            assert metrics["magnetar_bookie_add_answers_total{status=OK}"] == 10
-            assert metrics["magnetar_bookie_add_answers_total{status=CONFLICT}"] == 1
-            groups = metrics["magnetar_bookie_group_entries_count"]
-            assert metrics["magnetar_bookie_group_entries_sum"] == 10
-            assert metrics["magnetar_bookie_sync_seconds_count"] == groups >= 1
-            assert metrics["magnetar_bookie_group_entries_bucket{le=+Inf}"] == groups
-            assert metrics["magnetar_bookie_group_bytes_sum"] == sum(len(record(1, n)) for n in range(10))
-            assert metrics["magnetar_bookie_add_streams"] == 1
-            assert metrics["magnetar_bookie_disk_free_bytes"] > 0
-            assert metrics["process_resident_memory_bytes"] > 0
-
-    on_machine(tmp_path, body)
+async def test_metrics_count_what_was_done(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running() as daemon:
+        assert daemon.process is not None
+        stream = machine.transport.connect(daemon.process.address).open_stream("add")
+        await stream.send(add_request(1, [(n, record(1, n)) for n in range(10)], KEY, recovery=False))
+        assert len(await answers_of(stream)) == 10
+        await stream.send(add_request(1, [(0, record(1, 0, b"other"))], KEY, recovery=False))
+        assert await answers_of(stream) == [(0, Status.CONFLICT)]
+        metrics = await _metrics(daemon)
+        assert metrics["magnetar_bookie_adds_total"] == 11
+        assert metrics["magnetar_bookie_add_answers_total{status=OK}"] == 10
+        assert metrics["magnetar_bookie_add_answers_total{status=CONFLICT}"] == 1
+        groups = metrics["magnetar_bookie_group_entries_count"]
+        assert metrics["magnetar_bookie_group_entries_sum"] == 10
+        assert metrics["magnetar_bookie_sync_seconds_count"] == groups >= 1
+        assert metrics["magnetar_bookie_group_entries_bucket{le=+Inf}"] == groups
+        assert metrics["magnetar_bookie_group_bytes_sum"] == sum(len(record(1, n)) for n in range(10))
+        assert metrics["magnetar_bookie_add_streams"] == 1
+        assert metrics["magnetar_bookie_disk_free_bytes"] > 0
+        assert metrics["process_resident_memory_bytes"] > 0
 
 
 async def test_metrics_and_status_tell_what_the_disk_holds_and_what_was_freed(tmp_path: Path) -> None:
@@ -585,17 +550,15 @@ class ManualTimer:
     def cancel(self) -> None: ...
 
 
-def test_a_late_loop_is_not_healthy(tmp_path: Path) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running(health_max_lateness_s=1e-9) as daemon:
+async def test_a_late_loop_is_not_healthy(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    async with machine.running(health_max_lateness_s=1e-9) as daemon:
 
-            async def told() -> bool:
-                status, health = await ask_json(daemon.http_address, "/health")
-                return status == 503 and "the event loop was" in health["reasons"][0]
+        async def told() -> bool:
+            status, health = await ask_json(daemon.http_address, "/health")
+            return status == 503 and "the event loop was" in health["reasons"][0]
 
-            await until(told, "the lateness of a loop that is never quite in time is told")
-
-    on_machine(tmp_path, body)
+        await until(told, "the lateness of a loop that is never quite in time is told")
 
 
 def test_its_log_is_as_long_as_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

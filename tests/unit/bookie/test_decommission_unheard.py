@@ -100,7 +100,7 @@ async def test_a_cancelled_decommission_is_heard_of_by_the_next_ledger(of: Scene
 
 
 @pytest.mark.parametrize("spares", [1, 2])
-def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> None:
+async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> None:
     """STO-2: the change is refused, and another bookie chosen, or none where there is none."""
 
     @scene(bookies=1 + spares)
@@ -123,7 +123,7 @@ def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> None:
         assert (await of.metadata(writer.ledger_id)).bookies() == [listed, *others]
         assert not of.bookies[leaving].holds(writer.ledger_id, 4)
 
-    changed()
+    await changed()
 
 
 @scene(bookies=4)

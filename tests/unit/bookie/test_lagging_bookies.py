@@ -14,7 +14,7 @@ from magnetar_bookie.client.replicated_adds import Done, ReplicatedAdds
 from magnetar_bookie.core.ensemble_change import Ensemble
 from magnetar_bookie.errors import TooManyPending
 from magnetar_bookie.read.striping import Striping
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import running_small_cluster
 from tests.unit.bookie.writer_scene import Outcomes, Scene, scenario
 
 # Some four entries of this size pass the bound.
@@ -173,7 +173,7 @@ async def test_a_new_ledger_learns_of_the_lag_before_its_first_add(scene: Scene)
     await scene.settled(lambda: late.has_room() and writer.has_room())
 
 
-def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
+async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
     """CHK-68: recoveries of many ledgers send a slow bookie no more than its bound, and go on when it catches up."""
     held_up: list[bool] = []
     add = ReplicatedAdds.add
@@ -182,26 +182,8 @@ def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
         held_up.append(adds.held_up)
         add(adds, first_entry_id, records, done)
 
-    async def test(cluster: SmallCluster) -> None:
-        ledger_id = await cluster.make(Striping(2, 2, 2))
-        await cluster.put(ledger_id, range(30), confirmed=-1)
-        for bookie in cluster.bookies.values():
-            bookie.hold()
-        recovery = asyncio.create_task(cluster.client.recover(ledger_id))
-        for _ in range(2000):
-            await asyncio.sleep(0)
-        assert not recovery.done()
-        assert 0 < len(held_up) < 30
-        for bookie in cluster.bookies.values():
-            bookie.let_go()
-        for _ in range(2000):
-            await asyncio.sleep(0)
-        assert (await recovery).last_entry_id == 29
-        assert not any(held_up)
-
     with patch.object(ReplicatedAdds, "add", noted):
-        in_cluster(
-            test,
+        async with running_small_cluster(
             bookies=2,
             options=LedgerClientOptions(
                 max_bookie_lag_bytes=3000,
@@ -209,4 +191,19 @@ def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
                 explicit_lac_interval_ms=0,
                 add_entry_timeout_s=600,
             ),
-        )
+        ) as cluster:
+            ledger_id = await cluster.make(Striping(2, 2, 2))
+            await cluster.put(ledger_id, range(30), confirmed=-1)
+            for bookie in cluster.bookies.values():
+                bookie.hold()
+            recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            assert not recovery.done()
+            assert 0 < len(held_up) < 30
+            for bookie in cluster.bookies.values():
+                bookie.let_go()
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            assert (await recovery).last_entry_id == 29
+            assert not any(held_up)

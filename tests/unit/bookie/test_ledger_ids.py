@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from magnetar_bookie.client.ledger_ids import LedgerIds
 from magnetar_metadata.errors import NotSent
-from tests.running import run, until
+from tests.running import until
 
 
 class Counter:
@@ -40,18 +39,11 @@ class Counter:
         return tasks
 
 
-def scenario(test: Callable[[Counter], Awaitable[None]]) -> Callable[[], None]:
-    def running() -> None:
-        async def inside() -> None:
-            await test(Counter())
-
-        run(inside())
-
-    running.__doc__ = test.__doc__
-    return running
+@pytest.fixture
+async def counter() -> Counter:
+    return Counter()
 
 
-@scenario
 async def test_whoever_asks_meanwhile_shares_the_next_change(counter: Counter) -> None:
     """Not the one under way: what it has read of the counter may be older than the question."""
     first = await counter.asked(1)
@@ -62,7 +54,6 @@ async def test_whoever_asks_meanwhile_shares_the_next_change(counter: Counter) -
     assert counter.draws == [1, 50]
 
 
-@scenario
 async def test_each_id_is_above_all_that_were_given_out_before_it_was_asked_for(counter: Counter) -> None:
     counter.let_go(3)
     given = [await counter.ids.next()]
@@ -72,7 +63,6 @@ async def test_each_id_is_above_all_that_were_given_out_before_it_was_asked_for(
     assert given == [1, 12, 13]
 
 
-@scenario
 async def test_who_draws_and_is_cancelled_leaves_it_to_the_next(counter: Counter) -> None:
     first, *others = await counter.asked(4)
     assert counter.draws == [1]
@@ -87,7 +77,6 @@ async def test_who_draws_and_is_cancelled_leaves_it_to_the_next(counter: Counter
     assert first.cancelled()
 
 
-@scenario
 async def test_who_waits_and_is_cancelled_takes_no_number(counter: Counter) -> None:
     first, second, third = await counter.asked(3)
     second.cancel()
@@ -97,7 +86,6 @@ async def test_who_waits_and_is_cancelled_takes_no_number(counter: Counter) -> N
     assert counter.draws == [1, 1]
 
 
-@scenario
 async def test_an_error_is_told_to_all_whom_the_change_was_for_and_to_nobody_else(counter: Counter) -> None:
     """Each of a thousand must not wait for the store's time-out again, one after the other."""
     first, *others = await counter.asked(3)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
@@ -21,10 +20,9 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener
 from tests.registered_bookies import register_bookie
-from tests.running import run
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.honest_bookie import entry
-from tests.unit.bookie.patience import patiently
+from tests.unit.bookie.patience import passing_time
 
 
 class BookieCluster:
@@ -78,23 +76,18 @@ class BookieCluster:
         return [found async for _, found in reader.entries()]
 
 
-def _on_bookies(test: Callable[[BookieCluster], Coroutine[Any, Any, None]], count: int = 4) -> None:
-    async def inside() -> None:
-        cluster = BookieCluster()
-
-        async def all_of_it() -> None:
-            await cluster.start(count)
-            await test(cluster)
-            await cluster.close()
-
-        await patiently(cluster.clock, all_of_it())
-
-    run(inside())
+@asynccontextmanager
+async def _running_bookies(count: int = 4) -> AsyncIterator[BookieCluster]:
+    cluster = BookieCluster()
+    async with passing_time(cluster.clock):
+        await cluster.start(count)
+        yield cluster
+        await cluster.close()
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 3, 2), Striping(4, 2, 2), Striping(1, 1, 1)], ids=str)
-def test_a_ledger_is_recovered_while_its_writer_lives_on(striping: Striping) -> None:
-    async def test(cluster: BookieCluster) -> None:
+async def test_a_ledger_is_recovered_while_its_writer_lives_on(striping: Striping) -> None:
+    async with _running_bookies() as cluster:
         ledger_id, writer = await cluster.written(striping, 30)
         other = cluster.another_client()
         await other.start()
@@ -106,13 +99,11 @@ def test_a_ledger_is_recovered_while_its_writer_lives_on(striping: Striping) -> 
         assert await cluster.everything(ledger_id) == [entry(number) for number in range(30)]
         await other.close()
 
-    _on_bookies(test)
 
-
-def test_what_was_completed_survives_crashes_of_all_bookies_and_the_writer() -> None:
+async def test_what_was_completed_survives_crashes_of_all_bookies_and_the_writer() -> None:
     """CHK-3: and those that were fenced are so after one more crash."""
 
-    async def test(cluster: BookieCluster) -> None:
+    async with _running_bookies() as cluster:
         ledger_id, writer = await cluster.written(Striping(3, 3, 2), 12)
         names = writer.metadata.last_fragment.bookies
         writer.abandon()
@@ -128,11 +119,9 @@ def test_what_was_completed_survives_crashes_of_all_bookies_and_the_writer() -> 
         assert sum(one is not None and one.fenced for one in held) >= 2
         assert await cluster.everything(ledger_id) == [entry(number) for number in range(12)]
 
-    _on_bookies(test)
 
-
-def test_a_closed_ledger_is_read_from_any_bookie_that_is_left() -> None:
-    async def test(cluster: BookieCluster) -> None:
+async def test_a_closed_ledger_is_read_from_any_bookie_that_is_left() -> None:
+    async with _running_bookies() as cluster:
         ledger_id, writer = await cluster.written(Striping(3, 3, 3), 20)
         metadata = await writer.close()
         for name in metadata.last_fragment.bookies[:2]:
@@ -142,11 +131,9 @@ def test_a_closed_ledger_is_read_from_any_bookie_that_is_left() -> None:
         with pytest.raises(Unreadable):
             await cluster.everything(ledger_id)
 
-    _on_bookies(test)
 
-
-def test_a_tail_follows_a_writer_through_a_bookie_s_crash_to_the_close() -> None:
-    async def test(cluster: BookieCluster) -> None:
+async def test_a_tail_follows_a_writer_through_a_bookie_s_crash_to_the_close() -> None:
+    async with _running_bookies() as cluster:
         ledger_id, writer = await cluster.written(Striping(3, 3, 2), 1)
         seen: list[tuple[int, bytes]] = []
 
@@ -164,5 +151,3 @@ def test_a_tail_follows_a_writer_through_a_bookie_s_crash_to_the_close() -> None
         await writer.close()
         await following
         assert seen == [(number, entry(number)) for number in range(40)]
-
-    _on_bookies(test)

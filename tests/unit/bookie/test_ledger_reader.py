@@ -19,7 +19,7 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import SessionLost
 from magnetar_protos import ledger_pb2 as pb
 from tests.unit.bookie.honest_bookie import entry, record_of
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
 
 THREE = Striping(3, 3, 2)
 
@@ -48,8 +48,8 @@ async def repair_task(cluster: SmallCluster, ledger_id: int) -> pb.RepairTask | 
     return pb.RepairTask.FromString(stored.payload) if stored else None
 
 
-def test_a_closed_ledger_is_read_up_to_its_last_entry() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_closed_ledger_is_read_up_to_its_last_entry() -> None:
+    async with running_small_cluster() as cluster:
         reader = await cluster.client.open(await closed_ledger(cluster, 50))
         assert reader.last_add_confirmed == reader.metadata.last_entry_id == 49
         assert await reader.read(0, 49) == entries(0, 49)
@@ -63,22 +63,18 @@ def test_a_closed_ledger_is_read_up_to_its_last_entry() -> None:
         with pytest.raises(NoSuchEntry):
             await everything(reader, 0, 50)
 
-    in_cluster(test)
 
-
-def test_an_empty_ledger_has_nothing_to_read() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_an_empty_ledger_has_nothing_to_read() -> None:
+    async with running_small_cluster() as cluster:
         reader = await cluster.client.open_with_recovery(await cluster.make(THREE))
         assert reader.last_add_confirmed == -1
         assert await everything(reader) == []
         assert [one async for one in reader.tail()] == []
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("striping", [THREE, Striping(3, 2, 2)], ids=str)
-def test_max_bytes_bounds_an_answer_but_for_its_first_entry(striping: Striping) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_max_bytes_bounds_an_answer_but_for_its_first_entry(striping: Striping) -> None:
+    async with running_small_cluster() as cluster:
         reader = await cluster.client.open(await closed_ledger(cluster, 50, striping))
         assert await reader.read(20, 40, 1) == entries(20, 20)
         one = RECORD_HEADER_BYTES + len(entry(20))
@@ -86,11 +82,9 @@ def test_max_bytes_bounds_an_answer_but_for_its_first_entry(striping: Striping) 
             assert await reader.read(20, 40, fits * one) == entries(20, 19 + fits)
             assert await reader.read(20, 40, fits * one + one - 1) == entries(20, 19 + fits)
 
-    in_cluster(test)
 
-
-def test_a_reader_without_recovery_sees_nothing_above_the_lac() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_reader_without_recovery_sees_nothing_above_the_lac() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(10))  # the last record says that entry 8 is confirmed
         reader = await cluster.client.open(ledger_id)
@@ -100,13 +94,11 @@ def test_a_reader_without_recovery_sees_nothing_above_the_lac() -> None:
             await reader.read(9, 9)
         assert not any(bookie.ledger(ledger_id).fenced for bookie in cluster.bookies.values())
 
-    in_cluster(test)
 
-
-def test_the_highest_lac_that_is_answered_counts_and_a_reader_s_own_never_falls() -> None:
+async def test_the_highest_lac_that_is_answered_counts_and_a_reader_s_own_never_falls() -> None:
     """CHK-6: what was readable stays so, though who knew of it is gone."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(10), confirmed=-1)
         reader = await cluster.client.open(ledger_id)
@@ -117,11 +109,9 @@ def test_the_highest_lac_that_is_answered_counts_and_a_reader_s_own_never_falls(
         assert await reader.read_last_add_confirmed() == 6
         assert await reader.read(0, 6) == entries(0, 6)
 
-    in_cluster(test)
 
-
-def test_hung_bookies_are_waited_for_a_short_time_only_where_the_others_are_not_enough() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_hung_bookies_are_waited_for_a_short_time_only_where_the_others_are_not_enough() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(10))
         cluster["b0"].hanging = {"last_add_confirmed"}
@@ -134,11 +124,9 @@ def test_hung_bookies_are_waited_for_a_short_time_only_where_the_others_are_not_
         assert await cluster.patiently(reader.read_last_add_confirmed()) == 9
         assert cluster.clock.monotonic() - began < 3
 
-    in_cluster(test)
 
-
-def test_without_any_bookie_a_reader_begins_with_what_the_metadata_tells() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_without_any_bookie_a_reader_begins_with_what_the_metadata_tells() -> None:
+    async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5")))
         await cluster.put(ledger_id, range(10))
         for name in ("b3", "b4", "b5"):
@@ -148,11 +136,9 @@ def test_without_any_bookie_a_reader_begins_with_what_the_metadata_tells() -> No
         with pytest.raises(Unreadable, match=r"nobody tells how far ledger .* b3: .* b4: .* b5: "):
             await reader.read_last_add_confirmed()
 
-    in_cluster(test, bookies=6)
 
-
-def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_ensemble() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_ensemble() -> None:
+    async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(10))
         reader = await cluster.client.open(ledger_id)
@@ -166,11 +152,9 @@ def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_ensemb
         assert reader.metadata.closed
         assert await everything(reader) == numbered(0, 14)
 
-    in_cluster(test, bookies=6)
 
-
-def test_a_reader_goes_on_with_the_bookies_that_repair_has_put_in_place() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_reader_goes_on_with_the_bookies_that_repair_has_put_in_place() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await closed_ledger(cluster, 20, Striping(1, 1, 1))
         reader = await cluster.client.open(ledger_id)
         cluster["b0"].failing = {"read"}
@@ -183,13 +167,11 @@ def test_a_reader_goes_on_with_the_bookies_that_repair_has_put_in_place() -> Non
         assert await reader.read(0, 19) == entries(0, 19)
         assert reader.metadata.fragments == (Fragment(0, ("b1",)),)
 
-    in_cluster(test)
 
-
-def test_what_a_closed_ledger_s_bookie_lacks_is_written_down_for_repair() -> None:
+async def test_what_a_closed_ledger_s_bookie_lacks_is_written_down_for_repair() -> None:
     """CHK-28: read-repair."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await closed_ledger(cluster, 20)
         reader = await cluster.client.open(ledger_id)
         assert await reader.read(0, 19) == entries(0, 19)
@@ -203,13 +185,11 @@ def test_what_a_closed_ledger_s_bookie_lacks_is_written_down_for_repair() -> Non
         assert await reader.read(0, 19) == entries(0, 19)
         assert await repair_task(cluster, ledger_id) == task
 
-    in_cluster(test)
 
-
-def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
+async def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
     """CHK-29: the reader's metadata are old; a repair task would find nothing to do, and the next read report again."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await closed_ledger(cluster, 20, Striping(2, 2, 1))
         reader = await cluster.client.open(ledger_id)
         for entry_id in range(20):
@@ -220,14 +200,12 @@ def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
         assert await repair_task(cluster, ledger_id) is None
         assert reader.metadata.bookies() == ["b2", "b1"]
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("answer", ["absent", "limbo"])
-def test_a_copy_in_flight_to_an_open_ledger_is_not_lost(answer: str) -> None:
+async def test_a_copy_in_flight_to_an_open_ledger_is_not_lost(answer: str) -> None:
     """CHK-13 CHK-15: an entry is passed over for good only once nothing can write it any more."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(Striping(2, 2, 1))
         await cluster.put(ledger_id, range(2))
         record = cluster["b1"].ledger(ledger_id).records.pop(0)
@@ -241,14 +219,12 @@ def test_a_copy_in_flight_to_an_open_ledger_is_not_lost(answer: str) -> None:
         cluster["b1"].ledger(ledger_id).records[0] = record
         assert await reader.read(0, 0) == [entry(0)]
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("final", ["closed", "earlier fragment", "closed before the second read"])
-def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> None:
+async def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> None:
     """CHK-67 CHK-15: limbo settles it too; and a reader with old metadata asks again once they say so."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         fragments = [Fragment(0, ("b0", "b1")), Fragment(2, ("b0", "b2"))]
         ledger_id = await cluster.make(Striping(2, 2, 1), *(fragments if final == "earlier fragment" else ()))
         await cluster.put(ledger_id, range(2))
@@ -267,11 +243,9 @@ def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> None:
         assert raised.value.settled
         assert len(cluster["b0"].reads()) - asked == (2 if final == "closed before the second read" else 1)
 
-    in_cluster(test)
 
-
-def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
+    async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5")))
         await cluster.put(ledger_id, range(5))
         await cluster.put(ledger_id, range(5, 10), without=["b5"])
@@ -282,22 +256,18 @@ def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
         assert await everything(reader) == numbered(0, 8)
         assert await repair_task(cluster, ledger_id) is not None  # the fragment before the last is settled
 
-    in_cluster(test, bookies=6)
 
-
-def test_a_repair_that_can_t_be_asked_for_does_not_keep_anybody_from_reading() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_repair_that_can_t_be_asked_for_does_not_keep_anybody_from_reading() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await closed_ledger(cluster, 5)
         reader = await cluster.client.open(ledger_id)
         cluster["b0"].damage(ledger_id, 2)
         cluster.server.suspend(cluster.store)
         assert await cluster.patiently(reader.read(0, 4)) == entries(0, 4)
 
-    in_cluster(test)
 
-
-def test_a_deleted_ledger_is_not_read() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_deleted_ledger_is_not_read() -> None:
+    async with running_small_cluster() as cluster:
         with pytest.raises(NoSuchLedger):
             await cluster.client.open(77)
         ledger_id = await closed_ledger(cluster, 5)
@@ -310,12 +280,12 @@ def test_a_deleted_ledger_is_not_read() -> None:
         with pytest.raises(LedgerDeleted):
             await cluster.client.open(ledger_id)
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("read_ahead", [0, 1, 10])
-def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -> None:
+    async with running_small_cluster(
+        options=LedgerClientOptions(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0)
+    ) as cluster:
         reader = await cluster.client.open(await closed_ledger(cluster, 60))
         for bookie in cluster.bookies.values():
             bookie.calls.clear()
@@ -332,8 +302,6 @@ def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -
                 if entry_id == 40:
                     break
         assert [task for task in asyncio.all_tasks() if "_read_records" in repr(task)] == []
-
-    in_cluster(test, options=LedgerClientOptions(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0))
 
 
 class Tail:
@@ -362,8 +330,8 @@ class Tail:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-def test_a_tail_gives_what_is_confirmed_at_once_and_ends_when_the_ledger_is_closed() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_tail_gives_what_is_confirmed_at_once_and_ends_when_the_ledger_is_closed() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         tail = Tail((await cluster.client.open(ledger_id)).tail())
         await tail.has(0)
@@ -378,11 +346,9 @@ def test_a_tail_gives_what_is_confirmed_at_once_and_ends_when_the_ledger_is_clos
         await tail.task
         assert tail.seen == numbered(0, 5)
 
-    in_cluster(test)
 
-
-def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_bookie() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_bookie() -> None:
+    async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE)
         cluster["b0"].hanging = {"last_add_confirmed"}
         cluster["b1"].failing = {"last_add_confirmed"}
@@ -399,11 +365,11 @@ def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_bookie(
         await tail.stop()
         assert tail.seen == numbered(0, 4)
 
-    in_cluster(test, bookies=6)
 
-
-def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
+    async with running_small_cluster(
+        options=LedgerClientOptions(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0)
+    ) as cluster:
         ledger_id = await cluster.make(THREE)
         cluster["b1"].failing = {"last_add_confirmed"}
         reader = await cluster.client.open(ledger_id)
@@ -419,14 +385,12 @@ def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
         await tail.has(2)
         await tail.stop()
 
-    in_cluster(test, options=LedgerClientOptions(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0))
-
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_a_tail_ends_when_its_client_is_closed(failing: bool) -> None:
+async def test_a_tail_ends_when_its_client_is_closed(failing: bool) -> None:
     """Nobody would wake it any more: neither a poll that is under way, nor one that pauses."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         tail = Tail((await cluster.client.open(ledger_id)).tail())
         await tail.has(0)
@@ -438,11 +402,9 @@ def test_a_tail_ends_when_its_client_is_closed(failing: bool) -> None:
         with pytest.raises(ClientClosed):
             tail.task.result()
 
-    in_cluster(test)
 
-
-def test_below_the_first_entry_there_is_none() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_below_the_first_entry_there_is_none() -> None:
+    async with running_small_cluster() as cluster:
         reader = await cluster.client.open(await closed_ledger(cluster, 3))
         for reading in (reader.entries(-1), reader.tail(-1)):
             with pytest.raises(NoSuchEntry):
@@ -450,11 +412,9 @@ def test_below_the_first_entry_there_is_none() -> None:
         with pytest.raises(NoSuchEntry):
             await reader.read(-1, 2)
 
-    in_cluster(test)
 
-
-def test_a_tail_outlives_a_suspended_metadata_store_and_not_a_lost_one() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_tail_outlives_a_suspended_metadata_store_and_not_a_lost_one() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         tail = Tail((await cluster.client.open(ledger_id)).tail())
         await tail.has(0)
@@ -474,5 +434,3 @@ def test_a_tail_outlives_a_suspended_metadata_store_and_not_a_lost_one() -> None
         await cluster.store.close()
         with pytest.raises(SessionLost):
             await tail.task
-
-    in_cluster(test)

@@ -26,7 +26,7 @@ from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_testing.metadata import Fault
 from tests.unit.bookie.honest_bookie import entry, length_up_to
 from tests.unit.bookie.repair_scene import Scene, scene
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
 
@@ -39,10 +39,10 @@ def _closed_at(metadata: LedgerMetadata, last: int) -> None:
     )
 
 
-def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
+async def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
     """CHK-3: and each of its entries is on an ack quorum then."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(5))
         await cluster.put(ledger_id, [5], without=["b1"])
@@ -52,14 +52,12 @@ def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
         assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(6))
         assert await cluster.client.recover(ledger_id) == metadata
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("confirmed", ["all before it", "nothing"])
-def test_the_answers_to_the_fences_tell_the_end_of_a_short_ledger(confirmed: str) -> None:
+async def test_the_answers_to_the_fences_tell_the_end_of_a_short_ledger(confirmed: str) -> None:
     """CHK-8, CHK-13: with what each bookie read right after its fence nobody is asked again, whatever LAC each has."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(5), confirmed=-1 if confirmed == "nothing" else None)
         await cluster.put(ledger_id, [5], without=["b1"])  # which knows a lower LAC
@@ -69,13 +67,11 @@ def test_the_answers_to_the_fences_tell_the_end_of_a_short_ledger(confirmed: str
         assert not [method for name in ("b0", "b1", "b2") for method, _ in cluster[name].calls if method == "read"]
         assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(6))
 
-    in_cluster(test)
 
-
-def test_what_does_not_come_with_the_fences_is_read() -> None:
+async def test_what_does_not_come_with_the_fences_is_read() -> None:
     """CHK-13, CHK-22: a long rest, an answer that makes no sense, and what a bookie may have lost."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(40), confirmed=-1)
         for name in ("b0", "b1", "b2"):
@@ -94,37 +90,31 @@ def test_what_does_not_come_with_the_fences_is_read() -> None:
         assert lied
         assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(40))
 
-    in_cluster(test)
 
-
-def test_an_empty_ledger_is_closed_as_one() -> None:
+async def test_an_empty_ledger_is_closed_as_one() -> None:
     """CHK-29"""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         metadata = await cluster.client.recover(ledger_id)
         _closed_at(metadata, -1)
         assert metadata.fragments == ()
 
-    in_cluster(test)
 
-
-def test_a_hung_bookie_is_not_waited_for_while_the_others_suffice() -> None:
+async def test_a_hung_bookie_is_not_waited_for_while_the_others_suffice() -> None:
     """CHK-13"""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(5))
         cluster["b1"].hanging = {"fence", "read"}
         _closed_at(await cluster.client.recover(ledger_id), 4)  # on a clock that stands still
 
-    in_cluster(test)
 
-
-def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_each_bookie_answered() -> None:
+async def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_each_bookie_answered() -> None:
     """CHK-13"""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
         cluster["b1"].hanging = {"read"}
@@ -138,13 +128,11 @@ def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_each_b
         cluster["b2"].failing = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 
-    in_cluster(test)
 
-
-def test_fencing_needs_all_but_fewer_than_an_ack_quorum() -> None:
+async def test_fencing_needs_all_but_fewer_than_an_ack_quorum() -> None:
     """CHK-7"""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
         cluster["b1"].failing = cluster["b2"].failing = {"fence"}
@@ -161,14 +149,12 @@ def test_fencing_needs_all_but_fewer_than_an_ack_quorum() -> None:
         cluster["b1"].before = fence_again
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("trouble", ["damaged", "limbo"])
-def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
+async def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
     """CHK-15: entry 2 was completed on b0 and b2; b0 is gone and b2's copy can't be read, so b1's no is not enough."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1"])
@@ -183,15 +169,13 @@ def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
         cluster["b0"].hanging = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("lost", [[4], [2], [0], [3, 4], [1, 3], [0, 1, 2, 3, 4]], ids=str)
 @pytest.mark.parametrize("striping", [Striping(1, 1, 1), THREE, Striping(3, 2, 2)], ids=str)
-def test_entries_that_are_damaged_everywhere_cost_themselves_alone(striping: Striping, lost: list[int]) -> None:
+async def test_entries_that_are_damaged_everywhere_cost_themselves_alone(striping: Striping, lost: list[int]) -> None:
     """CHK-67 CHK-15: recovery ends, never below an entry that may have been acknowledged, and keeps those behind it."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(striping)
         await cluster.put(ledger_id, range(5))
         for entry_id in lost:
@@ -210,13 +194,11 @@ def test_entries_that_are_damaged_everywhere_cost_themselves_alone(striping: Str
             else:
                 assert await reader.read(entry_id, entry_id) == [entry(entry_id)]
 
-    in_cluster(test)
 
-
-def test_a_confirmed_last_entry_that_is_lost_does_not_hold_up_recovery() -> None:
+async def test_a_confirmed_last_entry_that_is_lost_does_not_hold_up_recovery() -> None:
     """CHK-67: the length is that up to a readable entry below it."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(Striping(1, 1, 1))
         await cluster.put(ledger_id, range(4))
         (holder,) = cluster.holders(ledger_id, 3)
@@ -225,13 +207,11 @@ def test_a_confirmed_last_entry_that_is_lost_does_not_hold_up_recovery() -> None
         metadata = await cluster.patiently(cluster.client.recover(ledger_id))
         assert (metadata.last_entry_id, metadata.length_bytes) == (3, length_up_to(2))
 
-    in_cluster(test)
 
-
-def test_recovery_reads_fence_whoever_answers_them() -> None:
+async def test_recovery_reads_fence_whoever_answers_them() -> None:
     """CHK-8: b2 hung when the others were fenced, and is the one whose "no such entry" decides."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
         cluster["b2"].hanging = {"fence"}
@@ -245,13 +225,11 @@ def test_recovery_reads_fence_whoever_answers_them() -> None:
             if request.last_entry_id > 2
         )
 
-    in_cluster(test)
 
-
-def test_a_writer_that_lives_on_completes_nothing_any_more() -> None:
+async def test_a_writer_that_lives_on_completes_nothing_any_more() -> None:
     """CHK-7: what it has sent and was not acknowledged may be in the ledger; what it sends from now on is not."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster(bookies=3) as cluster:
         made, writer = await cluster.client.create(THREE, "a test")
         for number in range(4):
             await writer.add(entry(number))
@@ -263,13 +241,11 @@ def test_a_writer_that_lives_on_completes_nothing_any_more() -> None:
         reader = await cluster.client.open(made.ledger_id)
         assert await reader.read(0, reader.last_add_confirmed) == [entry(number) for number in range(4)]
 
-    in_cluster(test, bookies=3)
 
-
-def test_recovery_begins_with_the_last_fragment_whatever_the_bookies_know() -> None:
+async def test_recovery_begins_with_the_last_fragment_whatever_the_bookies_know() -> None:
     """CHK-12: the second ensemble has never heard of the LAC, and has none of the entries below its fragment."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(10, ("b3", "b4", "b5")))
         await cluster.put(ledger_id, range(10))
         for name in ("b3", "b4", "b5"):
@@ -279,13 +255,11 @@ def test_recovery_begins_with_the_last_fragment_whatever_the_bookies_know() -> N
         assert metadata.fragments == (Fragment(0, ("b0", "b1", "b2")),)
         assert min(request.first_entry_id for name in ("b3", "b4", "b5") for request in cluster[name].reads()) == 10
 
-    in_cluster(test, bookies=6)
 
-
-def test_one_record_is_enough_and_is_on_an_ack_quorum_before_the_close() -> None:
+async def test_one_record_is_enough_and_is_on_an_ack_quorum_before_the_close() -> None:
     """CHK-14: and so the decision holds even when the one bookie that had it is lost."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b0", "b2"])
@@ -295,13 +269,11 @@ def test_one_record_is_enough_and_is_on_an_ack_quorum_before_the_close() -> None
         reader = await cluster.client.open(ledger_id)
         assert await reader.read(0, 2) == [entry(0), entry(1), entry(2)]
 
-    in_cluster(test)
 
-
-def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
+async def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
     """CHK-16: b3 takes the place of one that takes no adds; nobody is told of it, nor asks it, before the close."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, range(2, 6), without=["b1", "b2"], confirmed=1)
@@ -327,13 +299,11 @@ def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
         reader = await cluster.client.open(ledger_id)
         assert await cluster.patiently(reader.read(0, 5)) == [entry(number) for number in range(6)]
 
-    in_cluster(test)
 
-
-def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() -> None:
+async def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() -> None:
     """CHK-1: the loser has found more than the ledger has in the end, and forgets it."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1", "b2"])  # never completed
@@ -355,14 +325,12 @@ def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() 
         assert metadata == await faster[0] == await cluster.metadata(ledger_id)
         _closed_at(metadata, 1)
 
-    in_cluster(test)
-
 
 @pytest.mark.parametrize("decided", ["closed", "deleted"])
-def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(decided: str) -> None:
+async def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(decided: str) -> None:
     """Nobody would ever have b3 drop it: it is not among those that a tombstone waits for."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1", "b2"])  # never completed
@@ -389,8 +357,6 @@ def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(decided: s
         assert "b3" not in (await cluster.metadata(ledger_id)).holders
         assert cluster["b3"].calls == []
         assert cluster.clock.monotonic() == before
-
-    in_cluster(test)
 
 
 @scene()
@@ -428,10 +394,10 @@ async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Sc
     assert not spare.holds(ledger_id, 2)
 
 
-def test_recoveries_at_the_same_time_agree() -> None:
+async def test_recoveries_at_the_same_time_agree() -> None:
     """CHK-1"""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(20))
         await cluster.put(ledger_id, [20], without=["b1", "b2"])
@@ -439,13 +405,11 @@ def test_recoveries_at_the_same_time_agree() -> None:
         assert all(metadata == found[0] for metadata in found)
         assert found[0].last_entry_id in (19, 20)
 
-    in_cluster(test)
 
-
-def test_a_fragment_that_changed_has_recovery_begin_anew() -> None:
+async def test_a_fragment_that_changed_has_recovery_begin_anew() -> None:
     """CHK-16: what somebody else's change makes of the last fragment is what the next attempt is based on."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
         changed: list[asyncio.Task[LedgerMetadata]] = []
@@ -467,11 +431,9 @@ def test_a_fragment_that_changed_has_recovery_begin_anew() -> None:
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
         assert cluster["b3"].reads()
 
-    in_cluster(test)
 
-
-def test_a_deleted_ledger_is_not_recovered() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_deleted_ledger_is_not_recovered() -> None:
+    async with running_small_cluster() as cluster:
         with pytest.raises(NoSuchLedger):
             await cluster.client.recover(99)
         ledger_id = await cluster.make(THREE)
@@ -492,13 +454,11 @@ def test_a_deleted_ledger_is_not_recovered() -> None:
             await cluster.patiently(cluster.client.recover(ledger_id))
         assert cluster.clock.monotonic() < before + 5
 
-    in_cluster(test)
 
-
-def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_bookies_come() -> None:
+async def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_bookies_come() -> None:
     """CHK-3"""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster(bookies=3) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1", "b2"])
@@ -509,13 +469,13 @@ def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_bookies
         cluster["b1"].failing = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 
-    in_cluster(test, bookies=3)
 
-
-def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack_quorum() -> None:
+async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack_quorum() -> None:
     """CHK-3: nor when the time is over meanwhile."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster(
+        bookies=3, options=LedgerClientOptions(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0)
+    ) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1", "b2"])
@@ -524,15 +484,9 @@ def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack_quoru
             await cluster.patiently(cluster.client.recover(ledger_id))
         assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
 
-    in_cluster(
-        test,
-        bookies=3,
-        options=LedgerClientOptions(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0),
-    )
 
-
-def test_a_close_whose_answer_is_lost_is_found_out() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_close_whose_answer_is_lost_is_found_out() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
         await cluster.client.ledgers.change(ledger_id, begin_recovery)
@@ -547,11 +501,9 @@ def test_a_close_whose_answer_is_lost_is_found_out() -> None:
         )
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 
-    in_cluster(test)
 
-
-def test_many_entries_are_read_by_the_window_and_not_one_by_one() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_many_entries_are_read_by_the_window_and_not_one_by_one() -> None:
+    async with running_small_cluster(options=LedgerClientOptions(recovery_window_entries=16)) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(300))
         for bookie in cluster.bookies.values():
@@ -560,25 +512,21 @@ def test_many_entries_are_read_by_the_window_and_not_one_by_one() -> None:
         assert max(len(bookie.reads()) for bookie in cluster.bookies.values()) <= 40
         assert all(request.last_entry_id - request.first_entry_id < 16 for request in cluster["b0"].reads())
 
-    in_cluster(test, options=LedgerClientOptions(recovery_window_entries=16))
-
 
 @pytest.mark.parametrize(
     "striping", [Striping(1, 1, 1), Striping(4, 2, 2), Striping(5, 3, 2), Striping(3, 1, 1)], ids=str
 )
-def test_striped_ledgers_are_recovered(striping: Striping) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_striped_ledgers_are_recovered(striping: Striping) -> None:
+    async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(striping)
         await cluster.put(ledger_id, range(30))
         for bookie in cluster.bookies.values():
             bookie.ledger(ledger_id).last_add_confirmed = 3
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 29)
 
-    in_cluster(test, bookies=6)
 
-
-def test_a_recovery_that_is_stopped_anywhere_leaves_nothing_running_and_the_next_one_finishes() -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_a_recovery_that_is_stopped_anywhere_leaves_nothing_running_and_the_next_one_finishes() -> None:
+    async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
         await cluster.put(ledger_id, range(3, 6), without=["b1"], confirmed=2)
@@ -599,5 +547,3 @@ def test_a_recovery_that_is_stopped_anywhere_leaves_nothing_running_and_the_next
         assert finished
         assert metadata.last_fragment in (await cluster.metadata(ledger_id)).fragments
         _closed_at(await cluster.client.recover(ledger_id), 5)
-
-    in_cluster(test)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from magnetar_bookie import paths
@@ -17,7 +15,6 @@ from magnetar_protos.ledger_pb2 import LedgerIntent
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 
 
 class Scene:
@@ -61,18 +58,11 @@ class Scene:
         return [paths.id_of(name) for name in await self.store.children(paths.INTENTS)]
 
 
-def scenario(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-    def running() -> None:
-        async def inside() -> None:
-            await test(Scene())
-
-        run(inside())
-
-    running.__doc__ = test.__doc__
-    return running
+@pytest.fixture
+async def scene() -> Scene:
+    return Scene()
 
 
-@scenario
 async def test_a_ledger_comes_with_an_intent_that_goes_when_it_is_recorded(scene: Scene) -> None:
     made = await scene.make()
     assert await scene.intents() == [made.ledger_id]
@@ -82,7 +72,6 @@ async def test_a_ledger_comes_with_an_intent_that_goes_when_it_is_recorded(scene
     assert await scene.owner() == b"%d " % made.ledger_id
 
 
-@scenario
 async def test_ids_grow_over_all_who_make_ledgers(scene: Scene) -> None:
     other = LedgerStore(scene.connect(), scene.clock, scene.randomness)
     ids = []
@@ -101,7 +90,6 @@ async def test_ids_grow_over_all_who_make_ledgers(scene: Scene) -> None:
     assert [ledger_id async for ledger_id in scene.ledgers.ledger_ids()] == ids
 
 
-@scenario
 async def test_an_answer_lost_at_any_step_leaves_no_ledger_without_an_intent(scene: Scene) -> None:
     """Whatever is lost, the ledger that the maker gets is new, and each one he does not know of has its intent."""
     known = []
@@ -116,7 +104,6 @@ async def test_an_answer_lost_at_any_step_leaves_no_ledger_without_an_intent(sce
     assert set(known) < set(made), "no answer was lost after the ledger was made"
 
 
-@scenario
 async def test_a_swept_ledger_can_t_be_recorded_and_a_recorded_one_not_swept(scene: Scene) -> None:
     """Whichever comes first: never both, and never a record of a ledger that is being deleted."""
     swept = await scene.make()
@@ -132,7 +119,6 @@ async def test_a_swept_ledger_can_t_be_recorded_and_a_recorded_one_not_swept(sce
     assert await scene.owner() == b"%d " % recorded.ledger_id
 
 
-@scenario
 async def test_a_record_whose_answer_is_lost_is_found_to_be_made(scene: Scene) -> None:
     made = await scene.make()
     scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
@@ -141,7 +127,6 @@ async def test_a_record_whose_answer_is_lost_is_found_to_be_made(scene: Scene) -
     assert await scene.intents() == []
 
 
-@scenario
 async def test_what_stands_there_is_changed_once(scene: Scene) -> None:
     made = await scene.make()
     scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
@@ -154,7 +139,6 @@ async def test_what_stands_there_is_changed_once(scene: Scene) -> None:
     assert await scene.store.get(paths.ledger(made.ledger_id)) == unchanged
 
 
-@scenario
 async def test_a_ledger_that_is_not_there_is_said_not_to_be(scene: Scene) -> None:
     with pytest.raises(NoSuchLedger):
         await scene.ledgers.read(5)

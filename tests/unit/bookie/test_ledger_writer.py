@@ -305,7 +305,7 @@ async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
-def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault) -> None:
+async def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault) -> None:
     @scenario()
     async def test(scene: Scene) -> None:
         writer = await scene.writer()
@@ -328,11 +328,11 @@ def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault) -> N
         assert writer.metadata == await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True)
         await writer.close()
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
-def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
+async def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
     """STO-4: with failed adds too, the writer knows whether the close was its own."""
 
     @scenario(bookies=3)
@@ -352,7 +352,7 @@ def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
         metadata = await closing
         assert (metadata.closed, metadata.last_entry_id) == (True, 0)
 
-    test()
+    await test()
 
 
 @scenario()

@@ -31,7 +31,7 @@ from magnetar_metadata.errors import NotSent
 from magnetar_wire.transport import Peer
 from tests.unit.bookie.honest_bookie import entry
 from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
 # What a scene's steps and a few turns to and fro add to what an option says.
@@ -63,8 +63,8 @@ def test_every_option_is_named_by_a_test(kind: type[LedgerClientOptions] | type[
 
 
 @pytest.mark.parametrize("timeout_s", [1.0, 8.0])
-def test_read_entry_timeout_s(timeout_s: float) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_read_entry_timeout_s(timeout_s: float) -> None:
+    async with running_small_cluster(options=of_client(read_entry_timeout_s=timeout_s)) as cluster:
         ledger_id = await cluster.make(Striping(1, 1, 1))
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -74,12 +74,10 @@ def test_read_entry_timeout_s(timeout_s: float) -> None:
             await cluster.patiently(reader.read(0, 0))
         assert timeout_s <= cluster.clock.monotonic() - began <= timeout_s + SLACK_S
 
-    in_cluster(test, options=of_client(read_entry_timeout_s=timeout_s))
-
 
 @pytest.mark.parametrize("timeout_ms", [300, 3000])
-def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
+    async with running_small_cluster(options=of_client(speculative_read_timeout_ms=timeout_ms)) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -88,23 +86,19 @@ def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
         assert await cluster.patiently(reader.read(0, 0)) == [entry(0)]
         assert timeout_ms / 1000 <= cluster.clock.monotonic() - began <= timeout_ms / 1000 + SLACK_S
 
-    in_cluster(test, options=of_client(speculative_read_timeout_ms=timeout_ms))
-
 
 @pytest.mark.parametrize("seconds", [5.0, 50.0])
-def test_bookie_quarantine_time_s(seconds: float) -> None:
-    async def test(cluster: SmallCluster) -> None:
+async def test_bookie_quarantine_time_s(seconds: float) -> None:
+    async with running_small_cluster(options=of_client(bookie_quarantine_time_s=seconds)) as cluster:
         cluster.client.bookies.quarantine("b1")
         cluster.clock.advance(seconds - 0.1)
         assert "b1" not in cluster.client.bookies.writable()
         cluster.clock.advance(0.2)
         assert "b1" in cluster.client.bookies.writable()
 
-    in_cluster(test, options=of_client(bookie_quarantine_time_s=seconds))
-
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
+async def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
     """The last that goes is missed for so long by a writer that adds nothing."""
 
     @scene(client_options=of_client(lost_bookie_replacement_delay_s=seconds))
@@ -115,11 +109,11 @@ def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
         took = await takes(of, lambda: writer.metadata.last_fragment != before, "it is replaced")
         assert seconds <= took <= seconds + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 15.0])
-def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
+async def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
     @scene()
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(3)
@@ -131,11 +125,11 @@ def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
         took = await takes(of, lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert seconds <= took <= seconds + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [3.0, 30.0])
-def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
+async def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
     @scene()
     async def test(of: Scene) -> None:
         writer = await of.writer()
@@ -151,27 +145,27 @@ def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
         delay_s = of.options.lost_bookie_recovery_delay_s + seconds
         assert delay_s <= took <= delay_s + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
-def test_auditor_scan_interval_s(seconds: float) -> None:
+async def test_auditor_scan_interval_s(seconds: float) -> None:
     @scene(bookies=1)
     async def test(of: Scene) -> None:
         passes = await _audits(of, patient(auditor_scan_interval_s=seconds), fail=False)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
-def test_metadata_retry_s(seconds: float) -> None:
+async def test_metadata_retry_s(seconds: float) -> None:
     @scene(bookies=1)
     async def test(of: Scene) -> None:
         passes = await _audits(of, patient(metadata_retry_s=seconds), fail=True)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
-    test()
+    await test()
 
 
 async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> list[float]:
@@ -190,35 +184,35 @@ async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> lis
 
 
 @pytest.mark.parametrize("seconds", [10.0, 100.0])
-def test_auditor_periodic_check_interval_s(seconds: float) -> None:
+async def test_auditor_periodic_check_interval_s(seconds: float) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         checks = await _checks(of, patient(auditor_periodic_check_interval_s=seconds), ledgers=1, checks=4)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-def test_auditor_check_pause_s(seconds: float) -> None:
+async def test_auditor_check_pause_s(seconds: float) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         options = patient(auditor_check_pause_s=seconds, auditor_checks_per_round=1)
         checks = await _checks(of, options, ledgers=3, checks=3)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 6])
-def test_auditor_checks_per_round(at_a_time: int) -> None:
+async def test_auditor_checks_per_round(at_a_time: int) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         options = patient(auditor_check_pause_s=10.0, auditor_checks_per_round=at_a_time)
         checks = await _checks(of, options, ledgers=6, checks=6)
         assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
 
-    test()
+    await test()
 
 
 async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, checks: int) -> list[float]:
@@ -239,7 +233,7 @@ async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, chec
 
 
 @pytest.mark.parametrize("seconds", [5.0, 60.0])
-def test_intent_grace_period_s(seconds: float) -> None:
+async def test_intent_grace_period_s(seconds: float) -> None:
     @scene()
     async def test(of: Scene) -> None:
         await of.auto_recovery(options=patient(intent_grace_period_s=seconds))
@@ -253,11 +247,11 @@ def test_intent_grace_period_s(seconds: float) -> None:
         took = await takes(of, swept, "it is swept")
         assert seconds <= took <= seconds + of.options.auditor_scan_interval_s + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize(("first_s", "longest_s"), [(1.0, 4.0), (5.0, 12.0)])
-def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
+async def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
     @scene(bookies=2)
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(2, ensemble=1, write=1, ack=1)
@@ -278,7 +272,7 @@ def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float
         assert longest_s <= pauses[-1] <= longest_s + SLACK_S
         assert len(await repair_progress(of.client)) == 1
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize(
@@ -293,7 +287,7 @@ def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float
         ("inventory_entries", 100, [11]),
     ],
 )
-def test_entries_are_copied_in_portions(option: str, value: int, portions: list[int]) -> None:
+async def test_entries_are_copied_in_portions(option: str, value: int, portions: list[int]) -> None:
     @scene()
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(11)
@@ -309,11 +303,11 @@ def test_entries_are_copied_in_portions(option: str, value: int, portions: list[
         await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert copied == portions
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-def test_inventory_timeout_s(seconds: float) -> None:
+async def test_inventory_timeout_s(seconds: float) -> None:
     @scene(bookies=3)
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(2)
@@ -334,11 +328,11 @@ def test_inventory_timeout_s(seconds: float) -> None:
             await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
 
-    test()
+    await test()
 
 
 @pytest.mark.parametrize(("seconds", "notes"), [(0.0, 8), (1000.0, 0)])
-def test_progress_interval_s(seconds: float, notes: int) -> None:
+async def test_progress_interval_s(seconds: float, notes: int) -> None:
     @scene()
     async def test(of: Scene) -> None:
         ledger_id = await of.ledger(8)
@@ -358,4 +352,4 @@ def test_progress_interval_s(seconds: float, notes: int) -> None:
             await of.until(lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert len(noted) == notes
 
-    test()
+    await test()

@@ -13,7 +13,7 @@ from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.ledger_pb2 import BookieRegistration
 from tests.registered_bookies import make_cookie
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
 
 
 async def _with_cookies(of: SmallCluster, *bookie_ids: str) -> None:
@@ -21,8 +21,8 @@ async def _with_cookies(of: SmallCluster, *bookie_ids: str) -> None:
         await make_cookie(of.store, bookie_id)
 
 
-def test_every_standing_is_told() -> None:
-    async def test(of: SmallCluster) -> None:
+async def test_every_standing_is_told() -> None:
+    async with running_small_cluster() as of:
         await _with_cookies(of, "b0", "b1", "b2", "b3", "gone")
         full = BookieRegistration(address="b1:1", read_only=True, http_address="b1:2").SerializeToString()
         await of.store.put(paths.available("b1"), full, ANY)
@@ -46,11 +46,9 @@ def test_every_standing_is_told() -> None:
         assert leaving is not None
         assert leaving.ledgers_left == 7
 
-    in_cluster(test)
 
-
-def test_what_is_no_registration_or_mark_is_passed_over() -> None:
-    async def test(of: SmallCluster) -> None:
+async def test_what_is_no_registration_or_mark_is_passed_over() -> None:
+    async with running_small_cluster() as of:
         await _with_cookies(of, "b0", "b1")
         await of.store.put(paths.available("b0"), b"\xff", ANY)
         await of.store.put(paths.leaving("b1"), b"no mark of ours", ABSENT)
@@ -58,11 +56,9 @@ def test_what_is_no_registration_or_mark_is_passed_over() -> None:
         assert found["b0"] is Standing.LOST
         assert found["b1"] is Standing.LEAVING
 
-    in_cluster(test)
 
-
-def test_offices_are_told_by_the_bookie_whose_session_has_them() -> None:
-    async def test(of: SmallCluster) -> None:
+async def test_offices_are_told_by_the_bookie_whose_session_has_them() -> None:
+    async with running_small_cluster() as of:
         assert (await offices(of.client)).auditor is None
         bookie, stranger = of.server.connect(), of.server.connect()
         registration = BookieRegistration(address="b9:1").SerializeToString()
@@ -76,11 +72,9 @@ def test_offices_are_told_by_the_bookie_whose_session_has_them() -> None:
         async with LedgerLock(of.client, 1, b"worker") as mine:
             assert not mine
 
-    in_cluster(test)
 
-
-def test_unclaimed_ledgers_are_told_until_they_are_swept() -> None:
-    async def test(of: SmallCluster) -> None:
+async def test_unclaimed_ledgers_are_told_until_they_are_swept() -> None:
+    async with running_small_cluster() as of:
         ledger_id = await of.make(Striping(3, 3, 2))
         await of.store.put(paths.intent(99), b"nothing of ours", ABSENT)
         (one,) = await unclaimed(of.client)
@@ -88,11 +82,9 @@ def test_unclaimed_ledgers_are_told_until_they_are_swept() -> None:
         await Sweeper(of.client, 0.0).sweep(lambda: True)
         assert await unclaimed(of.client) == []
 
-    in_cluster(test)
 
-
-def test_ledgers_are_told_with_who_is_missing() -> None:
-    async def test(of: SmallCluster) -> None:
+async def test_ledgers_are_told_with_who_is_missing() -> None:
+    async with running_small_cluster() as of:
         striping = Striping(2, 2, 1)
         whole = await of.make(striping, Fragment(0, ("b0", "b1")))
         lacking = await of.make(striping, Fragment(0, ("b0", "away")), Fragment(5, ("b1", "b2")))
@@ -116,5 +108,3 @@ def test_ledgers_are_told_with_who_is_missing() -> None:
             (5, None, 0, "b1", True),
             (5, None, 1, "b2", True),
         ]
-
-    in_cluster(test)

@@ -12,7 +12,6 @@ from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2 as pb
 from magnetar_testing.clock import ManualClock
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
 from tests.unit.bookie.patience import patiently
 
@@ -62,33 +61,35 @@ def entries(first: int, last: int) -> list[bytes]:
     return [entry(entry_id) for entry_id in range(first, last + 1)]
 
 
-def test_one_bookie_serves_a_whole_range_where_all_hold_all() -> None:
+async def test_one_bookie_serves_a_whole_range_where_all_hold_all() -> None:
     scene = Scene(Striping(3, 3, 2), 100)
-    assert run(scene.read(4, 99)) == (entries(4, 99), [])
+    assert (await scene.read(4, 99)) == (entries(4, 99), [])
     assert scene.asked() == {"b1": 1}
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 2, 2), Striping(5, 2, 1), Striping(4, 1, 1)], ids=str)
 @pytest.mark.parametrize(("first", "last"), [(0, 49), (3, 3), (7, 8), (11, 49)])
-def test_striped_entries_come_in_order(striping: Striping, first: int, last: int) -> None:
+async def test_striped_entries_come_in_order(striping: Striping, first: int, last: int) -> None:
     scene = Scene(striping, 50)
-    assert run(scene.read(first, last)) == (entries(first, last), [])
+    assert (await scene.read(first, last)) == (entries(first, last), [])
     assert sum(scene.asked().values()) == min(striping.ensemble_size, last - first + 1)
 
 
-def test_a_read_ends_with_its_fragment_and_the_next_goes_on_with_the_next_ensemble() -> None:
+async def test_a_read_ends_with_its_fragment_and_the_next_goes_on_with_the_next_ensemble() -> None:
     scene = Scene(Striping(2, 2, 1), 30, [Fragment(0, ("a", "b")), Fragment(10, ("c", "d")), Fragment(20, ("a", "d"))])
-    assert run(scene.read(4, 29)) == (entries(4, 9), [])
-    assert run(scene.read_all(0, 29)) == (entries(0, 29), [])
+    assert (await scene.read(4, 29)) == (entries(4, 9), [])
+    assert (await scene.read_all(0, 29)) == (entries(0, 29), [])
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 3, 2), Striping(3, 2, 2)], ids=str)
-def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_next_one_read(striping: Striping) -> None:
+async def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_next_one_read(
+    striping: Striping,
+) -> None:
     """CHK-28: what its replica should have and has not is found by whoever reads it."""
     scene = Scene(striping, 20)
     del scene.bookies["b1"].ledger(LEDGER).records[1]
     scene.bookies["b0"].damage(LEDGER, 9)
-    found, faults = run(scene.read_all(0, 19))
+    found, faults = await scene.read_all(0, 19)
     assert found == entries(0, 19)
     expected = [Fault("b0", 9, Lack.DAMAGED), Fault("b1", 1, Lack.ABSENT)]
     if striping.write_quorum == striping.ensemble_size:  # only whoever is asked is found out
@@ -96,50 +97,50 @@ def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_next_on
     assert sorted(set(faults), key=str) == expected
 
 
-def test_whoever_goes_on_where_another_lacks_entries_goes_on_for_the_rest() -> None:
+async def test_whoever_goes_on_where_another_lacks_entries_goes_on_for_the_rest() -> None:
     scene = Scene(Striping(3, 3, 2), 20)
     for entry_id in range(5, 20):
         del scene.bookies["b0"].ledger(LEDGER).records[entry_id]
-    assert run(scene.read(0, 19))[0] == entries(0, 19)
+    assert (await scene.read(0, 19))[0] == entries(0, 19)
     assert scene.asked() == {"b0": 1, "b1": 1}
 
 
-def test_what_may_be_lost_in_limbo_is_read_elsewhere_and_no_fault() -> None:
+async def test_what_may_be_lost_in_limbo_is_read_elsewhere_and_no_fault() -> None:
     scene = Scene(Striping(2, 2, 1), 3)
     held = scene.bookies["b0"].ledger(LEDGER)
     held.records.clear()
     held.limbo = True
-    assert run(scene.read(0, 2)) == (entries(0, 2), [])
+    assert (await scene.read(0, 2)) == (entries(0, 2), [])
 
 
-def test_the_next_replica_is_asked_at_once_when_one_fails() -> None:
+async def test_the_next_replica_is_asked_at_once_when_one_fails() -> None:
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].failing.add("read")
     before = scene.clock.monotonic()
-    assert run(scene.read(0, 4)) == (entries(0, 4), [])
+    assert (await scene.read(0, 4)) == (entries(0, 4), [])
     assert scene.clock.monotonic() == before
 
 
-def test_the_next_replica_is_asked_as_well_when_one_takes_long_and_the_slow_one_last_from_then() -> None:
+async def test_the_next_replica_is_asked_as_well_when_one_takes_long_and_the_slow_one_last_from_then() -> None:
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].hanging.add("read")
-    assert run(scene.read(0, 4)) == (entries(0, 4), [])
+    assert (await scene.read(0, 4)) == (entries(0, 4), [])
     assert scene.asked() == {"b0": 1, "b1": 1}
-    assert run(scene.read(0, 4)) == (entries(0, 4), [])
+    assert (await scene.read(0, 4)) == (entries(0, 4), [])
     assert scene.asked() == {"b0": 1, "b1": 2}
     scene.clock.advance(60)
     scene.bookies["b0"].hanging.clear()
-    assert run(scene.read(0, 4)) == (entries(0, 4), [])
+    assert (await scene.read(0, 4)) == (entries(0, 4), [])
     assert scene.asked() == {"b0": 2, "b1": 2}
 
 
-def test_an_entry_that_nobody_gives_is_not_read_and_each_bookie_s_reason_told() -> None:
+async def test_an_entry_that_nobody_gives_is_not_read_and_each_bookie_s_reason_told() -> None:
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].failing.add("read")
     del scene.bookies["b1"].ledger(LEDGER).records[3]
     scene.bookies["b2"].damage(LEDGER, 3)
     with pytest.raises(NotRead) as raised:
-        run(scene.read(3, 4))
+        await scene.read(3, 4)
     assert raised.value.reasons == {
         "b0": "b0 is not to be reached",
         "b1": Lack.ABSENT.value,
@@ -149,14 +150,14 @@ def test_an_entry_that_nobody_gives_is_not_read_and_each_bookie_s_reason_told() 
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 3, 2), Striping(3, 2, 2)], ids=str)
-def test_a_read_stays_below_its_bytes_but_for_the_first_entry(striping: Striping) -> None:
+async def test_a_read_stays_below_its_bytes_but_for_the_first_entry(striping: Striping) -> None:
     scene = Scene(striping, 40)
     one = RECORD_HEADER_BYTES + len(entry(20))
     for fits in (3, 6, 9):
-        found, _ = run(scene.read(20, 39, fits * one + 1))
+        found, _ = await scene.read(20, 39, fits * one + 1)
         assert found == entries(20, 19 + fits)
-    assert run(scene.read(20, 39, 1))[0] == entries(20, 20)
-    assert run(scene.read_all(0, 39, 1)) == (entries(0, 39), [])
+    assert (await scene.read(20, 39, 1))[0] == entries(20, 20)
+    assert (await scene.read_all(0, 39, 1)) == (entries(0, 39), [])
 
 
 Lie = Callable[[pb.ReadRequest, pb.ReadAnswer], None]
@@ -237,22 +238,22 @@ LIES: list[Lie] = [
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_bookie_that_lies_is_a_failed_replica(lie: Lie) -> None:
+async def test_a_bookie_that_lies_is_a_failed_replica(lie: Lie) -> None:
     def told(request: pb.ReadRequest, answer: pb.ReadAnswer) -> pb.ReadAnswer:
         lie(request, answer)
         return answer
 
     scene = Scene(Striping(3, 3, 2), 20)
     scene.bookies["b1"].lie = told
-    assert run(scene.read_all(4, 19))[0] == entries(4, 19)
+    assert (await scene.read_all(4, 19))[0] == entries(4, 19)
     assert "b2" in scene.asked()
     for bookie in scene.bookies.values():
         bookie.lie = told
     with pytest.raises(NotRead):
-        run(scene.read(4, 19))
+        await scene.read(4, 19)
 
 
-def test_the_highest_lac_that_was_answered_comes_with_the_entries() -> None:
+async def test_the_highest_lac_that_was_answered_comes_with_the_entries() -> None:
     scene = Scene(Striping(3, 2, 1), 9)
     scene.bookies["b1"].confirm(LEDGER, 8)
-    assert run(scene.reader.read(0, 5)).last_add_confirmed == 8
+    assert (await scene.reader.read(0, 5)).last_add_confirmed == 8

@@ -13,7 +13,7 @@ from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_wire.memory import count_entry_memory
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
 _ENTRY_BYTES = 2000
@@ -104,7 +104,7 @@ async def test_who_is_cancelled_leaves_nothing_behind() -> None:
     assert budget.used_bytes == 0
 
 
-def test_many_recoveries_hold_little_more_than_their_budget() -> None:
+async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
     """CHK-68: a broker that takes over hundreds of topics recovers their ledgers at once, and bookies write slowly."""
     held: dict[int, int] = {}
     most: list[int] = []
@@ -115,40 +115,37 @@ def test_many_recoveries_hold_little_more_than_their_budget() -> None:
         held[id(reads)] = reads.held_bytes
         most.append(sum(held.values()))
 
-    async def test(cluster: SmallCluster) -> None:
-        ledgers = [await cluster.make(THREE) for _ in range(10)]
-        for ledger_id in ledgers:
-            for entry_id in range(_ENTRIES):
-                size = (entry_id + 1) * _ENTRY_BYTES
-                record = encode_record(ledger_id, entry_id, -1, size, bytes(_ENTRY_BYTES))
-                for name in ("b0", "b1", "b2"):
-                    cluster[name].keep(ledger_id, record)
-        for bookie in cluster.bookies.values():
-            bookie.hold()
-        recoveries = [asyncio.create_task(cluster.client.recover(ledger_id)) for ledger_id in ledgers]
-        for _ in range(2000):
-            await asyncio.sleep(0)
-        assert not any(recovery.done() for recovery in recoveries)
-        # What is being written counts as well.
-        sent = cluster.client.recovery_budget.used_bytes
-        assert max(*most, sent) <= _BUDGET + len(ledgers) * (_ENTRY_BYTES + 100)
-        for bookie in cluster.bookies.values():
-            bookie.let_go()
-        for recovery in recoveries:
-            closed = await cluster.patiently(_result(recovery))
-            assert closed.last_entry_id == _ENTRIES - 1
-        assert cluster.client.recovery_budget.used_bytes == 0
-
     with patch.object(RecoveryReads, "answered", noted):
-        in_cluster(
-            test,
+        async with running_small_cluster(
             options=LedgerClientOptions(
                 max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
-            ),
-        )
+            )
+        ) as cluster:
+            ledgers = [await cluster.make(THREE) for _ in range(10)]
+            for ledger_id in ledgers:
+                for entry_id in range(_ENTRIES):
+                    size = (entry_id + 1) * _ENTRY_BYTES
+                    record = encode_record(ledger_id, entry_id, -1, size, bytes(_ENTRY_BYTES))
+                    for name in ("b0", "b1", "b2"):
+                        cluster[name].keep(ledger_id, record)
+            for bookie in cluster.bookies.values():
+                bookie.hold()
+            recoveries = [asyncio.create_task(cluster.client.recover(ledger_id)) for ledger_id in ledgers]
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            assert not any(recovery.done() for recovery in recoveries)
+            # What is being written counts as well.
+            sent = cluster.client.recovery_budget.used_bytes
+            assert max(*most, sent) <= _BUDGET + len(ledgers) * (_ENTRY_BYTES + 100)
+            for bookie in cluster.bookies.values():
+                bookie.let_go()
+            for recovery in recoveries:
+                closed = await cluster.patiently(_result(recovery))
+                assert closed.last_entry_id == _ENTRIES - 1
+            assert cluster.client.recovery_budget.used_bytes == 0
 
 
-def test_what_is_written_behind_a_lost_entry_counts() -> None:
+async def test_what_is_written_behind_a_lost_entry_counts() -> None:
     """CHK-68 CHK-67: the adds that begin behind it count like those before it, at each answer of a bookie."""
     noted: list[tuple[int, bool]] = []
     set_held = RecoveryShare.set_held
@@ -157,35 +154,34 @@ def test_what_is_written_behind_a_lost_entry_counts() -> None:
         noted.append((size_bytes, writing))
         set_held(share, size_bytes, writing=writing)
 
-    async def test(cluster: SmallCluster) -> None:
-        ledger_id = await cluster.make(THREE)
-        await cluster.put(ledger_id, range(6), confirmed=-1)
-        for bookie in cluster.bookies.values():
-            bookie.hold()
-        for name in ("b0", "b1", "b2"):
-            cluster[name].damage(ledger_id, 0)
-        recovery = asyncio.create_task(cluster.client.recover(ledger_id))
-        for _ in range(2000):
-            await asyncio.sleep(0)
-        assert not recovery.done()
-        first = next(number for number, (_, writing) in enumerate(noted) if writing)
-        assert all(writing for _, writing in noted[first:])
-        assert min(size for size, _ in noted[first + 1 :]) > 0
-        for bookie in cluster.bookies.values():
-            bookie.let_go()
-        assert (await cluster.patiently(_result(recovery))).last_entry_id == 5
-
     with patch.object(RecoveryShare, "set_held", note):
-        in_cluster(
-            test,
-            options=LedgerClientOptions(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600),
-        )
+        async with running_small_cluster(
+            options=LedgerClientOptions(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600)
+        ) as cluster:
+            ledger_id = await cluster.make(THREE)
+            await cluster.put(ledger_id, range(6), confirmed=-1)
+            for bookie in cluster.bookies.values():
+                bookie.hold()
+            for name in ("b0", "b1", "b2"):
+                cluster[name].damage(ledger_id, 0)
+            recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            assert not recovery.done()
+            first = next(number for number, (_, writing) in enumerate(noted) if writing)
+            assert all(writing for _, writing in noted[first:])
+            assert min(size for size, _ in noted[first + 1 :]) > 0
+            for bookie in cluster.bookies.values():
+                bookie.let_go()
+            assert (await cluster.patiently(_result(recovery))).last_entry_id == 5
 
 
-def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ahead() -> None:
+async def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ahead() -> None:
     """CHK-68 CHK-14: others hold the whole budget, and b0 leaves limbo with what this recovery waits for."""
 
-    async def test(cluster: SmallCluster) -> None:
+    async with running_small_cluster(
+        options=LedgerClientOptions(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0)
+    ) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(8), confirmed=-1)
         record = cluster["b0"].ledger(ledger_id).records.pop(0)
@@ -205,8 +201,6 @@ def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ahead() 
         assert (await cluster.patiently(cluster.client.recover(ledger_id))).last_entry_id == 7
         others.close()
         assert cluster.client.recovery_budget.used_bytes == 0
-
-    in_cluster(test, options=LedgerClientOptions(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0))
 
 
 def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() -> None:

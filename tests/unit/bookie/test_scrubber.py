@@ -77,7 +77,7 @@ def test_small_records_cost_time_too() -> None:
 
 
 @pytest.mark.parametrize("unreadable", [False, True], ids=["other bytes", "unreadable"])
-def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
+async def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
     """CHK-28: under-replication beyond the ack quorum is found, though nobody reads the entry."""
 
     @scene(options=ALONE)
@@ -96,7 +96,7 @@ def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
         await of.until(lambda: found.position.done, "the pass is done")
         assert bookie.counters.scrubbed_records == 8
 
-    mended()
+    await mended()
 
 
 @scene(options=ALONE)

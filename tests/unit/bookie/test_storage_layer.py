@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from magnetar_bookie import paths
@@ -14,7 +14,6 @@ from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_testing.metadata import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 from tests.unit.bookie.repair_scene import PATIENT, Scene, SceneBookie
 
 
@@ -55,19 +54,18 @@ class ProcessBookie(SceneBookie):
             self.running = self.bookie = None
 
 
-def processes(bookies: int = 4) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], None]]:
-    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-        def running() -> None:
-            async def inside() -> None:
-                of = Scene(0, PATIENT)
-                of.bookies = {f"b{number}": ProcessBookie(of, f"b{number}") for number in range(1, bookies + 1)}
-                await of.start()
-                try:
-                    await test(of)
-                finally:
-                    await of.stop()
-
-            run(inside())
+def processes(
+    bookies: int = 4,
+) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
+    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def running() -> None:
+            of = Scene(0, PATIENT)
+            of.bookies = {f"b{number}": ProcessBookie(of, f"b{number}") for number in range(1, bookies + 1)}
+            await of.start()
+            try:
+                await test(of)
+            finally:
+                await of.stop()
 
         running.__doc__ = test.__doc__
         running.__name__ = test.__name__

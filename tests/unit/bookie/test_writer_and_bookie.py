@@ -15,7 +15,6 @@ from magnetar_bookie.errors import AddFailed, CloseLost, RecoveryUndecided
 from magnetar_bookie.read.striping import Striping, fragment_of
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.patience import patiently
 from tests.unit.bookie.writer_scene import FakeBookie, Scene
@@ -166,7 +165,7 @@ class Fight:
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
-def test_whatever_was_completed_is_in_the_closed_ledger_whoever_closes_it(first: int) -> None:
+async def test_whatever_was_completed_is_in_the_closed_ledger_whoever_closes_it(first: int) -> None:
     """CHK-1, STO-4: and by the close of whoever came first, with what the others found forgotten."""
 
     async def inside(seed: int) -> Fight:
@@ -177,6 +176,6 @@ def test_whatever_was_completed_is_in_the_closed_ledger_whoever_closes_it(first:
             raise AssertionError(f"seed {seed}: {error}") from error
         return fight
 
-    fights = [run(inside(seed)) for seed in range(first, first + 10)]
+    fights = [(await inside(seed)) for seed in range(first, first + 10)]
     assert any(fight.failed for fight in fights)
     assert sum(len(fight.acked) for fight in fights) > 100

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
@@ -27,7 +28,7 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
 from tests.registered_bookies import register_bookie
-from tests.running import run, until
+from tests.running import until
 
 __all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene", "scenario"]
 
@@ -187,24 +188,21 @@ class Outcomes:
 
 def scenario(
     bookies: int = 4, options: LedgerClientOptions = QUICK
-) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], None]]:
+) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
     """A test that is a coroutine over a scene whose bookies are all there."""
 
-    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-        def running() -> None:
-            async def inside() -> None:
-                scene = Scene(bookies, options)
+    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def running() -> None:
+            scene = Scene(bookies, options)
+            for bookie in scene.bookies.values():
+                await bookie.come()
+            try:
+                await test(scene)
+            finally:
+                for client in scene.clients:
+                    await client.close()
                 for bookie in scene.bookies.values():
-                    await bookie.come()
-                try:
-                    await test(scene)
-                finally:
-                    for client in scene.clients:
-                        await client.close()
-                    for bookie in scene.bookies.values():
-                        await bookie.go()
-
-            run(inside())
+                    await bookie.go()
 
         running.__doc__ = test.__doc__
         running.__name__ = test.__name__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from magnetar import aio
@@ -17,10 +17,9 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
 from tests.registered_bookies import register_bookie
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 
-__all__ = ["URL", "BrokerScene", "in_broker"]
+__all__ = ["URL", "BrokerScene", "running_broker"]
 
 _ADDRESS = "broker:6652"
 URL = f"magnetar://{_ADDRESS}"
@@ -76,16 +75,13 @@ class BrokerScene:
         return self.store
 
 
-def in_broker(test: Callable[[BrokerScene], Awaitable[T]], **options: Any) -> T:
-    """Runs it with a broker that has started."""
-
-    async def inside() -> T:
-        scene = BrokerScene(**options)
-        await scene.start()
-        try:
-            return await test(scene)
-        finally:
-            with suppress(TimeoutError):
-                await scene.close()
-
-    return run(inside())
+@asynccontextmanager
+async def running_broker(**options: Any) -> AsyncIterator[BrokerScene]:
+    """Yield a broker that has started, and close it."""
+    scene = BrokerScene(**options)
+    await scene.start()
+    try:
+        yield scene
+    finally:
+        with suppress(TimeoutError):
+            await scene.close()

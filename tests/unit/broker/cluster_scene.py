@@ -1,16 +1,14 @@
 """Several whole brokers in one process, on honest bookies and metadata in memory; administrators and clients reach all.
 
-async def body(scene: ClusterScene) -> None:
+async with running_brokers(2) as scene:
     scene["b1"].life.ownership.owned()
     client = scene.client()
-
-in_cluster(body, brokers=2)
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from magnetar import aio
@@ -26,10 +24,9 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
 from tests.registered_bookies import register_bookie
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 
-__all__ = ["ClusterScene", "OneBroker", "in_cluster", "kill"]
+__all__ = ["ClusterScene", "OneBroker", "kill", "running_brokers"]
 
 _OPTIONS = {
     "managed_ledger_default_ensemble_size": 2,
@@ -143,15 +140,12 @@ async def kill(one: OneBroker) -> None:
     life.topics.give_up(TopicGivenUp("killed"))
 
 
-def in_cluster(test: Callable[[ClusterScene], Awaitable[T]], brokers: int = 2, **options: Any) -> T:
-    """Runs it with brokers that have started."""
-
-    async def inside() -> T:
-        scene = ClusterScene(brokers, **options)
-        await scene.start()
-        try:
-            return await test(scene)
-        finally:
-            await scene.close()
-
-    return run(inside())
+@asynccontextmanager
+async def running_brokers(brokers: int = 2, **options: Any) -> AsyncIterator[ClusterScene]:
+    """Yield brokers that have started, and close them."""
+    scene = ClusterScene(brokers, **options)
+    await scene.start()
+    try:
+        yield scene
+    finally:
+        await scene.close()

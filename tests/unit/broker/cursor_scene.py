@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
@@ -17,10 +18,11 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
-from tests.unit.broker.plain_log import PlainLog
+from tests.unit.bookie.patience import passing_time
+from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
+from tests.unit.broker.fake_log import FakeLogPlaces
 
-__all__ = ["CursorScene", "wait_for_first_attempts", "with_cursors"]
+__all__ = ["CursorScene", "running_cursor_scene", "wait_for_first_attempts"]
 
 OPTIONS = CursorOptions()
 
@@ -29,7 +31,7 @@ class CursorScene:
     def __init__(self, cluster: SmallCluster) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
-        self.log = PlainLog((5, 100))
+        self.log = FakeLogPlaces((5, 100))
         self.options = OPTIONS
         self._openings = 0
 
@@ -111,11 +113,13 @@ async def wait_for_first_attempts(table: CursorTable) -> None:
         await asyncio.sleep(0)
 
 
-def with_cursors(test: Callable[[CursorScene], Coroutine[Any, Any, None]], **cluster: Any) -> None:
-    async def inside(running: SmallCluster) -> None:
-        await running.patiently(test(CursorScene(running)))
-
-    in_cluster(inside, **cluster)
+@asynccontextmanager
+async def running_cursor_scene(
+    bookies: int = 4, options: LedgerClientOptions | None = None
+) -> AsyncIterator[CursorScene]:
+    """Yield cursors in a cluster that has started. Time passes on its clock whenever nothing else happens."""
+    async with running_small_cluster(bookies, options) as cluster, passing_time(cluster.clock):
+        yield CursorScene(cluster)
 
 
 def entries(ledger_id: int, *ids: int) -> list[tuple[int, int, int]]:

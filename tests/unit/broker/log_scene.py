@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -28,12 +29,11 @@ from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.registered_bookies import register_bookie
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 from tests.unit.bookie.small_cluster import SmallCluster
 from tests.unit.broker.cursor_scene import wait_for_first_attempts
 
-__all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "in_scene", "numbered", "payload"]
+__all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "numbered", "payload", "running_log_scene"]
 
 T = TypeVar("T")
 _TURNS, _STEP_S, _STEPS = 60, 0.05, 12_000
@@ -213,15 +213,12 @@ class Scene(SmallCluster):
         return None if stored is None else pb.ManagedLedgerNode.FromString(stored.payload)
 
 
-def in_scene(test: Callable[[Scene], Coroutine[Any, Any, T]], bookies: int = 4) -> T:
-    """Runs it in a cluster that has started."""
-
-    async def inside() -> T:
-        scene = Scene(bookies)
-        await scene.start()
-        try:
-            return await test(scene)
-        finally:
-            await scene.close()
-
-    return run(inside())
+@asynccontextmanager
+async def running_log_scene(bookies: int = 4) -> AsyncIterator[Scene]:
+    """Yield a scene whose cluster has started, and close it."""
+    scene = Scene(bookies)
+    await scene.start()
+    try:
+        yield scene
+    finally:
+        await scene.close()

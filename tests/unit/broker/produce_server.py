@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from magnetar_broker.service.produce_session import ProduceSession
@@ -12,10 +13,10 @@ from magnetar_broker.topic.topics import Topics
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Peer, Stream
 from tests.produce_client import ProduceClient
-from tests.running import run
-from tests.unit.broker.topic_scene import FakeCatalog, FakeLog, FakeStorage, topics_on
+from tests.unit.broker.fake_log import FakeLog
+from tests.unit.broker.topic_scene import FakeCatalog, FakeStorage, topics_on
 
-__all__ = ["ProduceServer", "played"]
+__all__ = ["ProduceServer", "running_produce_server"]
 
 
 class ProduceServer:
@@ -42,21 +43,20 @@ class ProduceServer:
         return log
 
 
-def played(play: Callable[[ProduceServer, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
-    async def body() -> None:
-        server = ProduceServer(**options)
-        transport = InProcessTransport()
-        listener = await transport.listen("broker:1", server)
-        connections = []
+@asynccontextmanager
+async def running_produce_server(**options: Any) -> AsyncIterator[tuple[ProduceServer, Callable[[], ProduceClient]]]:
+    """Yield a server that listens, and the function that opens another stream to it."""
+    server = ProduceServer(**options)
+    transport = InProcessTransport()
+    listener = await transport.listen("broker:1", server)
+    connections = []
 
-        def connect() -> ProduceClient:
-            connection = transport.connect("broker:1")
-            connections.append(connection)
-            return ProduceClient(connection.open_stream("produce"))
+    def connect() -> ProduceClient:
+        connection = transport.connect("broker:1")
+        connections.append(connection)
+        return ProduceClient(connection.open_stream("produce"))
 
-        await play(server, connect)
-        for connection in connections:
-            await connection.close()
-        await listener.close()
-
-    run(body())
+    yield server, connect
+    for connection in connections:
+        await connection.close()
+    await listener.close()

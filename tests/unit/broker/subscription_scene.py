@@ -22,7 +22,8 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
-from tests.unit.broker.memory_log import MemoryCursors, MemoryLog
+from tests.unit.broker.fake_cursors import FakeCursorTable
+from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.recording_sink import RecordingSink
 
 __all__ = ["EARLIEST", "LATEST", "Scene", "ack", "at_place", "at_time", "settle"]
@@ -55,10 +56,10 @@ class Scene:
         *,
         topic: str = "topic",
         per_ledger: int = 10,
-        cursors: type[MemoryCursors] = MemoryCursors,
+        cursors: type[FakeCursorTable] = FakeCursorTable,
         **options: Any,
     ) -> None:
-        self.log = MemoryLog(per_ledger)
+        self.log = FakeLog(per_ledger)
         self.cursors = cursors(self.log)
         self.clock = ManualClock()
         self.subscriptions = Subscriptions(

@@ -12,11 +12,11 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPlace, CursorRecord
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from tests.unit.broker.cursor_scene import at, entries
-from tests.unit.broker.plain_log import PlainLog
+from tests.unit.broker.fake_log import FakeLogPlaces
 
 
 def _state(*ledgers: tuple[int, int], is_open: bool = True) -> AckState:
-    log = PlainLog(*ledgers, is_open=is_open)
+    log = FakeLogPlaces(*ledgers, is_open=is_open)
     return AckState(log, log.before_first, durable=True)
 
 
@@ -36,7 +36,7 @@ def test_the_place_moves_over_ledgers_as_soon_as_nothing_is_open_before() -> Non
 
 def test_the_place_of_who_was_there_before_the_first_ledger_moves_as_any_other() -> None:
     """ACK-1, RET-1: else nothing of the topic would ever be freed."""
-    state = AckState(PlainLog((3, 4), (7, 4)), EARLIEST, durable=True)
+    state = AckState(FakeLogPlaces((3, 4), (7, 4)), EARLIEST, durable=True)
     state.acknowledge([(3, 1, 1)])
     assert state.mark_delete == at(3, -1)
     state.acknowledge([(3, 0, 0)])
@@ -185,7 +185,7 @@ def test_a_record_that_says_too_much_is_held_back_to_what_the_log_has() -> None:
 
 def test_a_place_in_no_ledger_of_the_log_is_the_one_that_means_the_same() -> None:
     """CHK-54."""
-    log = PlainLog((3, 4), (7, 4), is_open=False)
+    log = FakeLogPlaces((3, 4), (7, 4), is_open=False)
 
     def settled(place: Position) -> Position:
         state = AckState(log, place)

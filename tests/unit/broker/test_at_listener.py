@@ -8,7 +8,7 @@ from magnetar_protos import admin_pb2, broker_pb2, catalog_pb2, reading_pb2
 from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
 from magnetar_wire.transport import Peer, Stream
 from tests.running import within
-from tests.unit.broker.test_broker_daemon import Machine, becomes_ready, on_machine
+from tests.unit.broker.test_broker_daemon import Machine, becomes_ready
 
 LISTENERS = "internal:magnetar://one:6652,external:magnetar://outside:7000"
 
@@ -34,44 +34,37 @@ def test_every_request_with_a_listeners_name_is_known() -> None:
     assert known == found
 
 
-def test_the_name_is_filled_in_and_another_one_stays() -> None:
+async def test_the_name_is_filled_in_and_another_one_stays() -> None:
     """OWN-1: whoever names no listener is told of the one that he came to."""
 
-    async def body(machine: Machine) -> None:
-        service = AtListener(Recording(), "external")
-        peer: Peer = None  # type: ignore[assignment]
-        for method, kind in at_listener._ASKS.items():
-            for named, told in (("", "external"), ("internal", "internal")):
-                request = kind(topic="t", listener_name=named)
-                asked = kind.FromString(await service.call(peer, method, request.SerializeToString()))
-                assert asked == kind(topic="t", listener_name=told), method
-        assert await service.call(peer, "partitions", b"x") == b"x"
-
-    on_machine(body)
+    service = AtListener(Recording(), "external")
+    peer: Peer = None  # type: ignore[assignment]
+    for method, kind in at_listener._ASKS.items():
+        for named, told in (("", "external"), ("internal", "internal")):
+            request = kind(topic="t", listener_name=named)
+            asked = kind.FromString(await service.call(peer, method, request.SerializeToString()))
+            assert asked == kind(topic="t", listener_name=told), method
+    assert await service.call(peer, "partitions", b"x") == b"x"
 
 
-def test_a_client_that_came_from_outside_is_sent_to_addresses_outside() -> None:
+async def test_a_client_that_came_from_outside_is_sent_to_addresses_outside() -> None:
     """OWN-1: by the listener that it came to; to another one only if it names that."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(
-            advertised_listeners=LISTENERS, bind_addresses="external:magnetar://outside:7000"
-        ) as daemon:
-            await becomes_ready(daemon)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(
+        advertised_listeners=LISTENERS, bind_addresses="external:magnetar://outside:7000"
+    ) as daemon:
+        await becomes_ready(daemon)
 
-            async def told(at: str, named: str = "") -> str:
-                request = LookupRequest(topic="t", listener_name=named).SerializeToString()
-                connection = machine.transport.connect(at)
-                answer = LookupAnswer.FromString(
-                    await within(connection.call("lookup", request, timeout_s=30), "a lookup")
-                )
-                await connection.close()
-                return answer.address
+        async def told(at: str, named: str = "") -> str:
+            request = LookupRequest(topic="t", listener_name=named).SerializeToString()
+            connection = machine.transport.connect(at)
+            answer = LookupAnswer.FromString(await within(connection.call("lookup", request, timeout_s=30), "a lookup"))
+            await connection.close()
+            return answer.address
 
-            assert await told("one:6652") == "one:6652"
-            assert await told("outside:7000") == "outside:7000"
-            assert await told("outside:7000", "internal") == "one:6652"
-            assert await told("one:6652", "external") == "outside:7000"
-
-    on_machine(body)
+        assert await told("one:6652") == "one:6652"
+        assert await told("outside:7000") == "outside:7000"
+        assert await told("outside:7000", "internal") == "one:6652"
+        assert await told("one:6652", "external") == "outside:7000"

@@ -20,7 +20,7 @@ from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Rejected
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
-from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
+from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
 
 T = TypeVar("T")
 NAME = TopicName.parse("t")
@@ -65,10 +65,10 @@ async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]
     await client.close()
 
 
-def test_a_lost_metadata_session_gives_all_up_and_the_broker_begins_anew() -> None:
+async def test_a_lost_metadata_session_gives_all_up_and_the_broker_begins_anew() -> None:
     """OWN-2, PRD-9: clients go on by themselves; nothing receipted is lost, and the order is that of sending."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         lives = {scene.life}
 
         async def lose(_: int) -> None:
@@ -81,25 +81,23 @@ def test_a_lost_metadata_session_gives_all_up_and_the_broker_begins_anew() -> No
         await published(scene, lose, 3)
         assert len(lives) == 4
 
-    in_broker(body)
 
-
-def test_topics_that_are_unloaded_under_load_go_on() -> None:
+async def test_topics_that_are_unloaded_under_load_go_on() -> None:
     """PRD-9, PRD-10: the producer finds the topic again and sends what is pending, in order."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
+
         async def unload(_: int) -> None:
             await scene.life.topics.unload(NAME)
 
         await published(scene, unload, 5)
 
-    in_broker(body)
 
-
-def test_a_topic_that_somebody_else_takes_is_given_up_and_taken_back() -> None:
+async def test_a_topic_that_somebody_else_takes_is_given_up_and_taken_back() -> None:
     """OWN-2, CHK-30: another owner's fence is the end of this life; the clients' next attempt begins another."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
+
         async def take(_: int) -> None:
             topic = scene.life.topics.get_loaded(NAME)
             if topic is None:  # between two lives
@@ -115,13 +113,11 @@ def test_a_topic_that_somebody_else_takes_is_given_up_and_taken_back() -> None:
 
         await published(scene, take, 3)
 
-    in_broker(body)
 
-
-def test_without_a_session_everything_is_refused_and_nothing_is_done() -> None:
+async def test_without_a_session_everything_is_refused_and_nothing_is_done() -> None:
     """OWN-2: UNAVAILABLE, so that clients try again, here or elsewhere."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         client = scene.client()
         await client.create_producer("t")
         topic = scene.life.topics.get_loaded(NAME)
@@ -145,16 +141,15 @@ def test_without_a_session_everything_is_refused_and_nothing_is_done() -> None:
         await connection.close()
         await client.close()
 
-    in_broker(body)
-
 
 @pytest.mark.slow
-def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less_a_second() -> None:
+async def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less_a_second() -> None:
     """CHK-40, OWN-2: what is open goes on while the store gives no answer, and everything stops before another broker
     can be told that it may begin."""
     timeout_s = 3.0
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
+
         async def short_session() -> MemoryStore:
             scene.store = scene.metadata.connect(timeout_s)
             return scene.store
@@ -184,14 +179,12 @@ def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less_a_sec
         await within(producer.send(b"4"), "clients go on")
         await client.close()
 
-    in_broker(body)
 
-
-def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
+async def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
     """Producers and consumers end with SERVICE_NOT_READY; logs are closed, so that the next opening has to recover
     nothing."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         connection = scene.transport.connect(URL.removeprefix("magnetar://"))
         raw = ProduceClient(connection.open_stream("produce"))
         await raw.open(1)
@@ -214,14 +207,14 @@ def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
         await connection.close()
         await client.close()
 
-    in_broker(body)
-
 
 @pytest.mark.parametrize("ending", ["the broker", "the topic"])
-def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_once(ending: str) -> None:
+async def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_once(ending: str) -> None:
     """OWN-2: what was taken waits for its bookies, and nobody may wait for it any more."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(
+        broker_shutdown_timeout_s=600.0, topic_close_timeout_s=600.0, add_entry_timeout_s=600.0
+    ) as scene:
         connection = scene.transport.connect(URL.removeprefix("magnetar://"))
         raw = ProduceClient(connection.open_stream("produce"))
         opened = await raw.open(1)
@@ -241,14 +234,12 @@ def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_once(en
         assert life.budget.used_bytes == 0
         await connection.close()
 
-    in_broker(body, broker_shutdown_timeout_s=600.0, topic_close_timeout_s=600.0, add_entry_timeout_s=600.0)
-
 
 @pytest.mark.parametrize("bound", ["topics", "streams"])
-def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
+async def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
     """Nothing of what hangs, bookies or clients, keeps a broker from ending."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(broker_shutdown_timeout_s=0.3, topic_close_timeout_s=10.0) as scene:
         connection = scene.transport.connect(URL.removeprefix("magnetar://"))
         raw = ProduceClient(connection.open_stream("produce"))
         await raw.open(1)
@@ -264,13 +255,11 @@ def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
         await within(scene.broker.close(), "the broker has ended")
         await connection.close()
 
-    in_broker(body, broker_shutdown_timeout_s=0.3, topic_close_timeout_s=10.0)
 
-
-def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> None:
+async def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> None:
     """TOP-7, CHK-57: old producers, ids and acknowledgements are refused, not applied, whatever is asked with them."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         client, other = scene.client(), scene.client()
         consumer = await client.subscribe("t", "s")
         stays = await client.subscribe("t", "stays")
@@ -321,13 +310,11 @@ def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> N
         await client.close()
         await other.close()
 
-    in_broker(body)
 
-
-def test_a_receipt_is_for_what_the_topic_has_or_had() -> None:
+async def test_a_receipt_is_for_what_the_topic_has_or_had() -> None:
     """An id of a ledger that it never had is refused; one that was trimmed was acknowledged, or is of no use."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         client = scene.client()
         consumer = await client.subscribe("t", "s")
         producer = await client.create_producer("t")
@@ -340,22 +327,23 @@ def test_a_receipt_is_for_what_the_topic_has_or_had() -> None:
         await within(consumer.acknowledge(there, receipt=True), "one that is there")
         await client.close()
 
-    in_broker(body)
 
-
-def test_deleting_a_topic_that_is_not_there_says_so() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_deleting_a_topic_that_is_not_there_says_so() -> None:
+    async with running_broker() as scene:
         for force in (False, True):
             with pytest.raises(TopicNotFound):
                 await scene.admin.topics.delete("missing", force=force)
 
-    in_broker(body)
 
-
-def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None:
+async def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None:
     """TOP-2: an inactive topic is deleted only where nobody uses it and no subscription needs it."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=0.2,
+        unload_idle_topics_after_s=0.2,
+        topic_housekeeping_interval_s=0.05,
+    ) as scene:
         client = scene.client()
         topics = scene.life.topics
         consumer = await client.subscribe("kept", "s")
@@ -374,17 +362,9 @@ def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None:
         assert (await within(again.receive(), "what was kept")).data() == b"x"
         await client.close()
 
-    in_broker(
-        body,
-        broker_delete_inactive_topics_enabled=True,
-        broker_delete_inactive_topics_max_inactive_duration_seconds=0.2,
-        unload_idle_topics_after_s=0.2,
-        topic_housekeeping_interval_s=0.05,
-    )
 
-
-def test_cancelling_an_opening_or_a_deletion_at_any_moment_leaves_a_topic_that_works() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_cancelling_an_opening_or_a_deletion_at_any_moment_leaves_a_topic_that_works() -> None:
+    async with running_broker() as scene:
         topics = scene.life.topics
         for turns in range(0, 60, 3):
             name = TopicName.parse(f"t{turns}")
@@ -398,8 +378,6 @@ def test_cancelling_an_opening_or_a_deletion_at_any_moment_leaves_a_topic_that_w
             async with client:
                 producer = await client.create_producer(f"t{turns}")
                 await within(producer.send(b"x"), "the topic works")
-
-    in_broker(body)
 
 
 def where(message: Message) -> tuple[int, int]:

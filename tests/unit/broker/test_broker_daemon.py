@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import SystemRandomness
 from tests.http_client import ask_json
 from tests.registered_bookies import register_bookie
-from tests.running import run, until, within
+from tests.running import until, within
 from tests.unit.bookie.honest_bookie import HonestBookie
 
 
@@ -103,148 +103,124 @@ async def says(daemon: BrokerDaemon, reason: str) -> None:
     await until(told, f"it says: {reason}")
 
 
-def on_machine(test: Callable[[Machine], Awaitable[None]]) -> None:
-    async def inside() -> None:
-        await test(Machine())
-
-    run(inside())
-
-
-def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -> None:
+async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -> None:
     """ADM-2: ready and healthy mean that a message goes through, and what they lack is told."""
 
-    async def body(machine: Machine) -> None:
-        machine.away = True
-        async with machine.running() as daemon:
-            await says(daemon, "the metadata store is not reached: nobody is there")
-            assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
-            machine.away = False
-            await says(daemon, "0 bookies can take a new ledger")
-            await machine.add_bookie()
-            await becomes_ready(daemon)
-            status, told = await ask_json(daemon.http_address, "/status")
-            assert (status, told["broker_id"], told["session"]) == (200, "one", "connected")
-            assert told["advertised_listeners"] == {"internal": "one:6652"}
-            assert told["bundles"] == 0, "the heartbeat's topic is its own without a bundle"
-            assert told["http_address"] == daemon.http_address
-            async with aio.Client("magnetar://one:6652", _transport=machine.transport) as client:
-                producer = await client.create_producer("t")
-                await within(producer.send(b"x"), "a receipt")
-                assert (await ask_json(daemon.http_address, "/status"))[1]["bundles"] == 1
-        assert machine.ended is ExitStatus.ENDED
-
-    on_machine(body)
+    machine = Machine()
+    machine.away = True
+    async with machine.running() as daemon:
+        await says(daemon, "the metadata store is not reached: nobody is there")
+        assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
+        machine.away = False
+        await says(daemon, "0 bookies can take a new ledger")
+        await machine.add_bookie()
+        await becomes_ready(daemon)
+        status, told = await ask_json(daemon.http_address, "/status")
+        assert (status, told["broker_id"], told["session"]) == (200, "one", "connected")
+        assert told["advertised_listeners"] == {"internal": "one:6652"}
+        assert told["bundles"] == 0, "the heartbeat's topic is its own without a bundle"
+        assert told["http_address"] == daemon.http_address
+        async with aio.Client("magnetar://one:6652", _transport=machine.transport) as client:
+            producer = await client.create_producer("t")
+            await within(producer.send(b"x"), "a receipt")
+            assert (await ask_json(daemon.http_address, "/status"))[1]["bundles"] == 1
+    assert machine.ended is ExitStatus.ENDED
 
 
-def test_others_are_told_an_address_that_they_can_ask_for_its_health() -> None:
-    async def body(machine: Machine) -> None:
-        machine.away = True
-        async with machine.running(http_address="0.0.0.0:0", listen_addresses=["one:1"]) as daemon:
-            port = daemon.http_address.rpartition(":")[2]
-            assert daemon.broker.http_address == f"one:{port}"
-        async with machine.running(http_address="0.0.0.0:0", advertised_address="two:7") as daemon:
-            assert daemon.broker.http_address.startswith("two:")
-        async with machine.running() as daemon:
-            assert daemon.broker.http_address == daemon.http_address
-
-    on_machine(body)
+async def test_others_are_told_an_address_that_they_can_ask_for_its_health() -> None:
+    machine = Machine()
+    machine.away = True
+    async with machine.running(http_address="0.0.0.0:0", listen_addresses=["one:1"]) as daemon:
+        port = daemon.http_address.rpartition(":")[2]
+        assert daemon.broker.http_address == f"one:{port}"
+    async with machine.running(http_address="0.0.0.0:0", advertised_address="two:7") as daemon:
+        assert daemon.broker.http_address.startswith("two:")
+    async with machine.running() as daemon:
+        assert daemon.broker.http_address == daemon.http_address
 
 
-def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
+async def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
     """OWN-2: suspended, it opens nothing, and says so; lost, it begins anew."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running() as daemon:
-            await becomes_ready(daemon)
-            machine.metadata.suspend(machine.sessions[-1])
-            await says(daemon, "suspended")
-            machine.away = True
-            machine.metadata.expire(machine.sessions[-1])
-            machine.metadata.resume(machine.sessions[-1])
-            await says(daemon, "the metadata store is not reached")
-            machine.away = False
-            await becomes_ready(daemon)
-            assert len(machine.sessions) == 2
-        assert machine.ended is ExitStatus.ENDED
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running() as daemon:
+        await becomes_ready(daemon)
+        machine.metadata.suspend(machine.sessions[-1])
+        await says(daemon, "suspended")
+        machine.away = True
+        machine.metadata.expire(machine.sessions[-1])
+        machine.metadata.resume(machine.sessions[-1])
+        await says(daemon, "the metadata store is not reached")
+        machine.away = False
+        await becomes_ready(daemon)
+        assert len(machine.sessions) == 2
+    assert machine.ended is ExitStatus.ENDED
 
 
-def test_two_processes_under_one_name_do_not_fight() -> None:
+async def test_two_processes_under_one_name_do_not_fight() -> None:
     """The second one is not ready, and takes nothing from the first, until that is gone."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        first = machine.daemon()
-        ending = asyncio.create_task(first.run())
-        await until(lambda: bool(first.http_address), "HTTP is served")
-        await becomes_ready(first)
-        async with machine.running(
-            listen_addresses=["two:1"], load_balancer_report_update_min_interval_millis=20
-        ) as late:
-            await says(late, "another process is registered as broker one")
-            assert first.broker.life is not None
-            heartbeat = first.broker.life.topics.get_loaded(heartbeat_topic("one"))
-            assert heartbeat is not None
-            for _ in range(3):
-                assert not (await ready(late))[0]
-                assert (await ready(first))[0]
-            assert first.broker.life.topics.get_loaded(heartbeat_topic("one")) is heartbeat
-            first.end()
-            assert await within(ending, "its end") is ExitStatus.ENDED
-            await becomes_ready(late)
-        assert machine.ended is ExitStatus.ENDED
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    first = machine.daemon()
+    ending = asyncio.create_task(first.run())
+    await until(lambda: bool(first.http_address), "HTTP is served")
+    await becomes_ready(first)
+    async with machine.running(listen_addresses=["two:1"], load_balancer_report_update_min_interval_millis=20) as late:
+        await says(late, "another process is registered as broker one")
+        assert first.broker.life is not None
+        heartbeat = first.broker.life.topics.get_loaded(heartbeat_topic("one"))
+        assert heartbeat is not None
+        for _ in range(3):
+            assert not (await ready(late))[0]
+            assert (await ready(first))[0]
+        assert first.broker.life.topics.get_loaded(heartbeat_topic("one")) is heartbeat
+        first.end()
+        assert await within(ending, "its end") is ExitStatus.ENDED
+        await becomes_ready(late)
+    assert machine.ended is ExitStatus.ENDED
 
 
 @pytest.mark.parametrize("away", [True, False])
-def test_it_ends_in_peace_whatever_it_waits_for(away: bool) -> None:
-    async def body(machine: Machine) -> None:
-        machine.away = away
-        async with machine.running() as daemon:
-            assert not (await ready(daemon))[0]
-        assert machine.ended is ExitStatus.ENDED
-
-    on_machine(body)
+async def test_it_ends_in_peace_whatever_it_waits_for(away: bool) -> None:
+    machine = Machine()
+    machine.away = away
+    async with machine.running() as daemon:
+        assert not (await ready(daemon))[0]
+    assert machine.ended is ExitStatus.ENDED
 
 
-def test_an_address_in_use_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async def body(machine: Machine) -> None:
-        async with machine.running() as daemon:
-            other = machine.daemon(listen_addresses=["two:1"], http_address=daemon.http_address)
-            assert await within(other.run(), "its end") is ExitStatus.REFUSED
-            assert "set http_address" in caplog.text
-            same = machine.daemon()
-            assert await within(same.run(), "its end") is ExitStatus.REFUSED
-        assert machine.ended is ExitStatus.ENDED
-
-    on_machine(body)
+async def test_an_address_in_use_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    async with machine.running() as daemon:
+        other = machine.daemon(listen_addresses=["two:1"], http_address=daemon.http_address)
+        assert await within(other.run(), "its end") is ExitStatus.REFUSED
+        assert "set http_address" in caplog.text
+        same = machine.daemon()
+        assert await within(same.run(), "its end") is ExitStatus.REFUSED
+    assert machine.ended is ExitStatus.ENDED
 
 
-def test_a_bug_ends_it_with_a_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(machine: Machine) -> None:
-        async def broken() -> MetadataStore:
-            raise AssertionError("a bug")
+async def test_a_bug_ends_it_with_a_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
 
-        monkeypatch.setattr(machine, "open_metadata", broken)
-        assert await within(machine.daemon().run(), "its end") is ExitStatus.BROKEN
+    async def broken() -> MetadataStore:
+        raise AssertionError("a bug")
 
-    on_machine(body)
+    monkeypatch.setattr(machine, "open_metadata", broken)
+    assert await within(machine.daemon().run(), "its end") is ExitStatus.BROKEN
 
 
-def test_what_hangs_at_the_end_is_told_by_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(broker_shutdown_timeout_s=0.1, close_timeout_s=0.1) as daemon:
-            await becomes_ready(daemon)
-            monkeypatch.setattr("magnetar_broker.daemon.run._TELLING_S", 0.1)
+async def test_what_hangs_at_the_end_is_told_by_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(broker_shutdown_timeout_s=0.1, close_timeout_s=0.1) as daemon:
+        await becomes_ready(daemon)
+        monkeypatch.setattr("magnetar_broker.daemon.run._TELLING_S", 0.1)
 
-            async def hangs() -> None:
-                await asyncio.Event().wait()
+        async def hangs() -> None:
+            await asyncio.Event().wait()
 
-            monkeypatch.setattr(machine.sessions[-1], "close", hangs)
-        assert machine.ended is ExitStatus.DID_NOT_END
-
-    on_machine(body)
+        monkeypatch.setattr(machine.sessions[-1], "close", hangs)
+    assert machine.ended is ExitStatus.DID_NOT_END

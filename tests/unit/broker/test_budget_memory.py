@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,10 +18,11 @@ from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
-from tests.produce_client import ProduceClient, entry
+from tests.produce_client import entry
 from tests.running import until, within
 from tests.traced_memory import traced_memory
-from tests.unit.broker.produce_server import ProduceServer, played
+from tests.unit.broker.produce_server import running_produce_server
+from tests.unit.broker.topic_scene import FakeProducerSink
 
 BUDGET = 2 << 20
 # In one run. Alone they take most memory; in long runs least.
@@ -45,26 +46,7 @@ class WaitingLog:
             append.done([Position(1, number)])
 
 
-class Sink:
-    def __init__(self) -> None:
-        self.decided_bytes = 0
-
-    def decided(self, memory_bytes: int) -> None:
-        self.decided_bytes += memory_bytes
-
-    def stored(self, number: int, position: Position) -> None: ...
-
-    def refused(self, number: int, error: object) -> None: ...
-
-    def ended(self, error: object) -> None: ...
-
-    def report_waiting(self, waiting_for: str) -> None: ...
-
-    async def lives(self) -> bool:
-        return True
-
-
-def producer_on(log: Any, budget: PublishBudget, sink: Sink) -> Producer:
+def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Producer:
     counters = (SystemClock(), TopicCounters(), BrokerCounters())
     return Producer(1, "p", b"", 0, {}, "", sink, log, budget, 1 << 20, *counters, lambda name, sequence_id: None)
 
@@ -91,7 +73,7 @@ def test_a_topics_budget_bounds_what_small_entries_take_in_memory(run: int) -> N
             number += run
         return producer, log
 
-    budget, sink = PublishBudget(BUDGET), Sink()
+    budget, sink = PublishBudget(BUDGET), FakeProducerSink()
     memory_bytes, (producer, log) = traced_memory(fill)
     assert is_about(memory_bytes, BUDGET)
     assert log.queue.pending_bytes >= BUDGET
@@ -119,7 +101,7 @@ def test_a_logs_bound_on_pending_appends_bounds_their_memory() -> None:
 
 def test_a_producer_returns_what_it_took_however_its_entries_are_decided() -> None:
     """CHK-68: entries that are stored, refused by themselves, refused by the log, and passed over behind the end."""
-    budget, sink, log = PublishBudget(BUDGET), Sink(), WaitingLog(4 * ENTRY_OVERHEAD_BYTES)
+    budget, sink, log = PublishBudget(BUDGET), FakeProducerSink(), WaitingLog(4 * ENTRY_OVERHEAD_BYTES)
     producer = producer_on(log, budget, sink)
     runs = [[*small_entries(0, 2), b"bad"], small_entries(3, 7), small_entries(10, 5)]
     for first, run in zip((0, 3, 10), runs, strict=True):
@@ -160,10 +142,10 @@ def test_the_cache_bounds_what_small_entries_take_in_memory() -> None:
     ],
     ids=str,
 )
-def test_a_stream_of_small_entries_is_held_at_the_memory_that_they_take(options: dict[str, int]) -> None:
+async def test_a_stream_of_small_entries_is_held_at_the_memory_that_they_take(options: dict[str, int]) -> None:
     """CHK-68: no bound of a `produce` stream lets more small entries in than its memory holds."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(**options) as (server, connect):
         client = connect()
         await client.open(1)
         log = server.log()
@@ -187,18 +169,16 @@ def test_a_stream_of_small_entries_is_held_at_the_memory_that_they_take(options:
         await until(lambda: len(client.receipts) == count, "everything is stored")
         assert server.budget.used_bytes == 0
 
-    played(play, **options)
 
-
-def test_an_entry_larger_than_every_budget_passes() -> None:
+async def test_an_entry_larger_than_every_budget_passes() -> None:
     """CHK-68: counting memory stops nothing for good."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(
+        max_pending_publish_bytes_per_connection=1, max_pending_publish_bytes_per_topic=1
+    ) as (server, connect):
         client = connect()
         await client.open(1)
         for number in range(10):
             await client.send((1, number, [entry(number, bytes(1000))]))
         await until(lambda: len(client.receipts) == 10, "they are stored")
         assert server.budget.used_bytes == 0
-
-    played(play, max_pending_publish_bytes_per_connection=1, max_pending_publish_bytes_per_topic=1)

@@ -54,7 +54,7 @@ async def _act(client: ConsumeClient, chance: random.Random, acknowledged: set[P
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_nothing_is_lost_when_streams_break_anywhere(kind: SubscriptionType) -> None:
+async def test_nothing_is_lost_when_streams_break_anywhere(kind: SubscriptionType) -> None:
     """ACK-3"""
 
     async def run(seed: int) -> None:
@@ -88,37 +88,34 @@ def test_nothing_is_lost_when_streams_break_anywhere(kind: SubscriptionType) -> 
         await eventually(lambda: not server.serving)
 
     for seed in range(12):
-        asyncio.run(run(seed))
+        await run(seed)
 
 
-def test_a_seek_is_made_whole_though_its_stream_breaks() -> None:
+async def test_a_seek_is_made_whole_though_its_stream_breaks() -> None:
     """SUB-9"""
 
-    async def run() -> None:
-        scene = Scene()
-        entries = scene.add(3)
-        server = ConsumeServer()
-        server.topics["topic"] = scene.subscriptions
-        client = (await server.client()).start()
-        await client.open()
-        await eventually(lambda: client.positions(1) == entries)
-        cursor = scene.cursors.cursors["s"]
-        cursor.gate = asyncio.Event()
-        await client.send(seek=[Seek(consumer_id=1, request_id=1, to=LATEST)])
-        await eventually(lambda: cursor.saves)
-        await client.stop()
-        await eventually(lambda: scene.subscriptions.consumers == 0)
-        # Whoever comes next waits for it.
-        other = (await server.client()).start()
-        opening = asyncio.create_task(other.open())
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert not opening.done()
-        cursor.gate.set()
-        await opening
-        new = scene.add(1)
-        await eventually(lambda: other.positions(1) == new)
-        assert cursor.moves == 1
-        await other.stop()
-
-    asyncio.run(run())
+    scene = Scene()
+    entries = scene.add(3)
+    server = ConsumeServer()
+    server.topics["topic"] = scene.subscriptions
+    client = (await server.client()).start()
+    await client.open()
+    await eventually(lambda: client.positions(1) == entries)
+    cursor = scene.cursors.cursors["s"]
+    cursor.gate = asyncio.Event()
+    await client.send(seek=[Seek(consumer_id=1, request_id=1, to=LATEST)])
+    await eventually(lambda: cursor.saves)
+    await client.stop()
+    await eventually(lambda: scene.subscriptions.consumers == 0)
+    # Whoever comes next waits for it.
+    other = (await server.client()).start()
+    opening = asyncio.create_task(other.open())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not opening.done()
+    cursor.gate.set()
+    await opening
+    new = scene.add(1)
+    await eventually(lambda: other.positions(1) == new)
+    assert cursor.moves == 1
+    await other.stop()

@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.transport import Disconnected
-from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
 
 ONE_BOOKIE = Striping(1, 1, 1)
 
@@ -44,10 +44,10 @@ async def _created(scene: CursorScene) -> int:
     return len([one async for one in scene.cluster.client.ledgers.ledger_ids()])
 
 
-def test_a_cursor_whose_adds_are_all_refused_creates_few_ledgers() -> None:
+async def test_a_cursor_whose_adds_are_all_refused_creates_few_ledgers() -> None:
     """CHK-66: at most 9 and one in 2.5 seconds. The acknowledgement waits, and says for which reason."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
         (bookie,) = scene.cluster.bookies.values()
         bookie.failing.add("add")
@@ -65,13 +65,11 @@ def test_a_cursor_whose_adds_are_all_refused_creates_few_ledgers() -> None:
         assert again is not None
         assert again.acknowledged(at(5, 2))
 
-    with_cursors(test, bookies=1)
 
-
-def test_a_cursor_whose_ledgers_take_one_entry_each_creates_few_ledgers() -> None:
+async def test_a_cursor_whose_ledgers_take_one_entry_each_creates_few_ledgers() -> None:
     """CHK-66: a ledger that stored its snapshot before it failed ends no pause."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
         (bookie,) = scene.cluster.bookies.values()
         add = bookie._add
@@ -87,8 +85,6 @@ def test_a_cursor_whose_ledgers_take_one_entry_each_creates_few_ledgers() -> Non
             cursor.acknowledge(entries(5, 2 * number))
             await cursor.saved()
             assert await _created(scene) - before <= 9 + (scene.clock.monotonic() - began) / 2.5
-
-    with_cursors(test, bookies=1)
 
 
 async def _close(table: CursorTable, cursor: DurableCursor) -> None:
@@ -109,12 +105,12 @@ async def _delete(table: CursorTable, cursor: DurableCursor) -> None:
 
 @pytest.mark.parametrize("call", [_close, _settle, _reset, _delete])
 @pytest.mark.parametrize("holes", [False, True])
-def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
+async def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
     call: Callable[[CursorTable, DurableCursor], Awaitable[None]], holes: bool
 ) -> None:
     """CHK-66: the bookie takes adds again, and the pause is not over when the call returns."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=1) as scene:
         table, cursor = await _open_cursor(scene)
         cursor.acknowledge(entries(5, 2) if holes else entries(5, 0, 1, 2))
         for _ in range(20):
@@ -132,16 +128,14 @@ def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
             assert again.acknowledged(at(5, 2))
             assert again.acknowledged(at(5, 7)) == (call is _reset)
 
-    with_cursors(test, bookies=1)
-
 
 @pytest.mark.parametrize("call", [_close, _settle, _reset])
-def test_a_cursor_without_holes_is_closed_and_reset_without_a_bookie(
+async def test_a_cursor_without_holes_is_closed_and_reset_without_a_bookie(
     call: Callable[[CursorTable, DurableCursor], Awaitable[None]],
 ) -> None:
     """CHK-66: its position is in its node, and it creates no ledger."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=1) as scene:
         table, cursor = await _open_cursor(scene)
         cursor.acknowledge(entries(5, 0, 1, 2))
         await _fail_until_it_pauses(scene, cursor)
@@ -151,13 +145,11 @@ def test_a_cursor_without_holes_is_closed_and_reset_without_a_bookie(
         assert cursor.waiting_for == ""
         assert (await scene.known("c")).mark_delete.entry_id == (7 if call is _reset else 2)
 
-    with_cursors(test, bookies=1)
 
-
-def test_a_close_that_waits_for_the_bookies_does_not_end_later_pauses() -> None:
+async def test_a_close_that_waits_for_the_bookies_does_not_end_later_pauses() -> None:
     """CHK-66: it has holes, so it needs a ledger."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
         cursor.acknowledge(entries(5, 2))
         await _fail_until_it_pauses(scene, cursor)
@@ -170,13 +162,11 @@ def test_a_close_that_waits_for_the_bookies_does_not_end_later_pauses() -> None:
         bookie.failing.clear()
         await closing
 
-    with_cursors(test, bookies=1)
 
-
-def test_a_place_that_can_t_be_written_is_followed_by_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_place_that_can_t_be_written_is_followed_by_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-66: a reset is saved later."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
         cursor.acknowledge(entries(5, 0, 1, 2))
         await _fail_until_it_pauses(scene, cursor)
@@ -196,5 +186,3 @@ def test_a_place_that_can_t_be_written_is_followed_by_the_pause(monkeypatch: pyt
         bookie.failing.clear()
         await resetting
         assert (await scene.known("c")).mark_delete.entry_id == 7
-
-    with_cursors(test, bookies=1)

@@ -15,7 +15,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import within
-from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+from tests.unit.broker.cursor_scene import at, entries, running_cursor_scene
 from tests.unit.broker.subscription_scene import EARLIEST
 from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_without_bookies, subscriptions_of
 
@@ -23,10 +23,10 @@ from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_with
 _ON_ONE_BOOKIE = Striping(1, 1, 1)
 
 
-def test_cursors_whose_bookie_hangs_keep_others_out_for_few_seconds() -> None:
+async def test_cursors_whose_bookie_hangs_keep_others_out_for_few_seconds() -> None:
     """CHK-67: of 80 cursors on two bookies, those on the healthy one open; the others open when theirs is back."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=2) as scene:
         scene.log.striping = LedgerStriping(_ON_ONE_BOOKIE)
         table = await scene.open()
         names = [f"c{number:03}" for number in range(80)]
@@ -51,8 +51,6 @@ def test_cursors_whose_bookie_hangs_keep_others_out_for_few_seconds() -> None:
         while table.unopened():
             await asyncio.sleep(0)
         assert all(cursor.acknowledged(at(5, 2)) for cursor in table.durable())
-
-    with_cursors(test, bookies=2)
 
 
 class Reads:
@@ -125,10 +123,10 @@ async def test_a_read_past_its_slice_goes_on_while_none_waits() -> None:
 
 @pytest.mark.parametrize("way", ["closed", "lost"])
 @pytest.mark.parametrize("turns", [0, 200])
-def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way: str, turns: int) -> None:
+async def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way: str, turns: int) -> None:
     """CHK-69: a caller that comes after the table's end, in its turn of the event loop or later, does not hang."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         with pytest.raises(BrokerError, match="can't be opened now"):
@@ -145,13 +143,11 @@ def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way: str,
         with pytest.raises(TopicGivenUp):
             await within(subscriptions.subscribe(opened, object()), "the refusal", 10.0)  # type: ignore[arg-type]
 
-    with_cursors(test)
 
-
-def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() -> None:
+async def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() -> None:
     """CHK-69: as a peek does. A caller that waits already is refused when the table is closed."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         with pytest.raises(BrokerError) as raised:
@@ -167,5 +163,3 @@ def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() -> None:
         table.abandon()
         with pytest.raises(TopicGivenUp):
             await within(waiting, "the refusal", 10.0)
-
-    with_cursors(test)

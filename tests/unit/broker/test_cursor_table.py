@@ -19,13 +19,13 @@ from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
 
 
-def test_what_had_a_receipt_is_there_when_the_cursor_is_opened_again() -> None:
+async def test_what_had_a_receipt_is_there_when_the_cursor_is_opened_again() -> None:
     """ACK-1, ACK-2: places, holes, and some messages of a batch; one snapshot is read, and what follows."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, 9), {"who": "we"})
         cursor.acknowledge([(5, 10, 19), (5, 30, 39)], [(at(5, 50), 0b101, 4)])
@@ -43,11 +43,9 @@ def test_what_had_a_receipt_is_there_when_the_cursor_is_opened_again() -> None:
         assert again.open_entries() == 100 - 32
         assert again.first_open_after(at(5, 25)) == at(5, 26)
 
-    with_cursors(test)
 
-
-def test_a_receipt_waits_for_the_disk_and_those_that_come_meanwhile_share_the_next_record() -> None:
-    async def test(scene: CursorScene) -> None:
+async def test_a_receipt_waits_for_the_disk_and_those_that_come_meanwhile_share_the_next_record() -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 0))
@@ -68,13 +66,11 @@ def test_a_receipt_waits_for_the_disk_and_those_that_come_meanwhile_share_the_ne
         await asyncio.gather(*receipts)
         assert cursor.saved_mark_delete == at(5, 29)
 
-    with_cursors(test)
 
-
-def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> None:
+async def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> None:
     """OWN-2: opening a cursor fences its ledger, so a zombie's acks fail."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         zombie = await scene.open()
         lost: list[TopicGivenUp] = []
         zombie.on_lost = lost.append
@@ -99,14 +95,12 @@ def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> None:
         assert len(lost) == 1
         assert [cursor.name for cursor in heir.durable()] == ["idle", "s"]
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("what", ["first save", "create", "delete", "next ledger", "close"])
-def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
+async def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
     """OWN-2: where there was no ledger to fence as well."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene(bookies=5) as scene:
         zombie = await scene.open()
         fresh = await zombie.create("fresh", at(5, -1), {})
         used = await zombie.create("used", at(5, -1), {})
@@ -138,13 +132,11 @@ def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
             cursor.acknowledge(entries(5, 7))
             await cursor.saved()
 
-    with_cursors(test, bookies=5)
 
-
-def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
+async def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
     """CHK-54, ACK-2: one in a ledger that was deleted; what was acknowledged there is nobody else's."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, 9), {})
         scene.log.roll(6)
@@ -174,13 +166,11 @@ def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
         assert transient.mark_delete == at(9, -1)
         assert lagging.mark_delete == at(5, 0)
 
-    with_cursors(test)
 
-
-def test_what_is_not_durable_holds_back_no_trimming() -> None:
+async def test_what_is_not_durable_holds_back_no_trimming() -> None:
     """SUB-7: nothing is kept for a reader, wherever it stands; so what trims asks of durable cursors only."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         reader = table.create_transient("reader", at(5, -1))
         assert table.slowest_saved() is None
@@ -190,13 +180,11 @@ def test_what_is_not_durable_holds_back_no_trimming() -> None:
         assert reader.mark_delete == at(5, -1)
         assert table.slowest_saved() == at(5, 49)
 
-    with_cursors(test)
 
-
-def test_the_first_cursor_is_created_after_what_its_log_retains_is_recorded() -> None:
+async def test_the_first_cursor_is_created_after_what_its_log_retains_is_recorded() -> None:
     """RET-1: and not at all where that fails. A log is told of each first one, and of no other."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         marks = scene.log.retention
         marks.fails = BrokerError(ErrorCode.METADATA_ERROR, "not now")
@@ -213,13 +201,11 @@ def test_the_first_cursor_is_created_after_what_its_log_retains_is_recorded() ->
             for name in names:
                 await table.delete(name)
 
-    with_cursors(test)
 
-
-def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
+async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
     """ACK-2: so what has to be read at a recovery stays short, and one ledger is left."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         scene.options = CursorOptions(managed_ledger_cursor_max_size_per_ledger_bytes=300)
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
@@ -236,14 +222,12 @@ def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
         assert again is not None
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == list(range(1, 99, 2))
 
-    with_cursors(test)
 
-
-def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
+async def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
     """OWN-2: after a take-over there are hundreds of them. Each costs two reads and two transactions, a fence at three
     bookies that tells the end of the ledger, and one read of what is in it. Later changes start from known nodes."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         for name in "abcd":
             cursor = await table.create(name, at(5, -1), {})
@@ -278,8 +262,6 @@ def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
         await again.close()
         assert asked["get"] == 4 + 2
 
-    with_cursors(test)
-
 
 def counted(asked: dict[str, int], method: str, ask: Callable[..., Any]) -> Callable[..., Any]:
     def counting(*arguments: Any, **named: Any) -> Any:
@@ -289,11 +271,11 @@ def counted(asked: dict[str, int], method: str, ask: Callable[..., Any]) -> Call
     return counting
 
 
-def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> None:
+async def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> None:
     """CHK-58: opening and closing a cursor deletes no ledger, and its node names all that are left, without
     housekeeping no more than some."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         scene.options = CursorOptions(managed_ledger_cursor_max_entries_per_ledger=2)
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
@@ -314,8 +296,6 @@ def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> No
         await scene.left_ledgers_are_deleted(table)
         assert await scene.ledgers() == [there[-1]]
 
-    with_cursors(test)
-
 
 async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
     """Cursors, each with a ledger of a dead broker, which is to be deleted, and one of its own."""
@@ -334,10 +314,10 @@ async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
 
 
 @pytest.mark.parametrize("then", ["another save", "close", "delete"])
-def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-58, ACK-1: the metadata store does not answer, and a save needs only bookies. No close or deletion waits."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         gate = asyncio.Event()
         begun: list[int] = []
 
@@ -377,8 +357,6 @@ def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch
         else:
             assert await _acknowledged(scene, "s") == [2, 4, 6, 8][: 3 + (then == "another save")]
 
-    with_cursors(test)
-
 
 def delete_all_but(kept: Collection[int]) -> Callable[[LedgerClient, list[int]], Awaitable[list[int]]]:
     """In the place of `delete_ledgers`: these can't be deleted."""
@@ -389,11 +367,11 @@ def delete_all_but(kept: Collection[int]) -> Callable[[LedgerClient, list[int]],
     return delete
 
 
-def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_ledger() -> None:
+async def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_ledger() -> None:
     """CHK-58: of a cursor with more former ledgers than a save leaves. All others are deleted, the node names all that
     are there, and the one in use is never deleted. It is deleted when that is possible."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         scene.options = CursorOptions(managed_ledger_cursor_max_entries_per_ledger=1)
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
@@ -430,13 +408,11 @@ def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_ledger() -> None:
         assert not await scene.intents()
         assert await _acknowledged(scene, "s") == list(range(2, 60, 2))
 
-    with_cursors(test)
 
-
-def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
+async def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
     """CHK-58: one can't be deleted now, and the next opening of the topic deletes it with the node that names it."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await with_left_ledgers(scene, "s")
         stuck, in_use = await scene.ledgers()
         store, path = scene.cluster.server.connect(), ledger_path(stuck)
@@ -454,13 +430,13 @@ def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
         assert await scene.ledgers() == []
         assert await scene.node("s") is None
 
-    with_cursors(test)
 
-
-def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """CHK-58: whichever cursor it is of."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await with_left_ledgers(scene, "a", "b", "c")
         for stuck in "abc":
             for cursor in table.durable():  # each has another one to delete
@@ -475,11 +451,9 @@ def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(mon
                 await scene.turns()
             assert [name for name in "abc" if (await scene.known(name)).deleting] == [stuck]
 
-    with_cursors(test)
 
-
-def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
-    async def test(scene: CursorScene) -> None:
+async def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         names = ["used", "unused", "unsaved", "holes"]
         used, _, unsaved, holes = [await table.create(name, at(5, -1), {}) for name in names]
@@ -502,13 +476,11 @@ def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
         assert [one and one.acknowledged_messages(at(5, 20)) for one in found] == [0, 0, 0, 1]
         assert [one and one.open_entries() for one in found] == [96, 100, 92, 95]
 
-    with_cursors(test)
 
-
-def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() -> None:
+async def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() -> None:
     """CHK-59: also one that a dead broker left; what is acknowledged meanwhile waits and is saved."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         used, holes = await table.create("used", at(5, -1), {}), await table.create("holes", at(5, -1), {})
         used.acknowledge([(5, 0, 3)])
@@ -546,14 +518,12 @@ def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() 
         node = await scene.known("holes")
         assert await scene.ledgers() == [node.ledger_id]
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
-def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turns: int) -> None:
+async def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turns: int) -> None:
     """ACK-1: a place does not tell of holes, and a receipt does not come from it."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 0))
@@ -569,13 +539,11 @@ def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turns: int
         assert [one for one in range(9) if again.acknowledged(at(5, one))] == [0, 3, 4]
         assert again.acknowledged_messages(at(5, 8)) == 1
 
-    with_cursors(test)
 
-
-def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has() -> None:
+async def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has() -> None:
     """ACK-1: the ledger that it has goes on, or another begins with all that is known."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         client = await scene.client(session_timeout_s=1000.0)
         table = await scene.open(client)
         cursor = await table.create("s", at(5, -1), {})
@@ -594,13 +562,11 @@ def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has() -> No
         await cursor.saved()
         assert await _acknowledged(scene, "s") == [0, 3, 5]
 
-    with_cursors(test)
 
-
-def test_how_often_it_changed_hands_is_saved_with_what_is() -> None:
+async def test_how_often_it_changed_hands_is_saved_with_what_is() -> None:
     """So that the acknowledgements of consumers who only connect again count for the next broker, too."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.taken_over()
@@ -618,13 +584,11 @@ def test_how_often_it_changed_hands_is_saved_with_what_is() -> None:
         assert again is not None
         assert (again.take_overs, again.moves) == (3, cursor.moves)
 
-    with_cursors(test)
 
-
-def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
+async def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
     """SUB-9: back over what was acknowledged, which is to come again."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge([(5, 0, 49), (5, 60, 69)], [(at(5, 80), 1, 3)])
@@ -655,13 +619,11 @@ def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_f
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), 25]
         assert not again.acknowledged_messages(at(5, 80))
 
-    with_cursors(test)
 
-
-def test_a_cursor_whose_ledger_repair_has_closed_goes_on_in_another() -> None:
+async def test_a_cursor_whose_ledger_repair_has_closed_goes_on_in_another() -> None:
     """ACK-1: that somebody fenced it does not mean that the cursor is somebody else's."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 1))
@@ -674,13 +636,11 @@ def test_a_cursor_whose_ledger_repair_has_closed_goes_on_in_another() -> None:
         assert again is not None
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == [1, 3]
 
-    with_cursors(test)
 
-
-def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
+async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
     """CHK-58: nothing of it is left."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 4))
@@ -703,13 +663,11 @@ def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
         assert not again.acknowledged(at(5, 60))
         assert again.mark_delete == at(5, 50)
 
-    with_cursors(test)
 
-
-def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_next() -> None:
+async def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_next() -> None:
     """CHK-58: and nobody sees the cursor meanwhile."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         client = await scene.client()
         table = await scene.open(client)
         cursor = await table.create("s", at(5, -1), {})
@@ -727,14 +685,12 @@ def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_next()
             await asyncio.sleep(0)
         assert not await scene.ledgers()
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_cursor_that_could_not_be_deleted_goes_on_as_before(busy: bool) -> None:
+async def test_a_cursor_that_could_not_be_deleted_goes_on_as_before(busy: bool) -> None:
     """ACK-1: what it had, what is acknowledged meanwhile, and who waits for a receipt of that."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         client = await scene.client(session_timeout_s=1000.0)
         table = await scene.open(client)
         cursor = await table.create("s", at(5, -1), {})
@@ -760,11 +716,9 @@ def test_a_cursor_that_could_not_be_deleted_goes_on_as_before(busy: bool) -> Non
         await cursor.saved()
         assert await _acknowledged(scene, "s") == [4, 6, 8]
 
-    with_cursors(test)
 
-
-def test_with_the_topic_all_of_its_cursors_go() -> None:
-    async def test(scene: CursorScene) -> None:
+async def test_with_the_topic_all_of_its_cursors_go() -> None:
+    async with running_cursor_scene() as scene:
         zombie = await scene.open()
         for name in ("a", "ä/b", ".", "c d"):
             cursor = await zombie.create(name, at(5, -1), {})
@@ -786,14 +740,12 @@ def test_with_the_topic_all_of_its_cursors_go() -> None:
         while await scene.node("left") is not None:
             await asyncio.sleep(0)
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("change", ["first save", "properties", "delete", "create"])
-def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(change: str) -> None:
+async def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(change: str) -> None:
     """CHK-57: the later topic has a subscription of the same name, and its nodes have the same versions."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         zombie = await scene.open()
         old = await zombie.create("s", at(5, -1), {"of": "old"})
         await scene.delete_topic()
@@ -822,13 +774,11 @@ def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(change: str
         assert again is not None
         assert again.properties == {"of": "new"}
 
-    with_cursors(test)
 
-
-def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() -> None:
+async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() -> None:
     """CHK-57: the nodes have the same versions; the later topic's are read, and not deleted."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         first = await scene.open()
         await first.create("s", at(5, -1), {})
         late = CursorNodes(scene.log.name, await scene.client(), scene.clock, SeededRandomness("late"))
@@ -845,11 +795,9 @@ def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() -> None:
             await late.remove_table()
         await table.create("s", at(5, -1), {})
 
-    with_cursors(test)
 
-
-def test_names_properties_and_numbers_of_cursors_have_limits() -> None:
-    async def test(scene: CursorScene) -> None:
+async def test_names_properties_and_numbers_of_cursors_have_limits() -> None:
+    async with running_cursor_scene() as scene:
         scene.options = CursorOptions(max_subscriptions_per_topic=2)
         table = await scene.open()
 
@@ -871,13 +819,11 @@ def test_names_properties_and_numbers_of_cursors_have_limits() -> None:
         assert isinstance(two, BrokerError)
         assert two.code == ErrorCode.NOT_ALLOWED
 
-    with_cursors(test)
 
-
-def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so() -> None:
+async def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so() -> None:
     """STO-1, for cursors: nothing is lost, and nothing has a receipt that is not durable."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 1))
@@ -898,11 +844,9 @@ def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so() -> N
         assert again is not None
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == [1, 3]
 
-    with_cursors(test)
 
-
-def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
-    async def test(scene: CursorScene) -> None:
+async def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
+    async with running_cursor_scene() as scene:
         table = await scene.open()
         for turns in range(1, 60, 3):
             name = f"s{turns}"
@@ -930,11 +874,9 @@ def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
         await scene.turns()
         assert not await scene.ledgers()
 
-    with_cursors(test)
 
-
-def test_who_waits_when_the_topic_is_given_up_is_told_so_and_not_cancelled() -> None:
-    async def test(scene: CursorScene) -> None:
+async def test_who_waits_when_the_topic_is_given_up_is_told_so_and_not_cancelled() -> None:
+    async with running_cursor_scene() as scene:
         for turns in range(1, 40, 3):
             table = await scene.open()
             cursor = await table.create(f"s{turns}", at(5, -1), {})
@@ -949,8 +891,6 @@ def test_who_waits_when_the_topic_is_given_up_is_told_so_and_not_cancelled() -> 
             table.abandon()
             await asyncio.gather(*waiting, return_exceptions=True)
             assert all(isinstance(task.exception(), BrokerError) for task in unfinished)
-
-    with_cursors(test)
 
 
 async def _acknowledged(scene: CursorScene, name: str) -> list[int]:

@@ -21,7 +21,7 @@ from magnetar_metadata.compare_and_set import first_value
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST
 
 
@@ -69,10 +69,10 @@ def subscriptions_of(scene: CursorScene, table: CursorTable) -> Subscriptions:
 
 
 @pytest.mark.parametrize("record", [0, 1, 2])
-def test_a_damaged_cursor_is_refused_alone_and_says_what_mends_it(record: int) -> None:
+async def test_a_damaged_cursor_is_refused_alone_and_says_what_mends_it(record: int) -> None:
     """CHK-67; ADM-3: what is damaged, and the way out; ACK-2: the log is kept from its place on."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         ledgers = await with_ledgers(scene)
         destroy(scene, ledgers["bad"], record)
         table = await scene.open()
@@ -99,14 +99,12 @@ def test_a_damaged_cursor_is_refused_alone_and_says_what_mends_it(record: int) -
         with pytest.raises(BrokerError, match="already"):
             await table.create("bad", at(5, -1), {})
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
-def test_an_administrator_mends_it(way: str) -> None:
+async def test_an_administrator_mends_it(way: str) -> None:
     """CHK-67: by a reset, which is durable when it returns, or a deletion; the damaged ledger is deleted."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         ledgers = await with_ledgers(scene)
         destroy(scene, ledgers["bad"], 0)
         table = await scene.open()
@@ -130,8 +128,6 @@ def test_an_administrator_mends_it(way: str) -> None:
         cursor.acknowledge_up_to(scene.log.last)
         await cursor.saved()
 
-    with_cursors(test)
-
 
 async def damage_node(scene: CursorScene, path: str, damage: str) -> bytes:
     """Overwrites the node's value with another one, which it returns."""
@@ -145,11 +141,13 @@ async def damage_node(scene: CursorScene, path: str, damage: str) -> bytes:
 
 @pytest.mark.parametrize("way", ["reset", "delete", "delete_topic"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "garbage"])
-def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_that_holds_no_cursor_is_damage_too(
+    damage: str, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """CHK-67: whether its value's envelope or the cursor in it can't be decoded. Others go on; an administrator's reset
     or deletion mends it, and logs the bytes of the node, which named a ledger."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         await with_ledgers(scene)
         store, path = scene.cluster.server.connect(), paths.cursor(scene.log.name, "bad")
         value = await damage_node(scene, path, damage)
@@ -175,16 +173,14 @@ def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog
         assert f"'bad' of {scene.log.name}: its node can't be decoded" in caplog.text
         assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("damage", ["cut early", "empty", "garbage"])
-def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
+async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
     damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CHK-67, OWN-2: the node is replaced and logged, earlier owners are refused, and a deletion of the topic works."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         await with_ledgers(scene)
         zombie = await scene.open()
         store, path = scene.cluster.server.connect(), paths.cursors(scene.log.name)
@@ -206,15 +202,13 @@ def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
         await scene.delete_topic()
         assert await store.get(path) is None
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
 @pytest.mark.parametrize("by", ["another broker", "an operator"])
-def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: str, way: str) -> None:
+async def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: str, way: str) -> None:
     """CHK-67, OWN-2: by a broker that lost the topic, and where the node itself was changed by hand."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         await with_ledgers(scene)
         store, path = scene.cluster.server.connect(), paths.cursor(scene.log.name, "bad")
         await damage_node(scene, path, "empty")
@@ -228,13 +222,11 @@ def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: str, w
             await (table.replace("bad", at(5, 3)) if way == "reset" else table.delete("bad"))
         assert await store.get(path) == before
 
-    with_cursors(test)
 
-
-def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_them() -> None:
+async def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_them() -> None:
     """CHK-67: the table opens, others go on, and the cursor is opened when the bookies are back."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)  # returns though no bookie reads
         assert sorted(table.names()) == ["bad", "good"]
         assert table.slowest_saved() == at(5, -1)
@@ -250,17 +242,15 @@ def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_them() ->
         assert cursor is not None
         assert cursor.acknowledged(at(5, 6))
 
-    with_cursors(test)
-
 
 # More than an administrator's change waits for the first attempt at a cursor, and far less than an attempt lasts.
 _SOME_SECONDS = 5.0
 
 
-def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
+async def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
     """CHK-67: bookies may never come back. Its first attempt, which takes a minute, is waited for some seconds."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         began = scene.clock.monotonic()
@@ -276,17 +266,17 @@ def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
         assert table.slowest_saved() == scene.log.last
         assert isinstance(cursor.mark_delete, Position)
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
-def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CHK-67: a healthy cursor opens when its bookies are back."""
 
     async def fail(*_: object, **__: object) -> None:
         raise BrokerError(ErrorCode.METADATA_ERROR, "no connection")
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         with monkeypatch.context() as patch:
@@ -304,14 +294,12 @@ def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(way: str, monk
         assert cursor is not None
         assert cursor.acknowledged(at(5, 6))
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
-def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str) -> None:
+async def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str) -> None:
     """CHK-69: a caller that is cancelled leaves no cursor that nobody opens."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         change = table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad")
         caller = asyncio.create_task(change)
@@ -322,10 +310,8 @@ def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str) -> N
         assert (table.get("bad") is not None) == (way == "reset")
         assert ("bad" in table.names()) == (way == "reset")
 
-    with_cursors(test)
 
-
-def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-69: the position is looked for in the log, and the bookies are back before it is found."""
     find = find_start
 
@@ -338,7 +324,7 @@ def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.Mo
     scene_of_test: list[CursorScene] = []
     tables: list[CursorTable] = []
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         scene_of_test.append(scene)
         tables.append(await open_without_bookies(scene))
         monkeypatch.setattr("magnetar_broker.topic.subscriptions.find_start", find_late)
@@ -347,14 +333,12 @@ def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.Mo
         assert cursor is not None
         assert cursor.mark_delete == scene.log.last
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
-def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog: pytest.LogCaptureFixture) -> None:
     """CHK-67: an attempt has failed, and the next one is in flight, which takes a minute."""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         with pytest.raises(BrokerError, match="can't be opened now"):
@@ -367,15 +351,13 @@ def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog: pyte
         assert caplog.text.count("can't be opened now") == failed
         assert (table.get("bad") is not None) == (way == "reset")
 
-    with_cursors(test)
-
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
 @pytest.mark.parametrize("failed_before", [False, True])
-def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str, failed_before: bool) -> None:
+async def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str, failed_before: bool) -> None:
     """CHK-69"""
 
-    async def test(scene: CursorScene) -> None:
+    async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
         if failed_before:
             with pytest.raises(BrokerError, match="can't be opened now"):
@@ -390,5 +372,3 @@ def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str
         assert waiting.done()
         assert late.done()
         assert (waiting.exception() is None, late.exception() is None) == (True, not failed_before)
-
-    with_cursors(test)

@@ -24,15 +24,15 @@ from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName
 from magnetar_wire.transport import Code, Refusal
 from tests.running import until
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+from tests.unit.broker.cluster_scene import running_brokers
 
 NAME = "persistent://public/default/t"
 
 
-def test_lookups_above_the_bound_are_told_to_come_again() -> None:
+async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
     """While the metadata store is silent they pile up to the bound and no further, and all goes on after that."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(brokers=1, max_concurrent_lookup_request=3) as scene:
         one = scene["b1"]
         connection = scene.transport.connect(one.address)
 
@@ -59,11 +59,9 @@ def test_lookups_above_the_bound_are_told_to_come_again() -> None:
         assert (await looked_up(NAME)).address
         await connection.close()
 
-    in_cluster(body, brokers=1, max_concurrent_lookup_request=3)
 
-
-def test_whoever_goes_away_makes_room() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_whoever_goes_away_makes_room() -> None:
+    async with running_brokers(brokers=1, max_concurrent_lookup_request=2) as scene:
         one = scene["b1"]
         finding = one.life.finding
         scene.metadata.cut_silently(one.session)
@@ -75,8 +73,6 @@ def test_whoever_goes_away_makes_room() -> None:
         await asyncio.wait(waiting)
         assert finding._under_way == 0
         scene.metadata.heal(one.session)
-
-    in_cluster(body, brokers=1, max_concurrent_lookup_request=2)
 
 
 def test_the_bound_is_above_what_a_crowd_of_clients_asks_at_once() -> None:
@@ -110,10 +106,10 @@ async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkey
     await serving.claim(request)
 
 
-def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
+async def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
     """What several wait for is a task of nobody's: closing breaks it off."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         ownership = one.life.ownership
         reading = ownership._registered._reading
@@ -125,5 +121,3 @@ def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
         await asyncio.wait([asking])
         assert asking.exception() is not None
         scene.metadata.heal(one.session)
-
-    in_cluster(body, brokers=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 
 import pytest
 
@@ -20,7 +19,7 @@ from magnetar_metadata.store import ABSENT
 from magnetar_protos.managed_ledger_pb2 import LeasedRemains
 from magnetar_testing.metadata.server import Fault
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.broker.log_scene import TOPIC, Scene, in_scene, numbered
+from tests.unit.broker.log_scene import TOPIC, Scene, numbered, running_log_scene
 
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
 _TEN_MIN_MS = 600_000
@@ -53,10 +52,10 @@ def sweeper(scene: Scene, client: LedgerClient | None = None) -> RemainsSweeper:
 
 
 @pytest.mark.parametrize("by_owner", [True, False])
-def test_a_deleted_topic_leaves_what_leases_hold_and_readers_read_on(by_owner: bool) -> None:
+async def test_a_deleted_topic_leaves_what_leases_hold_and_readers_read_on(by_owner: bool) -> None:
     """SPK-5: delete spares it, whoever deletes; it is swept when the leases' full time is over, and nothing is left."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await leased(scene)
         incarnation = log.incarnation
         client = scene.client if by_owner else await scene.another()
@@ -83,13 +82,11 @@ def test_a_deleted_topic_leaves_what_leases_hold_and_readers_read_on(by_owner: b
         assert await remains(scene) == []
         await sweeping.look()
 
-    in_scene(test)
 
-
-def test_without_a_lease_nothing_is_left() -> None:
+async def test_without_a_lease_nothing_is_left() -> None:
     """SPK-5: nor where one was taken from where nothing is stored yet, or has ended."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await leased(scene)
         await scene.patiently(log.leases.end(ONE))
         await scene.patiently(log.leases.take(OTHER, ledgers[-1] + 1, _TEN_MIN_MS, ""))
@@ -97,10 +94,8 @@ def test_without_a_lease_nothing_is_left() -> None:
         assert await remains(scene) == []
         await scene.every_ledger_is_deleted()
 
-    in_scene(test)
 
-
-def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> None:
+async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> None:
     """SPK-5, TOP-7: at each request that fails; what is held is named by the topic's node or by the remains."""
 
     async def test(after: int, scene: Scene) -> bool:
@@ -127,9 +122,11 @@ def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> None:
         assert (await deleted_or_gone(scene, another, ledgers)) == [True] * 4
         return broke_off
 
-    after = 0
-    while in_scene(partial(test, after)):
-        after += 1
+    after, broke_off = 0, True
+    while broke_off:
+        async with running_log_scene() as scene:
+            broke_off = await test(after, scene)
+        after += broke_off
     assert after > 8
 
 
@@ -139,10 +136,10 @@ async def deleted_or_gone(scene: Scene, client: LedgerClient, ledgers: list[int]
 
 
 @pytest.mark.parametrize("turns", range(0, 60, 4))
-def test_several_delete_at_once_and_one_is_cancelled(turns: int) -> None:
+async def test_several_delete_at_once_and_one_is_cancelled(turns: int) -> None:
     """SPK-5: what is held is left once, and nothing of it is deleted."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         _, ledgers = await leased(scene)
         another = await scene.another()
         one = asyncio.ensure_future(delete_topic(TOPIC, scene.client, scene.clock, SeededRandomness(7)))
@@ -158,14 +155,12 @@ def test_several_delete_at_once_and_one_is_cancelled(turns: int) -> None:
         assert await deleted(scene, ledgers) == [True, True, False, False]
         assert len(await remains(scene)) == 1
 
-    in_scene(test)
 
-
-def test_several_sweep_at_once_and_one_dies_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_sweep_at_once_and_one_dies_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: whoever comes later gives the whole time anew, and finishes what is left."""
     monkeypatch.setattr(leased_remains, "_LEDGERS_OF_ONE", 1)
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         _, ledgers = await leased(scene)
         await delete(scene)
         assert len(await remains(scene)) == 2
@@ -189,13 +184,11 @@ def test_several_sweep_at_once_and_one_dies_half_way(monkeypatch: pytest.MonkeyP
         assert await deleted(scene, ledgers) == [True] * 4
         assert await remains(scene) == []
 
-    in_scene(test)
 
-
-def test_a_sweeper_goes_on_whatever_stands_there_and_whatever_breaks() -> None:
+async def test_a_sweeper_goes_on_whatever_stands_there_and_whatever_breaks() -> None:
     """SPK-5: a node that nobody of ours has written is passed over, and an outage is waited for."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         _, ledgers = await leased(scene)
         await scene.store.put(f"{paths.REMAINS}/0-foreign", b"whatever", ABSENT)
         await delete(scene)
@@ -216,13 +209,11 @@ def test_a_sweeper_goes_on_whatever_stands_there_and_whatever_breaks() -> None:
         sweeping.cancel()
         await asyncio.wait([sweeping])
 
-    in_scene(test)
 
-
-def test_the_longest_of_several_leases_counts() -> None:
+async def test_the_longest_of_several_leases_counts() -> None:
     """SPK-5"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await leased(scene)
         await scene.patiently(log.leases.take(OTHER, ledgers[1], 2 * _TEN_MIN_MS, ""))
         await delete(scene)
@@ -231,8 +222,6 @@ def test_the_longest_of_several_leases_counts() -> None:
         assert stored is not None
         left = LeasedRemains.FromString(stored.payload)
         assert (list(left.ledger_ids), left.lease_ms, left.topic) == (ledgers[1:], 2 * _TEN_MIN_MS, str(TOPIC))
-
-    in_scene(test)
 
 
 async def _all(*work: object) -> None:

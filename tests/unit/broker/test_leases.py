@@ -17,7 +17,7 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_testing.metadata.store import MemoryStore
-from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
+from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene
 
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
 _TEN_MIN_MS = 600_000
@@ -40,10 +40,10 @@ async def recorded(scene: Scene) -> list[tuple[bytes, int]]:
     return [(one.lease_id, one.from_ledger_id) for one in node.leases]
 
 
-def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
+async def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
     """SPK-5, RET-1: closed ledgers go, but what a lease holds; it is in the metadata before it is answered."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         until_ms = await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
         assert await recorded(scene) == [(ONE, ledgers[1])]
@@ -65,13 +65,11 @@ def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
         assert ids(log) == ledgers[3:]
         assert await recorded(scene) == []
 
-    in_scene(test)
 
-
-def test_a_lease_that_has_lapsed_is_removed_and_counted_once() -> None:
+async def test_a_lease_that_has_lapsed_is_removed_and_counted_once() -> None:
     """SPK-5: whichever change of the topic's node comes first; one that was renewed, or ended, has not lapsed."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         for lease_id in (ONE, OTHER, b"ended" + bytes(11)):
             await scene.patiently(log.leases.take(lease_id, ledgers[1], _TEN_MIN_MS, "a query"))
@@ -93,13 +91,11 @@ def test_a_lease_that_has_lapsed_is_removed_and_counted_once() -> None:
         assert await recorded(scene) == [(ONE, ledgers[1])]
         assert log.leases.lapsed == 2
 
-    in_scene(test)
 
-
-def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
+async def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
     """SPK-5"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, ""))
         await scene.patiently(log.truncate())
@@ -108,13 +104,11 @@ def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
         assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == []
 
-    in_scene(test)
 
-
-def test_whoever_takes_over_honours_a_lease_for_its_full_time() -> None:
+async def test_whoever_takes_over_honours_a_lease_for_its_full_time() -> None:
     """SPK-5: from take-over on, by its own clock; also the third who has the topic, and one killed at once."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "a query"))
         for _ in range(3):
@@ -127,13 +121,11 @@ def test_whoever_takes_over_honours_a_lease_for_its_full_time() -> None:
         scene.clock.advance(11)
         assert await scene.patiently(log.trim(lambda: None))
 
-    in_scene(test)
 
-
-def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
+async def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
     """SPK-5, CHK-30: nothing is promised by a broker that can't keep it."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         old, ledgers = await filled(scene)
         new = await scene.open(await scene.another())
         with pytest.raises(TopicGivenUp):
@@ -143,13 +135,11 @@ def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
         with pytest.raises(TopicGivenUp):
             await old.leases.renew(ONE, _TEN_MIN_MS)
 
-    in_scene(test)
 
-
-def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_keeps() -> None:
+async def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_keeps() -> None:
     """SPK-5: a renewal that is not written leaves the lease as long as it was."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         old, ledgers = await filled(scene)
         await scene.patiently(old.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         taken_at = scene.clock.time_ms()
@@ -162,13 +152,11 @@ def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_keeps(
         with pytest.raises(TopicGivenUp):  # there is too little left of it, so it would have to be written
             await scene.patiently(old.leases.renew(ONE, _TEN_MIN_MS))
 
-    in_scene(test)
 
-
-def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None:
+async def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None:
     """SPK-5: neither for a renewal nor for a plan further on, and what it moves past is let go at once."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         node = await scene.node()
@@ -186,8 +174,6 @@ def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None:
         [(lease, left_s)] = log.leases.standing()
         assert (lease.from_ledger_id, round(left_s)) == (ledgers[1], 600)
 
-    in_scene(test)
-
 
 def test_what_took_long_to_be_heard_of_is_promised_from_when_it_was_asked_for_and_kept_from_when_it_was_known() -> None:
     """SPK-5: a successor may have given its time since; and the predecessor may have promised until just then."""
@@ -204,10 +190,10 @@ def test_what_took_long_to_be_heard_of_is_promised_from_when_it_was_asked_for_an
     assert leases.holds(5, 118.9)
 
 
-def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
+async def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
     """SPK-5"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, ""))
         await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, ""))
@@ -222,14 +208,12 @@ def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
         await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[1:]
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("turns", range(14))
-def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_gone(turns: int) -> None:
+async def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_gone(turns: int) -> None:
     """SPK-5: take, then look: what is on the list then stays there."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         trim = asyncio.ensure_future(log.trim(lambda: None))
         for _ in range(turns):
@@ -241,14 +225,12 @@ def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_gone(tu
         assert ids(log) == seen
         assert await recorded(scene) == [(ONE, ledgers[0])]
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("turns", range(14))
-def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(turns: int) -> None:
+async def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(turns: int) -> None:
     """SPK-5: nor does a lease that stands already come between what a trim has decided and what it does."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
@@ -261,14 +243,12 @@ def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(turns:
         await scene.patiently(log.trim(lambda: None))
         assert ids(log) == seen
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("turns", range(10))
-def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None:
+async def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None:
     """SPK-5: what the node says and what is kept here never differ."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         taking = asyncio.ensure_future(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         for _ in range(turns):
@@ -282,14 +262,12 @@ def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None:
         await scene.patiently(log.leases.take(OTHER, ledgers[-1], _TEN_MIN_MS, ""))
         assert (OTHER, ledgers[-1]) in await recorded(scene)
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("fault", list(Fault))
-def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
+async def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
     """SPK-5, CHK-40: what was on its way is written once, or not; the caller is told which."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         store = scene.store
         scene.server.next_request(store, fault)
@@ -302,13 +280,11 @@ def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
         assert not await scene.patiently(log.trim(lambda: None))
         assert scene.lost == []
 
-    in_scene(test)
 
-
-def test_while_the_store_is_away_a_lease_is_refused_and_one_that_stands_is_kept() -> None:
+async def test_while_the_store_is_away_a_lease_is_refused_and_one_that_stands_is_kept() -> None:
     """SPK-5, CHK-40: unknown is not no, and a suspended session takes nothing from who reads."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[1], 3_600_000, ""))
         scene.server.suspend(scene.store)
@@ -320,13 +296,11 @@ def test_while_the_store_is_away_a_lease_is_refused_and_one_that_stands_is_kept(
         assert refused.value.code == ErrorCode.METADATA_ERROR
         assert [lease.lease_id for lease, _ in log.leases.standing()] == [ONE]
 
-    in_scene(test)
 
-
-def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_bound() -> None:
+async def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_bound() -> None:
     """SPK-5, CHK-49: a broker with a higher bound may have made the topic. A lease that is new is refused."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_leases_per_topic=3))
         for lease_id in (ONE, OTHER):
             await scene.patiently(log.leases.take(lease_id, 0, _TEN_MIN_MS, ""))
@@ -341,13 +315,11 @@ def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_bound()
             await scene.patiently(log.leases.take(bytes(16), 0, _TEN_MIN_MS, ""))
         assert refused.value.code == ErrorCode.TOO_MANY_REQUESTS
 
-    in_scene(test)
 
-
-def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
+async def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
     """SPK-5: no reader holds more, or for longer, than an administrator allows."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=2, managed_ledger_max_lease_minutes=10)
         log = await scene.open(options=options)
         leases = log.leases
@@ -375,13 +347,11 @@ def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
         await scene.patiently(leases.take(third, 0, 1000, ""))  # in the place of the one that is over
         assert [one for one, _ in await recorded(scene)] == [OTHER, third]
 
-    in_scene(test)
 
-
-def test_who_has_ended_a_lease_holds_nothing() -> None:
+async def test_who_has_ended_a_lease_holds_nothing() -> None:
     """SPK-5"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         await scene.patiently(log.leases.end(ONE))
@@ -389,13 +359,11 @@ def test_who_has_ended_a_lease_holds_nothing() -> None:
         assert await recorded(scene) == []
         assert await scene.patiently(log.trim(lambda: Position(ledgers[0], 2)))
 
-    in_scene(test)
 
-
-def test_opening_a_topic_with_leases_asks_the_store_no_more_than_without(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_opening_a_topic_with_leases_asks_the_store_no_more_than_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: they stand in the node that is read anyway."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         asked_for: list[int] = []
 
@@ -425,8 +393,6 @@ def test_opening_a_topic_with_leases_asks_the_store_no_more_than_without(monkeyp
             assert await recorded(scene) == leases
             asked_for.append(await asked())
         assert asked_for[0] == asked_for[1] > 0
-
-    in_scene(test)
 
 
 async def _done(work: asyncio.Future[Any]) -> Any:

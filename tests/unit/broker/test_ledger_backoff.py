@@ -6,7 +6,7 @@ import pytest
 
 from magnetar_broker.core.ledger_backoff import LedgerBackoff
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
-from tests.unit.broker.log_scene import Scene, in_scene, numbered
+from tests.unit.broker.log_scene import numbered, running_log_scene
 
 WIDE = ManagedLedgerOptions(
     managed_ledger_default_ensemble_size=1,
@@ -82,10 +82,10 @@ def test_a_pause_counts_from_the_failure() -> None:
     assert log.backoff.pause_s(log.now + 5.0) == 0.0
 
 
-def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
+async def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
     """CHK-66, STO-1: the log says what it waits for, and goes on when the bookie takes entries again."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=1) as scene:
         log = await scene.open(options=WIDE)
         await scene.append(log, *numbered(2))
         (bookie,) = scene.bookies.values()
@@ -108,13 +108,11 @@ def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
         assert await scene.payloads(log) == numbered(5)
         assert scene.lost == []
 
-    in_scene(test, bookies=1)
 
-
-def test_ledgers_that_each_store_an_entry_are_created_ever_more_seldom() -> None:
+async def test_ledgers_that_each_store_an_entry_are_created_ever_more_seldom() -> None:
     """CHK-66: the bookie stores one entry of each ledger, and fails the next."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=1) as scene:
         log = await scene.open(options=WIDE)
         (bookie,) = scene.bookies.values()
         listed: set[int] = set()
@@ -133,13 +131,11 @@ def test_ledgers_that_each_store_an_entry_are_created_ever_more_seldom() -> None
         await scene.decided()
         assert await scene.payloads(log) == numbered(sent)
 
-    in_scene(test, bookies=1)
 
-
-def test_a_ledger_that_stored_something_is_replaced_at_once() -> None:
+async def test_a_ledger_that_stored_something_is_replaced_at_once() -> None:
     """CHK-66, STO-1: a single failure makes no gap."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=2) as scene:
         log = await scene.open(options=WIDE)
         await scene.append(log, *numbered(2))
         began = scene.clock.monotonic()
@@ -151,5 +147,3 @@ def test_a_ledger_that_stored_something_is_replaced_at_once() -> None:
         assert scene.clock.monotonic() < began + 1
         assert log.stats().state == "written"
         assert await scene.payloads(log) == numbered(4)
-
-    in_scene(test, bookies=2)

@@ -12,7 +12,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_wire.entry import split_broker_metadata
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
-from tests.unit.broker.log_scene import SMALL, Scene, entry, in_scene, numbered, payload
+from tests.unit.broker.log_scene import SMALL, Scene, entry, numbered, payload, running_log_scene
 
 WIDE = ManagedLedgerOptions()
 
@@ -28,10 +28,10 @@ def reachable(scene: Scene) -> None:
         bookie.failing.clear()
 
 
-def test_what_failed_goes_to_the_next_ledger_first_as_it_was() -> None:
+async def test_what_failed_goes_to_the_next_ledger_first_as_it_was() -> None:
     """MSG-5: an entry keeps index and broker time. What is appended while its ledger fails comes behind it."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=3) as scene:
         log = await scene.open(options=WIDE)
         await scene.append(log, *numbered(4))
         unreachable(scene, "b0", "b1")
@@ -57,13 +57,11 @@ def test_what_failed_goes_to_the_next_ledger_first_as_it_was() -> None:
         assert ledgers == sorted(ledgers)
         assert scene.lost == []
 
-    in_scene(test, bookies=3)
 
-
-def test_who_loses_the_close_gives_the_topic_up() -> None:
+async def test_who_loses_the_close_gives_the_topic_up() -> None:
     """CHK-30: failed adds whose ledger somebody else closes are unknown: they are told so, and not sent again."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=3) as scene:
         old = await scene.open(options=WIDE)
         await scene.append(old, *numbered(4))
         held = [bookie for name, bookie in scene.bookies.items() if name != "b0"]
@@ -82,13 +80,11 @@ def test_who_loses_the_close_gives_the_topic_up() -> None:
         assert found[:4] == numbered(4)  # what was pending may be there, in order
         assert found == numbered(7)[: len(found)]
 
-    in_scene(test, bookies=3)
 
-
-def test_a_full_disk_can_still_delete() -> None:
+async def test_a_full_disk_can_still_delete() -> None:
     """RET-3: bookies that take nothing hinder no trim, though a publish waits for them all the while."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=3) as scene:
         log = await scene.open()
         await scene.append(log, *numbered(9))
         await scene.patiently(log._writing.roll())
@@ -108,16 +104,14 @@ def test_a_full_disk_can_still_delete() -> None:
         await scene.decided()
         assert await scene.payloads(log) == [*numbered(3, 6), b"waits"]
 
-    in_scene(test, bookies=3)
-
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST])
 @pytest.mark.parametrize("at", range(10))
-def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> None:
+async def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> None:
     """CHK-31, CHK-58: whichever request of the roll and the trim is lost: every append is stored once, in order, no
     ledger is made that the list does not get or the sweeper does not find, and the list names none that is deleted."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(4))
         scene.server.next_request(scene.store, *[None] * at, fault)
@@ -140,11 +134,9 @@ def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> None:
         assert len(found) >= len(stored)
         await scene.every_ledger_is_accounted_for()
 
-    in_scene(test)
 
-
-def test_a_session_that_is_lost_takes_the_topic_with_it() -> None:
-    async def test(scene: Scene) -> None:
+async def test_a_session_that_is_lost_takes_the_topic_with_it() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
         scene.server.expire(scene.store)
@@ -156,13 +148,11 @@ def test_a_session_that_is_lost_takes_the_topic_with_it() -> None:
         log = await scene.open(await scene.another())
         assert (await scene.payloads(log))[: len(stored)] == stored
 
-    in_scene(test)
 
-
-def test_appends_wait_in_order_up_to_a_bound() -> None:
+async def test_appends_wait_in_order_up_to_a_bound() -> None:
     """STO-1: publishing waits and says why; beyond the bound an append is refused, behind those that wait."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         unreachable(scene, *scene.bookies)
         bound = 1000 + 2 * ENTRY_OVERHEAD_BYTES
         log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=bound))
@@ -178,11 +168,9 @@ def test_appends_wait_in_order_up_to_a_bound() -> None:
         assert len(scene.outcomes.stored) == 3
         assert log.pending_bytes == 0
 
-    in_scene(test)
 
-
-def test_an_entry_that_is_too_large_is_refused_alone() -> None:
-    async def test(scene: Scene) -> None:
+async def test_an_entry_that_is_too_large_is_refused_alone() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         told: list[object] = []
         log.append([NewEntry(b"x" * 5_253_120, 1, 0)], told.append)
@@ -193,11 +181,9 @@ def test_an_entry_that_is_too_large_is_refused_alone() -> None:
         assert told[0].code == ErrorCode.MESSAGE_TOO_BIG
         assert log.next_index == 1
 
-    in_scene(test)
 
-
-def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
-    async def test(scene: Scene) -> None:
+async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(2))
         written = log._writing.written
@@ -211,13 +197,11 @@ def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
                 await scene.patiently(read)
             assert raised.value.position == place
 
-    in_scene(test)
 
-
-def test_a_damaged_replica_is_passed_over() -> None:
+async def test_a_damaged_replica_is_passed_over() -> None:
     """STO-3: the next replica is asked."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=3) as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(6))
         for entry_id in range(6):
@@ -225,14 +209,12 @@ def test_a_damaged_replica_is_passed_over() -> None:
             scene[scene.holders(ledger_id, entry_id)[entry_id % 3]].damage(ledger_id, entry_id)
         assert await scene.payloads(log) == numbered(6)
 
-    in_scene(test, bookies=3)
 
-
-def test_the_clock_may_fall_and_broker_times_do_not() -> None:
+async def test_the_clock_may_fall_and_broker_times_do_not() -> None:
     """MSG-5: every entry has the broker's part in front: its time, which never falls, and the index of its last
     message, which counts messages."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         sizes = (1, 10, 3, 1, 7)
         for number, messages in enumerate(sizes):
@@ -252,13 +234,11 @@ def test_the_clock_may_fall_and_broker_times_do_not() -> None:
         assert len(times) == 6
         assert log.next_index == 24
 
-    in_scene(test)
 
-
-def test_an_empty_ledger_that_a_death_left_goes() -> None:
+async def test_an_empty_ledger_that_a_death_left_goes() -> None:
     """CHK-31: the next owner takes it off the list, and it is deleted."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(3))
         for bookie in scene.bookies.values():
@@ -278,11 +258,9 @@ def test_an_empty_ledger_that_a_death_left_goes() -> None:
         await scene.patiently(log.trim(lambda: Position(-1, -1)))
         assert (await scene.metadata(empty)).state.name == "TOMBSTONE"
 
-    in_scene(test)
 
-
-def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
-    async def test(scene: Scene) -> None:
+async def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
+    async with running_log_scene(bookies=2) as scene:
         log = await scene.open(options=WIDE)
         await scene.append(log, b"one")
         assert log.stats().ledgers[0].ledger_id == log.last.ledger_id
@@ -295,8 +273,6 @@ def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
         await scene.append(log, b"two")
         assert not (await scene.metadata(log.last.ledger_id)).degraded
 
-    in_scene(test, bookies=2)
-
 
 def test_options_hang_together() -> None:
     with pytest.raises(ValueError, match="write quorum"):
@@ -306,10 +282,10 @@ def test_options_hang_together() -> None:
     assert SMALL.roll_rule.due(3, 0, 0)
 
 
-def test_who_stops_at_a_refusal_keeps_the_order() -> None:
+async def test_who_stops_at_a_refusal_keeps_the_order() -> None:
     """PRD-10: an append says at once whether it was taken, so that nothing is stored that came behind a refused one."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         bound = 400 + 2 * ENTRY_OVERHEAD_BYTES
         log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=bound))
         told: list[object] = []
@@ -328,11 +304,9 @@ def test_who_stops_at_a_refusal_keeps_the_order() -> None:
         await scene.wait(lambda: len(told) == 2)
         assert isinstance(told[1], TopicGivenUp)
 
-    in_scene(test)
 
-
-def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() -> None:
-    async def test(scene: Scene) -> None:
+async def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         told: list[tuple[str, object]] = []
 
@@ -347,5 +321,3 @@ def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() -> None:
         await scene.wait(lambda: len(told) == 3)
         assert [who for who, _ in told] == ["first", "second", "pending"]
         assert isinstance(told[2][1], TopicGivenUp)
-
-    in_scene(test)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_wire.topic_name import TopicName
-from tests.unit.broker.log_scene import Scene, in_scene, numbered
+from tests.unit.broker.log_scene import numbered, running_log_scene
 
 WIDE = ManagedLedgerOptions(
     managed_ledger_default_ensemble_size=1,
@@ -13,10 +13,10 @@ WIDE = ManagedLedgerOptions(
 )
 
 
-def test_logs_wait_for_a_bookie_that_lags_and_go_on_when_it_has_caught_up() -> None:
+async def test_logs_wait_for_a_bookie_that_lags_and_go_on_when_it_has_caught_up() -> None:
     """CHK-66, STO-1: also the log that has nothing pending there, and whose ledger is made meanwhile."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies=1) as scene:
         scene.options = scene.options.model_copy(update={"max_bookie_lag_bytes": 2000})
         client = await scene.another()
         busy = await scene.open(client, WIDE)
@@ -39,5 +39,3 @@ def test_logs_wait_for_a_bookie_that_lags_and_go_on_when_it_has_caught_up() -> N
         assert await scene.payloads(busy) == numbered(25)
         assert await scene.payloads(quiet) == [b"before", b"meanwhile"]
         assert [len(log.stats().ledgers) for log in (busy, quiet, idle)] == [1, 1, 1]
-
-    in_scene(test, bookies=1)

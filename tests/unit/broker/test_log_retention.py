@@ -9,7 +9,7 @@ from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_wire.topic_name import TopicName
-from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
+from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene
 
 _MINUTES = 60
 _HOUR = SMALL.model_copy(update={"default_retention_without_subscription_minutes": 60})
@@ -34,10 +34,10 @@ async def trimmed(scene: Scene, log: ManagedLedger, cursors: CursorTable | None 
     return expected
 
 
-def test_messages_without_a_subscription_stay_for_their_time_over_openings() -> None:
+async def test_messages_without_a_subscription_stay_for_their_time_over_openings() -> None:
     """RET-1: after a graceful close, and after a take-over that recovers the last ledger."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         assert not await trimmed(scene, log)
         await scene.patiently(log.close())
@@ -58,13 +58,11 @@ def test_messages_without_a_subscription_stay_for_their_time_over_openings() -> 
         assert await trimmed(scene, log)
         assert await scene.payloads(log) == []
 
-    in_scene(test)
 
-
-def test_each_ledgers_time_begins_when_it_is_closed() -> None:
+async def test_each_ledgers_time_begins_when_it_is_closed() -> None:
     """RET-1, RET-3: a ledger that was open for long keeps all of its time, also for its first message."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=_HOUR)
         await scene.append(log, *numbered(2))
         scene.clock.advance(120 * _MINUTES)
@@ -79,13 +77,11 @@ def test_each_ledgers_time_begins_when_it_is_closed() -> None:
         assert not await trimmed(scene, log)
         assert await scene.payloads(log) == numbered(3, 9)
 
-    in_scene(test)
 
-
-def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
+async def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
     """RET-1: before their time is over."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         stored = log.stats().stored_bytes
         two_and_open = stored - log.stats().ledgers[0].length_bytes
@@ -95,13 +91,11 @@ def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
             await trimmed(scene, log)
             assert ids(log) == left or (max_bytes == 0 and ids(log) == [])
 
-    in_scene(test)
 
-
-def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() -> None:
+async def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() -> None:
     """RET-1: one that begins at the latest message, and acknowledges all that follows; whoever has the topic."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         scene.clock.advance(20 * _MINUTES)
         cursors = await scene.patiently(scene.cursors(log))
@@ -136,13 +130,11 @@ def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() -> Non
         assert await trimmed(scene, log, cursors)
         assert await scene.payloads(log) == numbered(1, 21)
 
-    in_scene(test)
 
-
-def test_what_no_subscription_has_read_is_needed_by_one_that_begins_at_the_earliest_message() -> None:
+async def test_what_no_subscription_has_read_is_needed_by_one_that_begins_at_the_earliest_message() -> None:
     """RET-1: it stays when its time is over, until it is acknowledged."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, _ = await filled(scene)
         cursors = await scene.patiently(scene.cursors(log))
         cursor = await scene.patiently(cursors.create("s", log.before_first, {}))
@@ -153,13 +145,11 @@ def test_what_no_subscription_has_read_is_needed_by_one_that_begins_at_the_earli
         assert await trimmed(scene, log, cursors)
         assert await scene.payloads(log) == numbered(1, 9)
 
-    in_scene(test)
 
-
-def test_when_the_last_subscription_is_deleted_the_time_counts_again() -> None:
+async def test_when_the_last_subscription_is_deleted_the_time_counts_again() -> None:
     """RET-1: for ledgers that it had read, and for those that it had not."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=_HOUR)
         cursors = await scene.patiently(scene.cursors(log))
         one, _ = [await scene.patiently(cursors.create(name, log.last, {})) for name in ("one", "other")]
@@ -179,13 +169,11 @@ def test_when_the_last_subscription_is_deleted_the_time_counts_again() -> None:
         assert await trimmed(scene, log, cursors)
         assert await scene.payloads(log) == numbered(1, 9)
 
-    in_scene(test)
 
-
-def test_no_trim_comes_between_a_first_subscription_and_the_mark() -> None:
+async def test_no_trim_comes_between_a_first_subscription_and_the_mark() -> None:
     """RET-1: at whatever turn of the creation it begins, also of two at once; nor is the mark lost with the broker."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         for turns in range(0, 60, 2):
             log = await scene.open(options=_HOUR, name=(name := TopicName.parse(f"t{turns}")))
             await scene.append(log, *numbered(7))
@@ -204,13 +192,11 @@ def test_no_trim_comes_between_a_first_subscription_and_the_mark() -> None:
             assert cursors.slowest_saved() == log.last
             assert not await trimmed(scene, log, cursors)
 
-    in_scene(test)
 
-
-def test_the_mark_is_written_once() -> None:
+async def test_the_mark_is_written_once() -> None:
     """RET-1, CHK-59: a topic that is new, or has a subscription, or retains nothing, costs no write more."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         for options, appended, expected in ((_HOUR, 7, 1), (_HOUR, 0, 0), (SMALL, 7, 0)):
             log = await scene.open(options=options, name=(name := TopicName.parse(f"t{appended}{expected}")))
             await scene.append(log, *numbered(appended))
@@ -224,25 +210,21 @@ def test_the_mark_is_written_once() -> None:
             assert node is not None
             assert (node.unsubscribed_up_to > 0) == (expected == 1)
 
-    in_scene(test)
 
-
-def test_system_topics_retain_nothing() -> None:
+async def test_system_topics_retain_nothing() -> None:
     """RET-1, TOP-6"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=_HOUR, name=TopicName.parse("persistent://public/default/__events"))
         await scene.append(log, *numbered(10))
         assert await trimmed(scene, log)
         assert await scene.payloads(log) == numbered(1, 9)
 
-    in_scene(test)
 
-
-def test_a_lease_holds_what_is_retained_no_longer() -> None:
+async def test_a_lease_holds_what_is_retained_no_longer() -> None:
     """RET-1, SPK-5"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         lease_id = bytes(16)
         scene.clock.advance(61 * _MINUTES)
@@ -254,18 +236,14 @@ def test_a_lease_holds_what_is_retained_no_longer() -> None:
         assert await trimmed(scene, log)
         assert ids(log) == ledgers[3:]
 
-    in_scene(test)
 
-
-def test_truncate_deletes_what_is_retained() -> None:
+async def test_truncate_deletes_what_is_retained() -> None:
     """RET-1: it is asked for by name, also where ledgers are older than the first subscription."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, _ = await filled(scene)
         cursors = await scene.patiently(scene.cursors(log))
         await scene.patiently(cursors.create("s", log.last, {}))
         await scene.patiently(log.truncate())
         assert ids(log) == []
         assert log.before_first == Position(*log.last)
-
-    in_scene(test)

@@ -18,17 +18,17 @@ from magnetar_metadata.store import ABSENT, Check, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, in_scene, numbered, payload
+from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, numbered, payload, running_log_scene
 
 
 async def delete(scene: Scene) -> None:
     await scene.patiently(delete_topic(TOPIC, scene.client, scene.clock, SeededRandomness(7)))
 
 
-def test_a_deletion_of_one_incarnation_leaves_a_later_topic_alone() -> None:
+async def test_a_deletion_of_one_incarnation_leaves_a_later_topic_alone() -> None:
     """TOP-7, CHK-69: the topic that was to be deleted is gone, and another one has its name."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         before = await scene.open()
         await scene.append(before, b"old")
         await delete(scene)
@@ -41,14 +41,12 @@ def test_a_deletion_of_one_incarnation_leaves_a_later_topic_alone() -> None:
             if is_left:
                 assert await scene.payloads(log) == [b"new"]
 
-    in_scene(test)
 
-
-def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
+async def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
     """RET-3: by whole ledgers, from the front. Where nothing is retained without a durable subscription, all closed
     ledgers go without one (test_log_retention.py has what is retained)."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(10))
         ledgers = [one.ledger_id for one in log.stats().ledgers]
@@ -76,14 +74,12 @@ def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
         assert again.next_index == 11
         assert await scene.payloads(again) == [b"goes on"]
 
-    in_scene(test)
 
-
-def test_a_trim_asks_before_each_change_how_far_it_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trim_asks_before_each_change_how_far_it_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """RET-1: a subscription that is made while the ledgers of one change are deleted keeps the others."""
     monkeypatch.setattr(trimming, "_LEDGERS_AT_A_TIME", 1)
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(10))
         ledgers = [one.ledger_id for one in log.stats().ledgers]
@@ -92,13 +88,11 @@ def test_a_trim_asks_before_each_change_how_far_it_may_go(monkeypatch: pytest.Mo
         assert await scene.patiently(log.trim(lambda: places.pop(0) if len(places) > 1 else places[0]))
         assert [one.ledger_id for one in log.stats().ledgers] == ledgers[1:]
 
-    in_scene(test)
 
-
-def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
+async def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
     """RET-3: 50,000 entries or 2 GiB, but not within 10 minutes; 4 h in any case, idle or not."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         options = ManagedLedgerOptions()
         rule = options.roll_rule
         assert not rule.due(50_000, 0, 599)
@@ -118,13 +112,11 @@ def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
         assert log.closed_ledgers == 1
         assert len(log.stats().ledgers) == 1
 
-    in_scene(test)
 
-
-def test_an_idle_log_that_has_rolled_is_ticked_for_nothing() -> None:
+async def test_an_idle_log_that_has_rolled_is_ticked_for_nothing() -> None:
     """CHK-59: one roll, and then neither ledgers nor requests, however long nothing happens."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=ManagedLedgerOptions())
         await scene.append(log, b"alone")
 
@@ -147,13 +139,11 @@ def test_an_idle_log_that_has_rolled_is_ticked_for_nothing() -> None:
         await scene.append(log, b"wakes it")
         assert await scene.payloads(log) == [b"alone", b"wakes it"]
 
-    in_scene(test)
 
-
-def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again() -> None:
+async def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again() -> None:
     """TOP-7, CHK-58: nothing of it is left, not in the metadata either; the next has another incarnation."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         first = log.incarnation
         await scene.append(log, *numbered(7))
@@ -176,14 +166,12 @@ def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again() -> 
         await delete(scene)
         await delete(scene)  # nothing is there: no error
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("at", range(24))
-def test_a_deletion_that_broke_off_is_finished_by_the_next_who_opens(at: int) -> None:
+async def test_a_deletion_that_broke_off_is_finished_by_the_next_who_opens(at: int) -> None:
     """TOP-7: whichever request was its last."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         first = log.incarnation
         await scene.append(log, *numbered(7))
@@ -207,13 +195,11 @@ def test_a_deletion_that_broke_off_is_finished_by_the_next_who_opens(at: int) ->
             assert await scene.payloads(new) == []
         await scene.every_ledger_is_accounted_for()
 
-    in_scene(test)
 
-
-def test_a_topic_with_cursors_goes_whole() -> None:
+async def test_a_topic_with_cursors_goes_whole() -> None:
     """TOP-7: with its subscriptions' cursors."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(3))
         await scene.subscribe(log)
@@ -222,13 +208,11 @@ def test_a_topic_with_cursors_goes_whole() -> None:
         assert await scene.store.children(paths.cursors(TOPIC)) == []
         await scene.every_ledger_is_deleted()
 
-    in_scene(test)
 
-
-def test_truncated_is_all_that_was_stored_before() -> None:
+async def test_truncated_is_all_that_was_stored_before() -> None:
     """TOP-7: truncate deletes everything, the ledger that is written too; the topic stays the same one."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         incarnation = log.incarnation
         await scene.append(log, *numbered(7))
@@ -244,11 +228,9 @@ def test_truncated_is_all_that_was_stored_before() -> None:
         await scene.patiently(again.truncate())
         assert await scene.payloads(again) == []
 
-    in_scene(test)
 
-
-def test_what_allows_a_topic_to_be_made_may_change_in_between() -> None:
-    async def test(scene: Scene) -> None:
+async def test_what_allows_a_topic_to_be_made_may_change_in_between() -> None:
+    async with running_log_scene() as scene:
         await scene.store.put("/allows", b"", ABSENT)
         await scene.store.put("/allows", b"changed", 0)
         with pytest.raises(BrokerError) as raised:
@@ -258,23 +240,19 @@ def test_what_allows_a_topic_to_be_made_may_change_in_between() -> None:
         await scene.open(along=[Check("/allows", 1)])
         await scene.open(await scene.another(), along=[Check("/allows", 0)])  # it is there: nothing is to be allowed
 
-    in_scene(test)
 
-
-def test_foreign_metadata_are_a_typed_error() -> None:
-    async def test(scene: Scene) -> None:
+async def test_foreign_metadata_are_a_typed_error() -> None:
+    async with running_log_scene() as scene:
         await scene.store.put(paths.topic(TOPIC), b"of nobody", ABSENT)
         with pytest.raises(BrokerError) as raised:
             await scene.open()
         assert raised.value.code == ErrorCode.METADATA_ERROR
 
-    in_scene(test)
 
-
-def test_tailing_reads_come_from_the_cache_which_is_bounded() -> None:
+async def test_tailing_reads_come_from_the_cache_which_is_bounded() -> None:
     """STO-3: what came last is in the broker's cache, whose entries are the stored bytes themselves."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(cache_bytes=20_000)
         asked = sum(len(bookie.reads()) for bookie in scene.bookies.values())
         seen: list[bytes] = []
@@ -311,11 +289,9 @@ def test_tailing_reads_come_from_the_cache_which_is_bounded() -> None:
         assert scene.cache.size_bytes == 0
         assert len(scene.cache) == 0
 
-    in_scene(test)
 
-
-def test_reads_keep_to_their_bounds() -> None:
-    async def test(scene: Scene) -> None:
+async def test_reads_keep_to_their_bounds() -> None:
+    async with running_log_scene() as scene:
         for cache_bytes in (0, 1_000_000):
             log = await scene.open(cache_bytes=cache_bytes, options=ManagedLedgerOptions())
             scene.outcomes.append(log, *[b"x" * 1000] * 20)
@@ -330,13 +306,11 @@ def test_reads_keep_to_their_bounds() -> None:
             await scene.patiently(log.truncate())
             await log.close()
 
-    in_scene(test)
 
-
-def test_several_read_at_several_places() -> None:
+async def test_several_read_at_several_places() -> None:
     """STO-3: each with what follows fetched ahead; more of them than are fetched ahead for, too."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(cache_bytes=0, options=ManagedLedgerOptions(), read_ahead=2)
         await scene.append(log, *numbered(200))
         everything = [one.position for one in await scene.read_all(log)]
@@ -353,13 +327,11 @@ def test_several_read_at_several_places() -> None:
         log.abandon()
         assert len(scene.cache.read_ahead) == 0
 
-    in_scene(test)
 
-
-def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
+async def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
     """STO-3: the first read asks for what it gives, the second for all that follows, and the others for nothing."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(cache_bytes=0, options=ManagedLedgerOptions())
         await scene.append(log, *numbered(200))
 
@@ -382,13 +354,11 @@ def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
         assert asked() == ahead
         log.abandon()
 
-    in_scene(test)
 
-
-def test_a_reader_goes_on_behind_what_was_trimmed_under_it() -> None:
+async def test_a_reader_goes_on_behind_what_was_trimmed_under_it() -> None:
     """STO-3: a ledger that is deleted while somebody reads it is passed over."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(cache_bytes=0)
         await scene.append(log, *numbered(12))
         first = log.stats().ledgers[0].ledger_id
@@ -404,13 +374,11 @@ def test_a_reader_goes_on_behind_what_was_trimmed_under_it() -> None:
             (await scene.patiently(log.read_at([log.last])))[0],
         ]
 
-    in_scene(test)
 
-
-def test_the_first_entry_at_a_time_is_found() -> None:
+async def test_the_first_entry_at_a_time_is_found() -> None:
     """SUB-9's ground: by the broker's time, over ledgers and within one."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         for options in (SMALL, ManagedLedgerOptions()):
             name = TOPIC if options is SMALL else TOPIC.partition(0)
             log = await scene.open(options=options, name=name)
@@ -430,11 +398,9 @@ def test_the_first_entry_at_a_time_is_found() -> None:
             empty = await scene.open(name=TOPIC.partition(1))
             assert await scene.patiently(empty.first_at_time(0)) == empty.first_after(EARLIEST)
 
-    in_scene(test)
 
-
-def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
-    async def test(scene: Scene) -> None:
+async def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=ManagedLedgerOptions())
         await scene.append(log, b"first")
         scene.outcomes.append(log, *numbered(5))
@@ -450,10 +416,8 @@ def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
         assert scene.lost == []
         assert (await scene.metadata(scene.outcomes.stored[-1][1].ledger_id)).closed
 
-    in_scene(test)
 
-
-def test_cancelled_anywhere_nothing_is_lost() -> None:
+async def test_cancelled_anywhere_nothing_is_lost() -> None:
     """Whoever waits for a trim, a truncation, a read or the close may be cancelled at any await."""
 
     async def cancelled_at(scene: Scene, log: ManagedLedger, what: str, turns: int) -> bool:
@@ -472,7 +436,7 @@ def test_cancelled_anywhere_nothing_is_lost() -> None:
         await scene.idle()  # a change of the list that is under way goes on
         return done
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         turns, log, count = 0, await scene.open(cache_bytes=0), 0
         finished = dict.fromkeys(("trim", "truncate", "read", "close"), False)
         while not all(finished.values()):
@@ -492,13 +456,12 @@ def test_cancelled_anywhere_nothing_is_lost() -> None:
         await scene.every_ledger_is_accounted_for()
         assert scene.lost == []
 
-    in_scene(test)
 
-
-def test_an_idle_topic_has_neither_task_nor_timer() -> None:
+async def test_an_idle_topic_has_neither_task_nor_timer() -> None:
     """CHK-59: however many topics there are, they cost nothing while nothing happens."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
+
         async def used(number: int) -> ManagedLedger:
             log = await scene.open(name=TOPIC.partition(number))
             await scene.append(log, *numbered(5))
@@ -517,11 +480,9 @@ def test_an_idle_topic_has_neither_task_nor_timer() -> None:
         assert timers() == running
         assert len(logs) == 20
 
-    in_scene(test)
 
-
-def test_nobody_reads_beyond_what_is_confirmed() -> None:
-    async def test(scene: Scene) -> None:
+async def test_nobody_reads_beyond_what_is_confirmed() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
         for bookie in scene.bookies.values():
@@ -532,14 +493,12 @@ def test_nobody_reads_beyond_what_is_confirmed() -> None:
         assert log.first_after(log.last) == Position(log.last.ledger_id, 2)
         log.abandon()
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("at", range(1, 22))
-def test_a_deleter_that_is_late_takes_nothing_from_the_topic_that_was_made_again(at: int) -> None:
+async def test_a_deleter_that_is_late_takes_nothing_from_the_topic_that_was_made_again(at: int) -> None:
     """TOP-7: at whichever request it was held up, while another finished for it and the topic was made anew."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         old = await scene.open()
         await scene.append(old, *numbered(7))
         await scene.subscribe(old)
@@ -572,13 +531,11 @@ def test_a_deleter_that_is_late_takes_nothing_from_the_topic_that_was_made_again
         assert found.mark_delete == again.last
         assert scene.lost == []
 
-    in_scene(test)
 
-
-def test_cursors_that_are_opened_late_do_not_bring_a_deleted_topic_back() -> None:
+async def test_cursors_that_are_opened_late_do_not_bring_a_deleted_topic_back() -> None:
     """TOP-7: nothing rises below a topic's node, and with it an empty one, once that is gone."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await delete(scene)
         with pytest.raises(TopicGivenUp):
@@ -586,14 +543,12 @@ def test_cursors_that_are_opened_late_do_not_bring_a_deleted_topic_back() -> Non
         assert await scene.store.get(paths.topic(TOPIC)) is None
         await scene.append(await scene.open(), b"anew")
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("at", range(12))
-def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_again(at: int) -> None:
+async def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_again(at: int) -> None:
     """TOP-7: though the new topic's node comes by the very version that the change was made for."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         path, zombie = paths.topic(TOPIC), scene.server.connect()
         client = scene.another_client(zombie)
         scene.clients.append(client)
@@ -603,7 +558,7 @@ def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_a
         scene.server.next_request(zombie, *[None] * at, Fault.HOLD_REQUEST)
         scene.outcomes.append(old, *numbered(9, 3))
         await scene.wait(lambda: zombie.session.state.name == "SUSPENDED")
-        link = scene.server._link(zombie)
+        link = scene.server.find_link(zombie)
         assert link is not None
         late = [one for request in link.held for one in request.changes if isinstance(one, Put) and one.path == path]
         await delete(scene)
@@ -623,13 +578,11 @@ def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_a
         await scene.append(new, b"alone")
         assert await scene.payloads(new) == [b"alone"]
 
-    in_scene(test)
 
-
-def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
+async def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
     """CHK-31: it goes by itself, and with it nothing else does before its time."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(3))
         for bookie in scene.bookies.values():
@@ -649,13 +602,11 @@ def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
         assert await scene.payloads(log) == [b"more"]
         assert log.next_index == 4
 
-    in_scene(test)
 
-
-def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
+async def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
     """RET-1, RET-3: also where the cursor stands in it still, at its end."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         assert not log.may_trim(None)
         await scene.append(log, *numbered(4))
@@ -668,5 +619,3 @@ def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
         await scene.patiently(log.leases.end(bytes(16)))
         assert await scene.patiently(log.trim(lambda: Position(first, 2)))
         assert not log.may_trim(None)
-
-    in_scene(test)

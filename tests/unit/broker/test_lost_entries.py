@@ -13,7 +13,7 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from magnetar_wire.topic_name import TopicName
-from tests.unit.broker.log_scene import Scene, in_scene, numbered, payload
+from tests.unit.broker.log_scene import Scene, numbered, payload, running_log_scene
 from tests.unit.broker.subscription_scene import Scene as SubscriptionScene
 from tests.unit.broker.subscription_scene import ack, at_time, settle
 
@@ -42,10 +42,10 @@ async def read_what_is_left(scene: Scene, log: ManagedLedger) -> list[LogEntry]:
         place = log.first_after(more[-1].position)
 
 
-def test_a_ledger_that_its_broker_closed_is_opened_without_reading_an_entry() -> None:
+async def test_a_ledger_that_its_broker_closed_is_opened_without_reading_an_entry() -> None:
     """CHK-67: what the list says of it stands in the metadata, so damage at its ends costs nothing but the entries."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(4), messages=3)
         known = log.listed.ledgers[-1]
@@ -62,15 +62,13 @@ def test_a_ledger_that_its_broker_closed_is_opened_without_reading_an_entry() ->
         assert (payload(entry), entry.index) == (b"goes on", 12)
         assert [position for position, _ in log.lost.list_known()] == places
 
-    in_scene(test)
-
 
 @pytest.mark.parametrize("lost", [[4], [0], [0, 4], [3, 4], [2, 4], [0, 1, 2, 3, 4]], ids=str)
 @pytest.mark.parametrize("bookies", [1, 3])
-def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: list[int], bookies: int) -> None:
+async def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: list[int], bookies: int) -> None:
     """CHK-67, ADM-3; MSG-5: no index is given twice, whatever the lost entries held."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene(bookies) as scene:
         options = ManagedLedgerOptions(
             managed_ledger_default_ensemble_size=bookies,
             managed_ledger_default_write_quorum=bookies,
@@ -105,13 +103,11 @@ def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: list[int
         await scene.patiently(log.close())
         assert (await scene.open(options=options)).next_index == next_index
 
-    in_scene(test, bookies)
 
-
-def test_an_entry_that_can_t_be_read_now_is_not_lost() -> None:
+async def test_an_entry_that_can_t_be_read_now_is_not_lost() -> None:
     """CHK-67, CHK-15: the topic is not opened at a wrong index because bookies are away."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(3))
         place = log.last
@@ -128,13 +124,11 @@ def test_an_entry_that_can_t_be_read_now_is_not_lost() -> None:
         log = await scene.open(await scene.another(), options=WIDE)
         assert (log.next_index, log.lost.count) == (3, 0)
 
-    in_scene(test)
 
-
-def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() -> None:
+async def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() -> None:
     """CHK-67: also where a lost entry stands between those that were asked for, or is looked at for its time."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         for number in range(8):
             await scene.append(log, b"%d" % number)
@@ -156,13 +150,11 @@ def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() -> None:
         assert last is not None
         assert last.position == places[2]
 
-    in_scene(test)
 
-
-def test_the_last_readable_entry_is_found_in_few_reads() -> None:
+async def test_the_last_readable_entry_is_found_in_few_reads() -> None:
     """CHK-67: behind a long run of lost entries, without a read of each of them."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         for number in range(64):
             await scene.append(log, b"%d" % number)
@@ -175,8 +167,6 @@ def test_the_last_readable_entry_is_found_in_few_reads() -> None:
         destroy(scene, *places[:2])
         assert await scene.patiently(log.last_readable()) is None
         assert log.lost.count < 30
-
-    in_scene(test)
 
 
 def test_each_lost_entry_is_counted_once_and_the_first_ones_are_logged(caplog: pytest.LogCaptureFixture) -> None:

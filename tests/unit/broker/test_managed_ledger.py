@@ -7,11 +7,11 @@ import pytest
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
-from tests.unit.broker.log_scene import Scene, in_scene, numbered, payload
+from tests.unit.broker.log_scene import numbered, payload, running_log_scene
 
 
-def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:
-    async def test(scene: Scene) -> None:
+async def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(20))
         assert [one for one, _ in scene.outcomes.stored] == numbered(20)
@@ -31,11 +31,9 @@ def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:
         assert await scene.payloads(again) == [*numbered(20), b"and more"]
         assert scene.lost == []
 
-    in_scene(test)
 
-
-def test_without_a_cache_everything_comes_from_the_ledgers() -> None:
-    async def test(scene: Scene) -> None:
+async def test_without_a_cache_everything_comes_from_the_ledgers() -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(cache_bytes=0)
         await scene.append(log, *numbered(20))
         for at_a_time in (1, 2, 100):
@@ -44,13 +42,11 @@ def test_without_a_cache_everything_comes_from_the_ledgers() -> None:
         found = await scene.patiently(log.read_at([Position(first.ledger_id, 2), first, Position(10**9, 0)]))
         assert [None if one is None else payload(one) for one in found] == [b"message 2", b"message 0", None]
 
-    in_scene(test)
 
-
-def test_another_life_fences_the_one_before() -> None:
+async def test_another_life_fences_the_one_before() -> None:
     """CHK-30: who is fenced gives the topic up at once, and all that was acknowledged is there for the next."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         old = await scene.open()
         await scene.append(old, *numbered(5))
         new = await scene.open(await scene.another())
@@ -64,13 +60,11 @@ def test_another_life_fences_the_one_before() -> None:
         assert await scene.payloads(new) == [*numbered(5), b"in time"]
         assert new.next_index == 6
 
-    in_scene(test)
 
-
-def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
+async def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
     """CHK-30: a list that is not as it was left means that another broker owns the topic: no trim goes on."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         old = await scene.open()
         await scene.append(old, *numbered(7))
         await scene.patiently(old._writing.roll())
@@ -80,13 +74,11 @@ def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
         assert len(scene.lost) == 1
         assert await scene.payloads(new) == numbered(7)
 
-    in_scene(test)
 
-
-def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
+async def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
     """CHK-59: opening a topic, and an idle roll, make no ledger. CHK-31: however many appends wait, one is made."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=ManagedLedgerOptions())
         node = await scene.node()
         assert node is not None
@@ -104,5 +96,3 @@ def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
         assert node is not None
         assert len(node.ledgers) == 2
         assert await scene.payloads(log) == numbered(20)
-
-    in_scene(test)

@@ -29,7 +29,7 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_protos.managed_ledger_pb2 import NamespaceLease, NamespaceLeases
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.unit.broker.log_scene import TOPIC, Scene, in_scene, numbered
+from tests.unit.broker.log_scene import TOPIC, Scene, numbered, running_log_scene
 
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
 _TEN_MIN_MS = 600_000
@@ -122,10 +122,10 @@ async def leases_of(scene: Scene) -> list[bytes]:
     return [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases]
 
 
-def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
+async def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
     """SPK-5, RET-1: though all that it has is acknowledged, and it is trimmed, before anybody has found it."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         await hold(scene, lease(ONE, "orders"), lease(OTHER, "another"))
         log = await scene.open()
         await scene.append(log, *numbered(7))
@@ -137,13 +137,11 @@ def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
         assert await scene.patiently(log.trim(lambda: log.last))
         assert log.listed.entries == 1
 
-    in_scene(test)
 
-
-def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: its reader may have listed the topics before this one was there"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         rounds = 0
 
         async def slowly(*args: Any) -> Any:
@@ -159,13 +157,11 @@ def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatch: pyt
         assert rounds == 3
         assert await leases_of(scene) == [ONE, OTHER]
 
-    in_scene(test)
 
-
-def test_a_topic_that_there_is_already_gets_no_lease() -> None:
+async def test_a_topic_that_there_is_already_gets_no_lease() -> None:
     """A reader finds it in its list, and takes a lease by itself."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(1))
         await scene.patiently(log.close())
@@ -173,14 +169,12 @@ def test_a_topic_that_there_is_already_gets_no_lease() -> None:
         await scene.open()
         assert await leases_of(scene) == []
 
-    in_scene(test)
 
-
-def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5, TOP-4: both nodes of the later one are at the versions that were read of the earlier one, and a reader has
     a lease on it by then. Its maker is refused, and makes it with that lease when it tries again."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         rounds = 0
 
@@ -204,13 +198,11 @@ def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch: pytes
         assert stored is not None
         assert [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases] == [ONE]
 
-    in_scene(test)
 
-
-def test_what_was_read_of_a_namespace_makes_no_leases_node_after_its_deletion() -> None:
+async def test_what_was_read_of_a_namespace_makes_no_leases_node_after_its_deletion() -> None:
     """SPK-5: neither a reader's call nor the maker of a topic"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         earlier = await incarnation_of(catalog)
         along = await catalog.creation(_IN_SHOP, asked=True)
@@ -225,13 +217,11 @@ def test_what_was_read_of_a_namespace_makes_no_leases_node_after_its_deletion() 
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
         assert await scene.registry.get(paths.namespace_leases(_NAMESPACE)) is None
 
-    in_scene(test)
 
-
-def test_a_namespace_is_deleted_with_the_leases_that_readers_have_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_namespace_is_deleted_with_the_leases_that_readers_have_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5, CHK-58: one that is taken while the namespace is deleted, too; nothing is left of the namespace"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         incarnation = await incarnation_of(catalog)
         await catalog.namespace_leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "")
@@ -254,21 +244,19 @@ def test_a_namespace_is_deleted_with_the_leases_that_readers_have_on_it(monkeypa
         ):
             assert await scene.registry.get(path) is None
 
-    in_scene(test)
-
 
 # ── damage ──
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
 @pytest.mark.parametrize("work", ["make", "hold", "end", "delete"])
-def test_leases_that_can_not_be_decoded_are_replaced(
+async def test_leases_that_can_not_be_decoded_are_replaced(
     caplog: pytest.LogCaptureFixture, work: str, wrapped: bool
 ) -> None:
     """CHK-67, SPK-5: by the maker of a topic, and by a reader's next call; their bytes are logged. They keep no
     administrator from listing them or from deleting the namespace."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         leases, incarnation = catalog.namespace_leases, await incarnation_of(catalog)
         path, value = paths.namespace_leases(_NAMESPACE), b"\xff\xfe\xfd"
@@ -294,16 +282,14 @@ def test_leases_that_can_not_be_decoded_are_replaced(
         NamespaceLeases.FromString(stored.payload)
         assert caplog.text.count("fffefd") == 1
 
-    in_scene(test)
-
 
 # ── sweeping ──
 
 
-def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: which stand at the version that it has read"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         leases = catalog.namespace_leases
         counted: list[int] = []
@@ -329,15 +315,13 @@ def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pytest.Mo
         assert counted == []
         assert [one.lease_id for one in await leases.list(_NAMESPACE)] == [OTHER]
 
-    in_scene(test)
 
-
-def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5, CHK-58: what a killed reader leaves; of two brokers one counts it. A node that is not ours holds up no
     other, nor do more namespaces than a round reads."""
     monkeypatch.setattr("magnetar_broker.managed_ledger.namespace_leases._READ_A_ROUND", 1)
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         counted: list[int] = []
         sweepers = [
             NamespaceLeaseSweeper(
@@ -374,13 +358,11 @@ def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: pytest
         await sweep()
         assert counted == [1, 1]
 
-    in_scene(test)
 
-
-def test_a_sweeper_goes_on_after_an_outage_of_the_metadata_store() -> None:
+async def test_a_sweeper_goes_on_after_an_outage_of_the_metadata_store() -> None:
     """SPK-5"""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         counted: list[int] = []
         store = scene.server.connect()
         sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
@@ -401,5 +383,3 @@ def test_a_sweeper_goes_on_after_an_outage_of_the_metadata_store() -> None:
         assert not sweeping.done()
         sweeping.cancel()
         await asyncio.wait([sweeping])
-
-    in_scene(test)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.entry import decode_entry
-from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
+from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene
 
 STRIPED = SMALL.model_copy(
     update={
@@ -76,11 +77,11 @@ def payloads(scene: Scene, plan: pb.PlanAnswer) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
+async def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
     """SPK-5: striped ledgers, bookies that fail, brokers that take the topic from one another, and trims of what was
     read: a reader who follows the log by plans gets each message once, in order, from the bookies named."""
 
-    async def body(scene: Scene) -> None:
+    async with running_log_scene(bookies=5) as scene:
         chance = random.Random(seed)
         client, log = scene.client, await scene.open(options=STRIPED)
         plans = making(client)
@@ -125,21 +126,18 @@ def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
         assert found == wanted
         assert found
 
-    in_scene(body, bookies=5)
 
-
-def _with_log(test: Callable[[Scene, ManagedLedger, PlanMaking], Coroutine[Any, Any, None]]) -> None:
-    async def body(scene: Scene) -> None:
+@asynccontextmanager
+async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, PlanMaking]]:
+    async with running_log_scene() as scene:
         log = await scene.open()
         for number in range(10):
             await scene.append(log, b"%d" % number, messages=2)
-        await test(scene, log, making(scene.client))
-
-    in_scene(body)
+        yield scene, log, making(scene.client)
 
 
-def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+async def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
+    async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
         homes = plans._homes.of
 
@@ -153,14 +151,14 @@ def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
         assert place(plan.start) == place(plan.first) > begin
         assert payloads(scene, plan) == [b"%d" % number for number in range(3, 10) for _ in range(2)]
 
-    _with_log(body)
-
 
 @pytest.mark.parametrize("with_stop", [False, True])
-def test_what_vanishes_while_it_is_looked_at_is_planned_anew(with_stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_vanishes_while_it_is_looked_at_is_planned_anew(
+    with_stop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bookie gives an entry whose ledger has just left the list: nothing is planned by what it says."""
 
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+    async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
         look = ManagedLedger.record_at
 
@@ -175,13 +173,11 @@ def test_what_vanishes_while_it_is_looked_at_is_planned_anew(with_stop: bool, mo
         assert plan.begins_in_deleted
         assert payloads(scene, plan) == ([] if with_stop else [b"%d" % one for one in range(3, 10) for _ in range(2)])
 
-    _with_log(body)
 
-
-def test_what_is_needed_goes_back_to_where_a_message_in_chunks_may_have_begun() -> None:
+async def test_what_is_needed_goes_back_to_where_a_message_in_chunks_may_have_begun() -> None:
     """SPK-1: no further, so that who keeps what he has not read keeps nothing of a topic that has no chunks."""
 
-    async def body(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open()
 
         async def needed(before_ledgers: int = 8) -> NextMessage:
@@ -207,16 +203,14 @@ def test_what_is_needed_goes_back_to_where_a_message_in_chunks_may_have_begun() 
         await scene.append(log, b"last chunk", chunk=Chunk(1, 1, last=True))
         assert await needed(before_ledgers=4) == NextMessage(*log.listed.last)
 
-    in_scene(body)
-
 
 @pytest.mark.parametrize("begun_before", [False, True])
-def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_not_know(begun_before: bool) -> None:
+async def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_not_know(begun_before: bool) -> None:
     """SPK-5, CON-7: a reader asks for a plan behind the end that the broker knows. A chunked message is not whole there
     yet, and began in a ledger of the next owner, which the broker's list lacks, or in one of its own. The broker finds
     out that it has lost the topic, and the next owner says what is needed."""
 
-    async def body(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         lost, plans = await scene.open(), making(scene.client)
         await scene.append(lost, *numbered(4))
         if begun_before:
@@ -238,14 +232,12 @@ def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_not_kn
         assert not answer.pieces
         assert place(answer.needed_from) == NextMessage(first.ledger_id, 0)
 
-    in_scene(body)
-
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool) -> None:
+async def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool) -> None:
     """Whatever is on its way when the first comes, and when its ledger fails."""
 
-    async def body(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=SMALL.model_copy(update={"managed_ledger_max_entries_per_ledger": 20}))
         sent = numbered(12)
         if fails:
@@ -262,26 +254,22 @@ def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool) -> No
         found = [entry for entry in entries if entry.chunk is not None]
         assert [entry.chunk.number for entry in found if entry.chunk] == [0, 1, 4]
 
-    in_scene(body)
 
-
-def test_a_ledger_that_is_lost_is_told() -> None:
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+async def test_a_ledger_that_is_lost_is_told() -> None:
+    async with _running_log() as (scene, log, plans):
         lost = log.listed.ledgers[1].ledger_id
         await scene.client.ledgers.change(lost, ledger_metadata.tombstone)
         with pytest.raises(BrokerError, match=f"ledger {lost} is gone") as told:
             await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
 
-    _with_log(body)
-
 
 @pytest.mark.parametrize("lost", [{3}, {0}, {5}, {0, 1, 2}, {2, 3, 5}, set(range(6))])
 @pytest.mark.parametrize("damaged", [False, True])
-def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], damaged: bool) -> None:
+async def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], damaged: bool) -> None:
     """SPK-5: a cut beside it is found by its neighbours; it is named, and it is its reader who meets the loss."""
 
-    async def body(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log = await scene.open(options=SMALL.model_copy(update={"managed_ledger_max_entries_per_ledger": 6}))
         await scene.append(log, *numbered(14, 0), messages=2)
         second = log.listed.ledgers[1].ledger_id
@@ -308,13 +296,11 @@ def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], damaged:
                 plans = making(scene.client)
             assert named == everything
 
-    in_scene(body)
 
-
-def test_an_entry_that_may_be_there_is_waited_for() -> None:
+async def test_an_entry_that_may_be_there_is_waited_for() -> None:
     """Unknown is not no."""
 
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+    async with _running_log() as (scene, log, plans):
         ledger_id = log.listed.ledgers[1].ledger_id
         for bookie in scene.bookies.values():
             bookie.failing.add("read")
@@ -326,11 +312,9 @@ def test_an_entry_that_may_be_there_is_waited_for() -> None:
             bookie.failing.clear()
         assert (await scene.patiently(plans.plan(log, request(begin)))).pieces
 
-    _with_log(body)
 
-
-def test_where_closed_ledgers_are_is_remembered_and_read_anew_when_asked() -> None:
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+async def test_where_closed_ledgers_are_is_remembered_and_read_anew_when_asked() -> None:
+    async with _running_log() as (scene, log, plans):
         ledger_id = log.listed.ledgers[0].ledger_id
 
         async def bookies(**how: bool) -> list[str]:
@@ -345,11 +329,9 @@ def test_where_closed_ledgers_are_is_remembered_and_read_anew_when_asked() -> No
         assert await bookies() == before
         assert await bookies(fresh=True) == [spare, *before[1:]] == await bookies()
 
-    _with_log(body)
 
-
-def test_a_plan_that_is_cancelled_at_any_point_hinders_no_other() -> None:
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+async def test_a_plan_that_is_cancelled_at_any_point_hinders_no_other() -> None:
+    async with _running_log() as (_, log, plans):
         whole = await plans.plan(log, request(NextMessage(0, 0, 0)))
         for turns in range(40):
             asked = request(NextMessage(0, 0, 0), max_messages=7, fresh=True)
@@ -362,11 +344,9 @@ def test_a_plan_that_is_cancelled_at_any_point_hinders_no_other() -> None:
             assert (await plans.plan(log, request(NextMessage(0, 0, 0)))) == whole
         assert done
 
-    _with_log(body)
 
-
-def test_a_bookie_that_hangs_delays_the_plans_alone_that_look_at_its_entries() -> None:
-    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+async def test_a_bookie_that_hangs_delays_the_plans_alone_that_look_at_its_entries() -> None:
+    async with _running_log() as (scene, log, plans):
         for bookie in scene.bookies.values():
             bookie.hanging.add("read")
         waits = asyncio.create_task(plans.plan(log, request(NextMessage(0, 0, 0), max_messages=3)))
@@ -377,13 +357,11 @@ def test_a_bookie_that_hangs_delays_the_plans_alone_that_look_at_its_entries() -
         waits.cancel()
         await asyncio.wait([waits])
 
-    _with_log(body)
 
-
-def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: no more pieces than an answer takes; the plans that follow give the rest."""
 
-    async def body(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         one = ManagedLedgerOptions(
             managed_ledger_max_entries_per_ledger=1, managed_ledger_min_ledger_rollover_time_minutes=0
         )
@@ -401,5 +379,3 @@ def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: pytest
         monkeypatch.setattr("magnetar_broker.admin.plan_making._MOST_FRAGMENTS", 2)
         plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert len(plan.pieces) == 1
-
-    in_scene(body)

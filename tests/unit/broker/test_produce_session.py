@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,16 +21,16 @@ from magnetar_wire.batch import encode_batch
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 from magnetar_wire.messages import Messages
 from magnetar_wire.transport import Rejected
-from tests.produce_client import ProduceClient, entry
+from tests.produce_client import entry
 from tests.running import until, within
-from tests.unit.broker.produce_server import ProduceServer, played
+from tests.unit.broker.produce_server import running_produce_server
 from tests.unit.broker.topic_scene import NAME
 
 
-def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
+async def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
     """PRD-10, and receipts as ranges: entries that lie one behind the other are one receipt."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         opened = await client.open(1, "")
         assert opened.producer_name
@@ -51,10 +50,8 @@ def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
         assert server.budget.used_bytes == server.storage.opened[0].budget.used_bytes == 0
         assert server.storage.counters.publish_seconds.count == 100
 
-    played(play)
 
-
-def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> None:
+async def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> None:
     """MSG-2: the broker refuses what is too large, whoever sends it, and names both sizes; what follows is stored."""
     too_large = _forged(MAX_MESSAGE_BYTES + 1)
     much_metadata = _forged(1, metadata_bytes=MAX_METADATA_BYTES + 1)
@@ -90,7 +87,7 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         ),
     }
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         number = 0
@@ -109,8 +106,6 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         assert server.storage.opened[0].counters.refused_entries == len(bad)
         assert server.budget.used_bytes == 0
 
-    played(play)
-
 
 def compressed(compression: int, payload_bytes: int, uncompressed_bytes: int) -> bytes:
     """A batch of a hundred messages, as its metadata say."""
@@ -118,10 +113,10 @@ def compressed(compression: int, payload_bytes: int, uncompressed_bytes: int) ->
     return entry(1, bytes(payload_bytes), num_messages_in_batch=100, **kinds)
 
 
-def test_batches_that_compress_well_are_stored() -> None:
+async def test_batches_that_compress_well_are_stored() -> None:
     """PRD-3: what a broker can't look into is refused only where no payload could be what it says."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (_, connect):
         client = connect()
         await client.open(1)
         shared = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
@@ -129,8 +124,6 @@ def test_batches_that_compress_well_are_stored() -> None:
         await client.send((1, 0, batches))
         await until(lambda: len(client.receipts) == len(batches), "all are stored")
         assert not client.refused
-
-    played(play)
 
 
 def _forged(payload_bytes: int, metadata_bytes: int = 0) -> bytes:
@@ -141,23 +134,21 @@ def _forged(payload_bytes: int, metadata_bytes: int = 0) -> bytes:
     return b"\x0e\x01" + crc32c(covered).to_bytes(4, "big") + covered
 
 
-def test_the_largest_message_is_stored() -> None:
+async def test_the_largest_message_is_stored() -> None:
     """MSG-2: exactly the largest payload is taken."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (_, connect):
         client = connect()
         await client.open(1)
         await client.send((1, 0, [entry(0, bytes(MAX_MESSAGE_BYTES))]))
         await until(lambda: len(client.receipts) == 1, "it is stored")
         assert not client.refused
 
-    played(play)
 
-
-def test_a_broker_may_allow_less() -> None:
+async def test_a_broker_may_allow_less() -> None:
     """MSG-2: `max_message_size`."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(max_message_size=1000) as (_, connect):
         client = connect()
         assert (await client.open(1)).max_message_bytes == 1000
         await client.send((1, 0, [entry(0, bytes(1001)), entry(1, bytes(1000))]))
@@ -166,13 +157,11 @@ def test_a_broker_may_allow_less() -> None:
         assert "1001" in client.refused[0].problem.text
         assert "1000" in client.refused[0].problem.text
 
-    played(play, max_message_size=1000)
 
-
-def test_a_name_has_one_producer_at_a_time() -> None:
+async def test_a_name_has_one_producer_at_a_time() -> None:
     """PRD-11: names are unique per topic, and the broker makes one where none is given."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (_, connect):
         one, other = connect(), connect()
         await one.open(1, "p", instance=b"a")
         await other.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"b"))
@@ -185,13 +174,11 @@ def test_a_name_has_one_producer_at_a_time() -> None:
         assert not one.ended[1].HasField("problem")
         await other.open(20, "p", instance=b"b")
 
-    played(play)
 
-
-def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
+async def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
     """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, which knows of it."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a", connection_epoch=0)
         server.log().prompt = False
@@ -221,13 +208,11 @@ def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_neve
         await late.send(OpenProducer(producer_id=2, topic="t", producer_name="p", instance=b"a", connection_epoch=0))
         assert await late.code(2) == ErrorCode.PRODUCER_FENCED
 
-    played(play)
 
-
-def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() -> None:
+async def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() -> None:
     """PRD-9: the name is free at once; who takes it waits for what is pending, and learns how far it came."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a")
         server.log().prompt = False
@@ -243,13 +228,11 @@ def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() ->
         assert after.opened[1].last_sequence_id == 6
         assert server.budget.used_bytes == 0
 
-    played(play)
 
-
-def test_closing_answers_what_was_sent_before() -> None:
+async def test_closing_answers_what_was_sent_before() -> None:
     """All in one message: opened, stored, receipted, closed."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         server.storage.gate.clear()
         await client.send(
@@ -269,13 +252,11 @@ def test_closing_answers_what_was_sent_before() -> None:
         assert len(server.log().stored) == 2
         assert server.budget.used_bytes == 0
 
-    played(play)
 
-
-def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
+async def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
     """OWN-2: what had no receipt is unknown; the next one opens another life of the topic."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -290,13 +271,11 @@ def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
         assert not client.receipts
         assert server.budget.used_bytes == 0
 
-    played(play)
 
-
-def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap() -> None:
+async def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap() -> None:
     """PRD-10: what comes behind an entry that was not stored is not stored either."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -311,14 +290,12 @@ def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap()
         assert server.log().stored == [entry(0)]
         assert client.receipts == {(1, 0): (7, 0)}
 
-    played(play)
 
-
-def test_another_incarnation_is_refused() -> None:
+async def test_another_incarnation_is_refused() -> None:
     """TOP-7, CHK-57: deleted and made again under one name, it is another topic: nothing is stored in it by mistake,
     and no producer that knew the old one makes a new one."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         known = (await client.open(1)).incarnation
         await server.topics.delete(NAME, force=True)
@@ -331,12 +308,10 @@ def test_another_incarnation_is_refused() -> None:
         await client.send(again)
         assert await client.code(4) == ErrorCode.INCARNATION_CHANGED
 
-    played(play)
-
 
 @pytest.mark.parametrize("what", ["nonsense", "a gap", "an id twice", "bad runs"])
-def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         if what == "nonsense":
@@ -354,13 +329,11 @@ def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
         assert not server.log().stored
         assert server.budget.used_bytes == 0
 
-    played(play)
 
-
-def test_ending_in_peace_tells_what_was_taken_first() -> None:
+async def test_ending_in_peace_tells_what_was_taken_first() -> None:
     """Nothing needs to be sent again that was taken before: its receipt comes, then the end."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         log = server.log()
@@ -381,5 +354,3 @@ def test_ending_in_peace_tells_what_was_taken_first() -> None:
         server.sessions[0].end()
         await until(lambda: client.over, "the stream ends")
         assert client.error is None
-
-    played(play)

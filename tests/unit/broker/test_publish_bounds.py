@@ -13,11 +13,11 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
-from tests.unit.broker.produce_server import ProduceServer, played
+from tests.unit.broker.produce_server import ProduceServer, running_produce_server
 
 
-def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
+    async with running_produce_server(max_producers_per_stream=3, max_producers_per_topic=4) as (_, connect):
         client, other = connect(), connect()
         for producer_id in range(3):
             await client.open(producer_id, "")
@@ -31,10 +31,8 @@ def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
             await until(lambda: 100 in other.ended, "it is refused")
             del other.ended[100]
 
-    played(play, max_producers_per_stream=3, max_producers_per_topic=4)
 
-
-def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
+async def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
     """PRD-1's other end: neither one topic, one stream nor all together take more than they may."""
 
     async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
@@ -57,12 +55,14 @@ def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
         await until(lambda: len(client.receipts) == 40, "everything is stored")
         assert server.log().stored == large
 
-    played(play, max_pending_publish_bytes_per_connection=4 << 20)
-    played(play, max_pending_publish_bytes_per_topic=4 << 20)
+    async with running_produce_server(max_pending_publish_bytes_per_connection=4 << 20) as (server, connect):
+        await play(server, connect)
+    async with running_produce_server(max_pending_publish_bytes_per_topic=4 << 20) as (server, connect):
+        await play(server, connect)
 
 
-def test_the_brokers_whole_buffer_is_bounded() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_the_brokers_whole_buffer_is_bounded() -> None:
+    async with running_produce_server(max_message_publish_buffer_size_in_mb=1) as (server, connect):
         clients = [connect() for _ in range(4)]
         for number, client in enumerate(clients):
             await client.open(1, f"p{number}")
@@ -85,11 +85,9 @@ def test_the_brokers_whole_buffer_is_bounded() -> None:
         await until(lambda: all(len(client.receipts) == 2 for client in clients), "everything is stored")
         assert server.budget.used_bytes == 0
 
-    played(play, max_message_publish_buffer_size_in_mb=1)
 
-
-def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
+    async with running_produce_server(max_waiting_publish_answers=20) as (server, connect):
         client = connect()
         client.reading.cancel()
 
@@ -111,14 +109,12 @@ def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
         await within(sending, "everything is sent")
         await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
 
-    played(play, max_waiting_publish_answers=20)
 
-
-def test_nothing_is_stored_that_came_behind_an_entry_the_log_refused() -> None:
+async def test_nothing_is_stored_that_came_behind_an_entry_the_log_refused() -> None:
     """PRD-10, CHK-33: the producer ends at the first refusal, though that is told only when all before it is decided,
     and there is room again by then."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         log = server.log()
@@ -133,13 +129,11 @@ def test_nothing_is_stored_that_came_behind_an_entry_the_log_refused() -> None:
         assert await client.code(1) == ErrorCode.TOO_MANY_REQUESTS
         assert log.stored == [entry(n) for n in range(3)]
 
-    played(play)
 
-
-def test_one_message_opens_and_closes_so_much_and_no_more() -> None:
+async def test_one_message_opens_and_closes_so_much_and_no_more() -> None:
     """CHK-49: what a message asks for is bounded before anything of it is done."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(max_parts_per_produce_request=300) as (server, connect):
         client, other = connect(), connect()
         opens = [OpenProducer(producer_id=number, topic="t") for number in range(1, 301)]
         await client.send(*opens[:150], *(CloseProducer(producer_id=one.producer_id) for one in opens[:150]))
@@ -152,5 +146,3 @@ def test_one_message_opens_and_closes_so_much_and_no_more() -> None:
         assert "301 parts, and at most 300" in str(other.error)
         assert not other.opened
         await until(lambda: not server.storage.opened[0].producers(), "nobody is left")
-
-    played(play, max_parts_per_produce_request=300)

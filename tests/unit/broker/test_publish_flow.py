@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Peer
 from tests.produce_client import ProduceClient, entry
-from tests.running import run, until, within
-from tests.unit.broker.produce_server import ProduceServer, played
-from tests.unit.broker.topic_scene import FakeLog
+from tests.running import until, within
+from tests.unit.broker.fake_log import FakeLog
+from tests.unit.broker.produce_server import ProduceServer, running_produce_server
 
 BOUND = 1 << 20
 SIZE = 100_000
@@ -47,11 +48,11 @@ async def fill(client: ProduceClient, log: FakeLog, count: int) -> list[bytes]:
     return sent
 
 
-def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> None:
+async def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> None:
     """PRD-1, CHK-66: the topic's pending queue is full, and stays so; others on the same stream publish all the while.
     What was sent for the full topic is stored later, once each and in order."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
         client = connect()
         await client.open(1, "p", "full")
         await client.open(2, "p", "free")
@@ -71,16 +72,16 @@ def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> None:
         await until(lambda: client.paused == {1: False}, "it is resumed")
         assert server.budget.used_bytes == 0
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND)
-
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after another"])
 @pytest.mark.parametrize("count", range(1, 7))
-def test_a_healthy_topic_goes_on_while_several_of_the_stream_are_stuck(count: int, at_once: bool) -> None:
+async def test_a_healthy_topic_goes_on_while_several_of_the_stream_are_stuck(count: int, at_once: bool) -> None:
     """PRD-1, CHK-66: the bookies of `count` topics are away. Their producers send until they are paused, all in turn or
     each until it is paused. A producer of another topic publishes all the while. Later all is stored, in order."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(
+        max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=2 * BOUND
+    ) as (server, connect):
         client = connect()
         for number in range(count):
             await client.open(number, topic=f"stuck {number}")
@@ -118,11 +119,11 @@ def test_a_healthy_topic_goes_on_while_several_of_the_stream_are_stuck(count: in
         await until(lambda: not any(client.paused.values()), "all are resumed")
         assert server.budget.used_bytes == server.sessions[0].stream_budget.used_bytes == 0
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=2 * BOUND)
 
-
-def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> None:
+    async with running_produce_server(
+        max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND
+    ) as (server, connect):
         client = connect()
         await client.open(1)
         sending = asyncio.create_task(fill(client, server.log(), 100))
@@ -137,11 +138,9 @@ def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> None:
         await until(lambda: len(client.receipts) == 100, "everything is stored")
         assert server.log().stored == entries(100)
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND)
 
-
-def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_sent_before() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_sent_before() -> None:
+    async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
         client = connect()
         await client.open(1)
         sent = await fill(client, server.log(), 30)
@@ -156,14 +155,12 @@ def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_sent_be
         assert len(client.receipts) == 30
         assert server.budget.used_bytes == 0
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND)
-
 
 @pytest.mark.parametrize("first", ["the producer", "the topic"])
-def test_a_paused_producer_whose_topic_closes_too_is_told_that_entries_were_not_stored(first: str) -> None:
+async def test_a_paused_producer_whose_topic_closes_too_is_told_that_entries_were_not_stored(first: str) -> None:
     """PRD-1: an entry without a receipt is not stored, and the client is not told that its producer closed as asked."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
         client, other = connect(), connect()
         await client.open(1)
         await other.open(1, "q", "another topic")
@@ -197,12 +194,10 @@ def test_a_paused_producer_whose_topic_closes_too_is_told_that_entries_were_not_
         assert len(client.receipts) == taken
         assert server.budget.used_bytes == 0
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND)
-
 
 @pytest.mark.parametrize("how", ["the stream breaks", "the topic ends", "another connection takes the name"])
-def test_a_paused_producer_that_ends_gives_back_all_that_waits(how: str) -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_a_paused_producer_that_ends_gives_back_all_that_waits(how: str) -> None:
+    async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
         client = connect()
         await client.open(1, instance=b"i", connection_epoch=1)
         log = server.log()
@@ -226,13 +221,13 @@ def test_a_paused_producer_that_ends_gives_back_all_that_waits(how: str) -> None
             assert log.stored == entries(taken)
         await until(lambda: server.budget.used_bytes == 0, "all is given back")
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND)
 
-
-def test_a_full_stream_that_is_ended_sends_all_receipts_and_closes() -> None:
+async def test_a_full_stream_that_is_ended_sends_all_receipts_and_closes() -> None:
     """CHK-66, PRD-1: its receiver waits for capacity, and its entries are stored after the end was asked for."""
 
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+    async with running_produce_server(
+        max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND
+    ) as (server, connect):
         client = connect()
         await client.open(1)
         sending = asyncio.create_task(fill(client, server.log(), 100))
@@ -247,11 +242,9 @@ def test_a_full_stream_that_is_ended_sends_all_receipts_and_closes() -> None:
         assert len(client.receipts) == len(server.log().stored)
         sending.cancel()
 
-    played(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND)
 
-
-def test_a_producer_opened_on_a_full_topic_is_paused_at_once() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+async def test_a_producer_opened_on_a_full_topic_is_paused_at_once() -> None:
+    async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
         client, other = connect(), connect()
         await client.open(1)
         await fill(client, server.log(), 30)
@@ -260,8 +253,6 @@ def test_a_producer_opened_on_a_full_topic_is_paused_at_once() -> None:
         server.log().prompt = True
         server.log().decide()
         await until(lambda: other.paused == {7: False}, "it is resumed")
-
-    played(play, max_pending_publish_bytes_per_topic=BOUND)
 
 
 def test_of_flow_the_last_state_is_told_behind_the_opening_and_not_behind_the_end() -> None:
@@ -296,11 +287,13 @@ class ServesClients(ProduceServer):
         return LookupAnswer(address=ADDRESS).SerializeToString()
 
 
-def test_the_clients_producers_of_other_topics_go_on_while_one_has_no_room() -> None:
+async def test_the_clients_producers_of_other_topics_go_on_while_one_has_no_room() -> None:
     """CHK-66: the SDK's producers share a stream. The one whose topic is full keeps what it has, far more than its
     topic's bound and the stream's, and sends it, in order, when there is room."""
 
-    async def play(server: ServesClients, client: aio.Client) -> None:
+    async with _serving(
+        max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=10 * BOUND
+    ) as (server, client):
         options: dict[str, Any] = {"batching_enabled": False, "max_pending_messages": 1000, "send_timeout_millis": 0}
         full = await client.create_producer("full", **options)
         free = await client.create_producer("free", **options)
@@ -320,16 +313,14 @@ def test_the_clients_producers_of_other_topics_go_on_while_one_has_no_room() -> 
         numbers = [bytes(decode_entry(one).payload[:4]) for one in log.stored]
         assert numbers == [b"%04d" % number for number in range(300)]
 
-    served(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=10 * BOUND)
-
 
 @pytest.mark.parametrize(("count", "at_once"), [(2, False), (4, False), (6, True)])
-def test_the_clients_producers_go_on_while_several_topics_are_stuck(count: int, at_once: bool) -> None:
+async def test_the_clients_producers_go_on_while_several_topics_are_stuck(count: int, at_once: bool) -> None:
     """CHK-66: with the default bounds. The SDK's producers share a stream. Stuck topics, all at once or one after
     another, have more to send than they may, and frames are in flight when their producers are paused. The healthy one
     publishes all the while."""
 
-    async def play(server: ServesClients, client: aio.Client) -> None:
+    async with _serving() as (server, client):
         options: dict[str, Any] = {"batching_enabled": False, "max_pending_messages": 1000, "send_timeout_millis": 0}
         stuck = [await client.create_producer(f"stuck {number}", **options) for number in range(count)]
         logs = [server.log(number) for number in range(count)]
@@ -357,16 +348,12 @@ def test_the_clients_producers_go_on_while_several_topics_are_stuck(count: int, 
             numbers = [bytes(decode_entry(one).payload[:4]) for one in log.stored]
             assert numbers == [b"%04d" % number for number in range(len(tasks))]
 
-    served(play)
 
-
-def served(play: Callable[[ServesClients, aio.Client], Awaitable[None]], **bounds: int) -> None:
-    async def body() -> None:
-        server = ServesClients(**bounds)
-        transport = InProcessTransport()
-        listener = await transport.listen(ADDRESS, server)
-        async with aio.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
-            await play(server, client)
-        await listener.close()
-
-    run(body())
+@asynccontextmanager
+async def _serving(**bounds: int) -> AsyncIterator[tuple[ServesClients, aio.Client]]:
+    server = ServesClients(**bounds)
+    transport = InProcessTransport()
+    listener = await transport.listen(ADDRESS, server)
+    async with aio.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
+        yield server, client
+    await listener.close()

@@ -14,7 +14,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.broker.log_scene import SMALL, Scene, in_scene
+from tests.unit.broker.log_scene import SMALL, running_log_scene
 from tests.unit.broker.test_leases import ONE, OTHER, filled, ids, recorded
 
 _HOUR_MS = 3_600_000
@@ -25,10 +25,10 @@ def read_id(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def test_a_driver_that_polls_has_one_lease_and_streams_find_theirs() -> None:
+async def test_a_driver_that_polls_has_one_lease_and_streams_find_theirs() -> None:
     """SPK-5: 2,000 batches within an hour leave one lease of the topic, and reads in bounded memory."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=2)
         log = await scene.open(options=SMALL.model_copy(update=options.model_dump(exclude_unset=True)))
         for number in range(2_000):
@@ -38,13 +38,11 @@ def test_a_driver_that_polls_has_one_lease_and_streams_find_theirs() -> None:
         assert len(log._node.leases._reads[ONE]._reads) <= MAX_READS
         await scene.patiently(log.leases.take(OTHER, 1, _TEN_MIN_MS, "a stream"))
 
-    in_scene(test)
 
-
-def test_batches_have_half_of_the_bound() -> None:
+async def test_batches_have_half_of_the_bound() -> None:
     """SPK-5: drivers that read by batches never use up the leases that streams need."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=4)
         log = await scene.open(options=SMALL.model_copy(update=options.model_dump(exclude_unset=True)))
         for number in range(2):
@@ -61,13 +59,11 @@ def test_batches_have_half_of_the_bound() -> None:
         )
         assert sum(lease.shared for lease, _ in log.leases.standing()) == 2
 
-    in_scene(test)
 
-
-def test_a_later_read_moves_a_shared_lease_to_no_later_ledger() -> None:
+async def test_a_later_read_moves_a_shared_lease_to_no_later_ledger() -> None:
     """SPK-5: concurrent batches of one driver keep their ranges; each ends by itself."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "", read_id(1)))
         await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "", read_id(2)))
@@ -85,13 +81,11 @@ def test_a_later_read_moves_a_shared_lease_to_no_later_ledger() -> None:
         await scene.patiently(log.leases.end(ONE, read_id(2)))
         assert await recorded(scene) == []
 
-    in_scene(test)
 
-
-def test_a_read_of_an_earlier_ledger_is_written_before_it_is_answered() -> None:
+async def test_a_read_of_an_earlier_ledger_is_written_before_it_is_answered() -> None:
     """SPK-5: a successor keeps what both need."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         both = asyncio.gather(
             log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "", read_id(1)),
@@ -102,14 +96,12 @@ def test_a_read_of_an_earlier_ledger_is_written_before_it_is_answered() -> None:
         assert await recorded(scene) == [(ONE, ledgers[0])]
         assert not await scene.patiently(log.trim(lambda: LATEST))
 
-    in_scene(test)
 
-
-def test_a_read_that_has_finished_lasts_for_a_quarter_of_its_time() -> None:
+async def test_a_read_that_has_finished_lasts_for_a_quarter_of_its_time() -> None:
     """SPK-5: once all of its parts are finished, in any order and any number of times. A second action, and a task that
     still reads another partition, renew it for half of its time, each time."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _HOUR_MS, "", read_id(1)))
         for part in (2, 0, 2):
@@ -136,13 +128,11 @@ def test_a_read_that_has_finished_lasts_for_a_quarter_of_its_time() -> None:
             with pytest.raises(BrokerError, match="can't be finished"):
                 log.leases.finish_part(ONE, read_id(1), part, parts)
 
-    in_scene(test)
 
-
-def test_a_successor_gives_reads_that_it_does_not_know_their_full_time() -> None:
+async def test_a_successor_gives_reads_that_it_does_not_know_their_full_time() -> None:
     """SPK-5: neither a new read nor parts of an old one that finish take anything from them; they can be renewed."""
 
-    async def test(scene: Scene) -> None:
+    async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "", read_id(1)))
         scene.clock.advance(590)
@@ -159,8 +149,6 @@ def test_a_successor_gives_reads_that_it_does_not_know_their_full_time() -> None
         assert await recorded(scene) == [(ONE, ledgers[0])]
         scene.clock.advance(11)
         assert await scene.patiently(log.trim(lambda: LATEST))
-
-    in_scene(test)
 
 
 def test_reads_at_equal_intervals_end() -> None:

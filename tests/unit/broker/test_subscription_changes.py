@@ -231,8 +231,8 @@ async def _readers_names() -> None:
     await resetting
 
 
-def test_a_reader_does_not_wait_for_changes_of_a_durable_subscription() -> None:
-    asyncio.run(_readers_names())
+async def test_a_reader_does_not_wait_for_changes_of_a_durable_subscription() -> None:
+    await _readers_names()
 
 
 class PausedSubscription:

@@ -818,8 +818,8 @@ async def _one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     assert "subscription broken could not go on" in caplog.text
 
 
-def test_a_subscription_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    asyncio.run(_one_that_fails(caplog))
+async def test_a_subscription_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    await _one_that_fails(caplog)
 
 
 async def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> None:
@@ -939,8 +939,8 @@ async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-def test_what_is_asked_of_a_log_that_has_ended_waits_for_the_topics_end(
+async def test_what_is_asked_of_a_log_that_has_ended_waits_for_the_topics_end(
     kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The consumer is told of that a moment later; whoever asks has done nothing wrong, through whatever door."""
-    asyncio.run(_log_has_ended(kind, monkeypatch))
+    await _log_has_ended(kind, monkeypatch)

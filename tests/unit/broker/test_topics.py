@@ -23,11 +23,12 @@ from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
 from tests.produce_client import entry
 from tests.running import until, within
+from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.topic_scene import (
     NAME,
     FakeCatalog,
     FakeCursors,
-    FakeLog,
+    FakeProducerSink,
     FakeStorage,
     FakeSubscriptions,
     topics_on,
@@ -140,7 +141,7 @@ async def test_a_topic_takes_messages_as_soon_as_its_log_is_open() -> None:
     storage.cursors_gate.clear()
     waiting = asyncio.create_task(topics.get(NAME, create=True))
     topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
-    sink: Any = _Sink()
+    sink = FakeProducerSink()
     producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
     producer.publish(0, [entry(0)])
     await until(lambda: "stored" in [name for name, *_ in sink.told], "it is stored")
@@ -158,7 +159,7 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     topics = topics_on(storage)
     storage.cursors_gate.clear()
     topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
-    sink: Any = _Sink()
+    sink = FakeProducerSink()
     await topic.open_producer(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
     await within(topics.unload_within(NAME.namespace_name, bundle, TopicGivenUp("it goes")), "nothing of it is open")
@@ -204,7 +205,7 @@ async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None
     topics = topics_on(FakeStorage())
     first, second = [await topics.get(TopicName.parse(name), create=True) for name in ("a", "b")]
     cursors_of(second).settled.clear()
-    sink: Any = _Sink()
+    sink = FakeProducerSink()
     producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
     problem = TopicGivenUp("it moves")
@@ -245,7 +246,7 @@ async def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
     topic = await topics.get(NAME, create=True)
     log = log_of(topic)
     log.prompt = False
-    sink: Any = _Sink()
+    sink = FakeProducerSink()
     producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
     producer.publish(0, [entry(0)])
     unloading = asyncio.create_task(topics.unload(NAME))
@@ -303,7 +304,7 @@ async def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> N
     storage = FakeStorage()
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
-    sink: Any = _Sink()
+    sink = FakeProducerSink()
     await topic.open_producer(OpenProducer(producer_name="p"), sink)
     subscriptions_of(topic).consumers = 2
     with pytest.raises(BrokerError) as refused:
@@ -534,22 +535,6 @@ async def passes(clock: ManualClock, seconds: float) -> None:
         clock.advance(0.1)
         for _ in range(6):
             await asyncio.sleep(0)
-
-
-class _Sink:
-    def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
-
-    def stored(self, number: int, position: Position) -> None:
-        self.told.append(("stored", number, position))
-
-    def refused(self, number: int, error: BrokerError) -> None:
-        self.told.append(("refused", number, error))
-
-    def decided(self, size_bytes: int) -> None: ...
-
-    def ended(self, error: BrokerError) -> None:
-        self.told.append(("ended", error))
 
 
 def test_every_option_is_named_by_a_test() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.topic.options import TopicOptions
@@ -21,110 +19,44 @@ from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
+from tests.unit.broker.fake_log import FakeLog
 
-__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "FakeSubscriptions", "topics_on"]
+__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeProducerSink", "FakeStorage", "FakeSubscriptions", "topics_on"]
 
 NAME = TopicName.parse("t")
 
 
-class _Refused(bytes):
-    """An entry that was not taken."""
+class FakeProducerSink:
+    """All of `ProducerSink`: `told` has what was stored, refused and ended. Its client is always there."""
 
-
-class FakeLeases:
     def __init__(self) -> None:
-        self.any_stands = False
-        self.any_lapsed = False
-        self.lapsed = 0
+        self.told: list[tuple[Any, ...]] = []
+        self.decided_bytes = 0
 
+    def stored(self, number: int, position: Position) -> None:
+        self.told.append(("stored", number, position))
 
-class FakeLog:
-    """Appends are decided when `decide` is called; at once, while `prompt`."""
+    def refused(self, number: int, error: BrokerError) -> None:
+        self.told.append(("refused", number, error))
 
-    def __init__(self, incarnation: str = "i1") -> None:
-        self.incarnation = incarnation
-        self.life = b"life"
-        self.prompt = True
-        self.ledger_id = 7
-        self.stored: list[bytes] = []
-        self.waiting: deque[tuple[bytes, Callable[[Any], object]]] = deque()
-        self.on_appended: Callable[[], object] = lambda: None
-        self.on_lost: Callable[[BrokerError], object] = lambda error: None
-        self.closed = self.abandoned = False
-        # So many may wait; what comes then is refused in its turn.
-        self.room = 2**40
-        self.closed_ledgers = 0
-        self.has_rest = False
-        # The end of the first ledger, if that is closed.
-        self.ends = Position(7, 9)
-        self.waiting_for = ""
-        self.trims: list[Position | None] = []
-        self.ticks = 0
-        self.trim_fails: Exception | None = None
-        self.leases = FakeLeases()
+    def decided(self, memory_bytes: int) -> None:
+        self.decided_bytes += memory_bytes
 
-    @property
-    def before_first(self) -> Position:
-        return Position(self.ledger_id, -1)
+    def report_waiting(self, waiting_for: str) -> None: ...
 
-    @property
-    def last(self) -> Position:
-        return Position(self.ledger_id, len(self.stored) - 1)
+    def ended(self, error: BrokerError) -> None:
+        self.told.append(("ended", error))
 
-    @property
-    def pending_bytes(self) -> int:
-        return sum(len(one) for one, _ in self.waiting)
-
-    def append(self, entries: Sequence[NewEntry], done: Callable[[Any], object]) -> int:
-        for taken, (entry, messages, batch_size, _) in enumerate(entries):
-            assert messages == max(1, batch_size)
-            full = len(self.waiting) >= self.room
-            self.waiting.append((_Refused(entry) if full else entry, done))
-            if self.prompt:
-                asyncio.get_running_loop().call_soon(self.decide)
-            if full:
-                return taken
-        return len(entries)
-
-    def may_trim(self, up_to: Position | None) -> bool:
-        return up_to is None or up_to >= self.ends
-
-    def decide(self, count: int = -1, error: BrokerError | None = None) -> None:
-        while self.waiting and count:
-            count -= 1
-            entry, done = self.waiting.popleft()
-            if isinstance(entry, _Refused):
-                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no room"))
-            elif error is None:
-                self.stored.append(entry)
-                places = [self.last]
-                # As a log does, those of one that follow each other are told at once.
-                while self.waiting and count and self.waiting[0][1] == done and type(self.waiting[0][0]) is bytes:
-                    count -= 1
-                    self.stored.append(self.waiting.popleft()[0])
-                    places.append(self.last)
-                done(places)
-            else:
-                done(error)
-
-    def tick(self, now: float) -> None:
-        self.ticks += 1
-
-    async def trim(self, up_to: Callable[[], Position | None]) -> bool:
-        self.trims.append(up_to())
-        if self.trim_fails is not None:
-            raise self.trim_fails
-        self.closed_ledgers = 0
+    async def lives(self) -> bool:
         return True
-
-    async def close(self) -> None:
-        self.closed = True
-
-    def abandon(self) -> None:
-        self.abandoned = True
 
 
 class FakeCursors:
+    """What a `Topic` and its housekeeping call of the cursors' table; the cursors in `open` are the test's.
+
+    `FakeCursorTable` is the table as subscriptions know it.
+    """
+
     def __init__(self) -> None:
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.slowest: Position | None = None
@@ -167,6 +99,8 @@ class FakeCursors:
 
 
 class FakeSubscriptions:
+    """What a `Topic` calls of its subscriptions: `consumers` are as many as the test says, and `ended` says why."""
+
     def __init__(self) -> None:
         self.consumers = 0
         self.ended: list[BrokerError] = []
@@ -231,7 +165,7 @@ class FakeStorage:
             self.there[name] = f"i{len(self.deleted) + 1}"
         topic = Topic(
             name,
-            FakeLog(self.there[name]),  # type: ignore[arg-type]
+            FakeLog(per_ledger=2**40, incarnation=self.there[name]),  # type: ignore[arg-type]
             FakeCursors(),  # type: ignore[arg-type]
             FakeSubscriptions(),  # type: ignore[arg-type]
             self.options,
@@ -265,6 +199,8 @@ class FakeStorage:
 
 
 class FakeCatalog:
+    """All of the catalog that `Topics` calls. Every namespace but 'nowhere' exists, with no policies."""
+
     def __init__(self) -> None:
         self.allowed = True
 

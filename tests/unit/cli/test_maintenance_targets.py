@@ -14,7 +14,6 @@ from magnetar_cli.cluster import ClusterStatus, LocalCluster, PartStatus
 from magnetar_cli.command import app
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.maintenance.showing import show, watch
-from tests.running import run
 
 _COMMANDS = [
     ("bookies", "list"),
@@ -179,14 +178,14 @@ class View:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """deploy/command_line.md says so of every --json."""
 
     async def look() -> View:
         return View()
 
     show(View(), as_json=True)
-    run(watch(look, as_json=True))
+    await watch(look, as_json=True)
     first, second = capsys.readouterr().out.splitlines()
     assert json.loads(first) == json.loads(second)
     assert json.loads(first) == {"parts": [{"name": "one"}, {"name": "two\n"}], "payload": "ff"}

@@ -37,7 +37,8 @@ from magnetar_wire.messages import Messages
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
-from tests.unit.broker.memory_log import MemoryCursors, MemoryLog
+from tests.unit.broker.fake_cursors import FakeCursorTable
+from tests.unit.broker.fake_log import FakeLog
 
 __all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "payloads", "receive", "receive_all"]
 
@@ -47,8 +48,8 @@ ADDRESS = "broker:6652"
 class MemoryTopic:
     def __init__(self, name: TopicName, incarnation: str, options: SubscriptionOptions) -> None:
         self.name = name
-        self.log = MemoryLog(per_ledger=1000, incarnation=incarnation)
-        self.cursors = MemoryCursors(self.log)
+        self.log = FakeLog(per_ledger=1000, incarnation=incarnation)
+        self.cursors = FakeCursorTable(self.log)
         self._options = options
         self.reload()
 

@@ -10,8 +10,8 @@ import pytest
 from magnetar import ConsumerType
 from magnetar.exceptions import InvalidConfiguration
 from tests.running import until
-from tests.unit.client import test_sync_consumer as sync
 from tests.unit.client.consume_scene import client_of
+from tests.unit.client.sync_consume_scene import sync_consume_scene, wait_until
 
 
 class Told:
@@ -56,8 +56,8 @@ async def test_an_asyncio_consumer_s_listener_is_told_on_the_loop() -> None:
 
 def test_a_synchronous_consumer_s_listener_is_told_on_the_thread_of_callbacks() -> None:
     """SUB-3"""
-    with sync.scene() as on:
+    with sync_consume_scene() as on:
         told = Told()
         on.client.subscribe("t", "s", ConsumerType.Failover, consumer_event_listener=told)
-        sync.until(lambda: told.calls == [("active", -1)], "it is told")
+        wait_until(lambda: told.calls == [("active", -1)], "it is told")
         assert told.threads == {"magnetar callbacks"}

@@ -21,11 +21,11 @@ import magnetar
 from magnetar import ConsumerType, Message, MessageId, aio
 from magnetar.admin import Admin, AsyncAdmin
 from magnetar.exceptions import InvalidConfiguration, InvalidMessage, OperationNotSupported, Timeout
-from tests.running import GENEROUS_S, run
+from tests.running import GENEROUS_S
 from tests.unit.client.consume_scene import client_of, receive
 from tests.unit.client.scene import URL, sync_scene
 from tests.unit.client.scene import scene as producer_scene
-from tests.unit.client.test_sync_consumer import EARLIEST, scene
+from tests.unit.client.sync_consume_scene import EARLIEST, sync_consume_scene
 
 # What Pulsar's package imports for itself.
 _NOT_THEIR_OWN = frozenset(
@@ -88,7 +88,7 @@ async def _listen(consumer: object, message: object) -> None: ...
 
 @pytest.mark.parametrize("listener", [_listen, functools.partial(_listen), _AsyncCallable()])
 async def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(listener: Any) -> None:
-    with scene() as made:
+    with sync_consume_scene() as made:
         with pytest.raises(InvalidConfiguration, match=r"message_listener = .* coroutine function, .* magnetar.aio"):
             made.client.subscribe("t", "s", message_listener=listener)
         with pytest.raises(InvalidConfiguration, match=r"reader_listener = .* coroutine function"):
@@ -104,7 +104,7 @@ async def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(lis
 def test_a_coroutine_that_a_synchronous_listener_returns_is_closed_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with scene() as made, warnings.catch_warnings(record=True) as warned:
+    with sync_consume_scene() as made, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         ended = threading.Event()
 
@@ -126,7 +126,7 @@ def test_a_coroutine_that_a_synchronous_listener_returns_is_closed_and_logged_on
 
 def test_a_synchronous_consumer_is_iterated_until_it_is_closed() -> None:
     """CON-2"""
-    with scene() as made:
+    with sync_consume_scene() as made:
         consumer = made.client.subscribe("t", "s", **EARLIEST)
         made.publish_each(3)
         seen = []
@@ -152,7 +152,7 @@ def test_reprs_of_the_synchronous_client() -> None:
         client.close()
         assert repr(client) == f"Client('{URL}', closed)"
         assert "is_connected=False" in repr(producer)
-    with scene() as consuming:
+    with sync_consume_scene() as consuming:
         named: dict[str, Any] = {"consumer_name": "me"}
         consumer = consuming.client.subscribe("t", "s", **EARLIEST, **named)
         assert repr(consumer) == f"Consumer({topic}, subscription_name='s', consumer_name='me', is_connected=True)"
@@ -180,7 +180,7 @@ def test_clients_and_what_they_make_can_t_be_pickled() -> None:
                 with pytest.raises(TypeError, match=refused):
                     work(holder)
         client.close()
-    with scene() as consuming:
+    with sync_consume_scene() as consuming:
         reader = consuming.client.create_reader("t", MessageId.earliest)
         for front in (consuming.client.subscribe("t", "s"), reader):
             with pytest.raises(TypeError, match=rf"^{type(front).__name__} objects can't be pickled"):
@@ -294,25 +294,22 @@ async def test_a_message_that_was_pickled_is_acknowledged_by_its_id(kind: Consum
             await other.acknowledge(one)
 
 
-def test_a_late_receive_names_every_topic_and_partition() -> None:
+async def test_a_late_receive_names_every_topic_and_partition() -> None:
     """CON-2"""
 
-    async def go() -> None:
-        async with client_of() as (broker, client):
-            broker.partitioned["persistent://public/default/parted"] = 5
-            topics = ["a", "b", "parted", "c-partition-3"]
-            consumer = await client.subscribe(topics, "s")
-            with pytest.raises(Timeout) as late:
-                await consumer.receive(1)
-            full = "persistent://public/default"
-            named = f"{full}/a, {full}/b, {full}/parted (partitions 0 to 4), {full}/c-partition-3"
-            assert str(late.value) == f"no message of {named} came within 1 ms"
-            reader = await client.create_reader("parted", MessageId.earliest)
-            with pytest.raises(Timeout, match=r"parted \(partitions 0 to 4\) came"):
-                await reader.read_next(1)
-
-    run(go())
-    with scene() as made:
-        consumer = made.client.subscribe(["a", "b", "c", "d"], "s")
+    async with client_of() as (broker, client):
+        broker.partitioned["persistent://public/default/parted"] = 5
+        topics = ["a", "b", "parted", "c-partition-3"]
+        consumer = await client.subscribe(topics, "s")
+        with pytest.raises(Timeout) as late:
+            await consumer.receive(1)
+        full = "persistent://public/default"
+        named = f"{full}/a, {full}/b, {full}/parted (partitions 0 to 4), {full}/c-partition-3"
+        assert str(late.value) == f"no message of {named} came within 1 ms"
+        reader = await client.create_reader("parted", MessageId.earliest)
+        with pytest.raises(Timeout, match=r"parted \(partitions 0 to 4\) came"):
+            await reader.read_next(1)
+    with sync_consume_scene() as made:
+        sync_consumer = made.client.subscribe(["a", "b", "c", "d"], "s")
         with pytest.raises(Timeout, match=r"a, .*/b, .*/c, .*/d came within 1 ms"):
-            consumer.receive(1)
+            sync_consumer.receive(1)

@@ -19,7 +19,7 @@ from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys, MessageMe
 from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.entry import encode_entry
 from magnetar_wire.messages import Messages
-from tests.running import run, until
+from tests.running import until
 from tests.unit.client.consume_scene import MemoryTopic, client_of, payloads, receive
 
 EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
@@ -47,7 +47,7 @@ def encrypted() -> bytes:
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
-def test_what_is_damaged_is_left_out_acknowledged_and_named(
+async def test_what_is_damaged_is_left_out_acknowledged_and_named(
     kind: ConsumerType, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It neither stays in the subscription nor keeps its permits."""
@@ -71,11 +71,11 @@ def test_what_is_damaged_is_left_out_acknowledged_and_named(
             await until(lambda: cursor.mark_delete == topic.log.last, "nothing is left")
 
     with caplog.at_level(logging.ERROR, "magnetar"):
-        run(go())
+        await go()
     assert sum("is damaged" in record.message for record in caplog.records) == 60
 
 
-def test_what_is_encrypted_is_left_to_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_encrypted_is_left_to_others(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         async with client_of() as (broker, client):
             topic = broker.topic("t")
@@ -89,7 +89,7 @@ def test_what_is_encrypted_is_left_to_others(caplog: pytest.LogCaptureFixture) -
             assert cursor.acknowledged(topic.log.last)
 
     with caplog.at_level(logging.ERROR, "magnetar"):
-        run(go())
+        await go()
     assert [record for record in caplog.records if "encrypted" in record.message]
 
 

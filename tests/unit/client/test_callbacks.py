@@ -15,7 +15,7 @@ from magnetar import ConsumerType, Message, MessageId, PartitionsRoutingMode, Re
 from magnetar.exceptions import AlreadyClosed
 from tests.running import GENEROUS_S
 from tests.unit.client.scene import sync_scene
-from tests.unit.client.test_sync_consumer import EARLIEST, LONG_MS, scene, until
+from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, sync_consume_scene, wait_until
 
 
 def in_time(work: Callable[[], object], what: str) -> None:
@@ -141,7 +141,7 @@ def test_a_router_that_raises_or_sends_itself() -> None:
 )
 def test_a_listener_may_call_whatever_blocks(what: str) -> None:
     """CON-2"""
-    with scene() as on:
+    with sync_consume_scene() as on:
         done = threading.Event()
         failed: list[BaseException] = []
 
@@ -176,7 +176,7 @@ def test_a_listener_may_call_whatever_blocks(what: str) -> None:
 
 def test_a_listener_that_blocks_holds_up_nobody_else() -> None:
     """CON-2: another consumer of the client, its producers' callbacks, and closing go on."""
-    with scene() as on:
+    with sync_consume_scene() as on:
         going, held = threading.Event(), threading.Event()
 
         def blocks(consumer: magnetar.Consumer, message: Message) -> None:
@@ -208,9 +208,9 @@ def test_an_event_listener_that_raises_or_calls_back_in(caplog: pytest.LogCaptur
 
         def became_inactive(self, consumer: magnetar.Consumer, partition: int) -> None: ...
 
-    with scene() as on, caplog.at_level(logging.ERROR, "magnetar"):
+    with sync_consume_scene() as on, caplog.at_level(logging.ERROR, "magnetar"):
         consumer = on.client.subscribe("t", "s", ConsumerType.Failover, consumer_event_listener=Listener())
-        until(lambda: bool(told) and not consumer.is_connected(), "it is told, and closes")
+        wait_until(lambda: bool(told) and not consumer.is_connected(), "it is told, and closes")
         deadline = time.monotonic() + GENEROUS_S
         while not any("consumer_event_listener" in one.getMessage() for one in caplog.records):
             assert time.monotonic() < deadline

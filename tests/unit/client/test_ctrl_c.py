@@ -5,21 +5,17 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-import magnetar
 from magnetar import ConsumerBatchReceivePolicy, Message, MessageId
 from magnetar.admin import Admin
 from magnetar.exceptions import AlreadyClosed
-from magnetar_wire.in_process_transport import InProcessTransport
-from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
+from tests.unit.client.consume_scene import MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import SyncScene, sync_scene
-from tests.unit.client.test_sync_consumer import EARLIEST, LONG_MS, ctrl_c_interrupts
+from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, ctrl_c_interrupts, sync_consume_scene
 
 # Far below what any of the calls would wait for.
 PROMPT_S = 10.0
@@ -85,27 +81,6 @@ def test_ctrl_c_while_a_producer_waits(how: str) -> None:
         assert len(numbers) == {"send": 2, "send_async": 4, "flush": 2}.get(how, 1)
 
 
-@contextmanager
-def consuming() -> Iterator[tuple[magnetar.Client, MemoryBroker, Callable[[bool], None]]]:
-    with magnetar.Client(f"magnetar://{ADDRESS}", _transport=InProcessTransport()) as client, ctrl_c_interrupts():
-        client._begun()
-        transport: Any = client._transport
-        broker = client._run(MemoryBroker().start(transport))
-
-        async def silence(silent: bool) -> None:
-            _silence(broker, silent)
-
-        yield client, broker, lambda silent: client._run(silence(silent))
-
-
-def _publish(client: magnetar.Client, broker: MemoryBroker, *payloads: bytes) -> None:
-    async def publish() -> None:
-        for payload in payloads:
-            broker.topic("t").publish(payload)
-
-    client._run(publish())
-
-
 @pytest.mark.parametrize(
     "how",
     [
@@ -124,12 +99,13 @@ def _publish(client: magnetar.Client, broker: MemoryBroker, *payloads: bytes) ->
 )
 def test_ctrl_c_while_a_consumer_waits(how: str) -> None:
     """CON-2, CON-3: no message is lost to the call that was interrupted, and the consumer goes on."""
-    with consuming() as (client, broker, silence):
+    with sync_consume_scene() as made, ctrl_c_interrupts():
+        client = made.client
         policy = ConsumerBatchReceivePolicy(10, -1, -1)
         consumer = client.subscribe("t", "s", **EARLIEST, batch_receive_policy=policy)
-        _publish(client, broker, b"0")
+        made.publish(b"0")
         message = consumer.receive(LONG_MS)
-        silence(True)
+        made.on_loop(lambda broker: _silence(broker, True))
         calls: dict[str, Callable[[], object]] = {
             "subscribe": lambda: client.subscribe("t", "other"),
             "receive": consumer.receive,
@@ -144,8 +120,9 @@ def test_ctrl_c_while_a_consumer_waits(how: str) -> None:
             "close": consumer.close,
         }
         interrupted(calls[how])
-        silence(False)
-        _publish(client, broker, b"1", b"2")
+        made.on_loop(lambda broker: _silence(broker, False))
+        made.publish(b"1")
+        made.publish(b"2")
         if how in ("close", "unsubscribe"):
             consumer.close()
             consumer = client.subscribe("t", "s" if how == "close" else "a new one", **EARLIEST)
@@ -160,11 +137,12 @@ def test_ctrl_c_while_a_consumer_waits(how: str) -> None:
 @pytest.mark.parametrize("how", ["create_reader", "read_next", "has_message_available", "seek", "for", "close"])
 def test_ctrl_c_while_a_reader_waits(how: str) -> None:
     """CON-11"""
-    with consuming() as (client, broker, silence):
+    with sync_consume_scene() as made, ctrl_c_interrupts():
+        client = made.client
         reader = client.create_reader("t", MessageId.earliest)
-        _publish(client, broker, b"0")
+        made.publish(b"0")
         assert reader.read_next(LONG_MS).data() == b"0"
-        silence(True)
+        made.on_loop(lambda broker: _silence(broker, True))
         calls: dict[str, Callable[[], object]] = {
             "create_reader": lambda: client.create_reader("t", MessageId.earliest),
             "read_next": reader.read_next,
@@ -174,8 +152,8 @@ def test_ctrl_c_while_a_reader_waits(how: str) -> None:
             "close": reader.close,
         }
         interrupted(calls[how])
-        silence(False)
-        _publish(client, broker, b"1")
+        made.on_loop(lambda broker: _silence(broker, False))
+        made.publish(b"1")
         if how == "close":
             reader.close()
             reader = client.create_reader("t", MessageId.earliest)

@@ -23,7 +23,7 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Peer, Stream
-from tests.running import run, within
+from tests.running import within
 from tests.unit.client.fake_broker import ADDRESS
 from tests.unit.client.scene import URL
 
@@ -72,21 +72,18 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", list(LIES))
-def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def go() -> None:
-        transport = InProcessTransport()
-        listener = await transport.listen(ADDRESS, Liar(LIES[lie]))
-        async with aio.Client(URL, _transport=transport) as client:
-            producer = await client.create_producer("t")
-            message_id = await within(producer.send(b"x"), "the receipt")
-            assert (message_id.ledger_id(), message_id.entry_id()) == (9, 5)
-            assert producer.producer_name() == "p"
-            assert (await within(producer.send(b"y"), "the receipt")).ledger_id() == 9
-            client.shutdown()
-            await client.close()
-        await listener.close()
-
-    run(go())
+async def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, caplog: pytest.LogCaptureFixture) -> None:
+    transport = InProcessTransport()
+    listener = await transport.listen(ADDRESS, Liar(LIES[lie]))
+    async with aio.Client(URL, _transport=transport) as client:
+        producer = await client.create_producer("t")
+        message_id = await within(producer.send(b"x"), "the receipt")
+        assert (message_id.ledger_id(), message_id.entry_id()) == (9, 5)
+        assert producer.producer_name() == "p"
+        assert (await within(producer.send(b"y"), "the receipt")).ledger_id() == 9
+        client.shutdown()
+        await client.close()
+    await listener.close()
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 

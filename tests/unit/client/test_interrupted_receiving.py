@@ -19,13 +19,20 @@ from magnetar.exceptions import StaleEpoch
 from tests.running import GENEROUS_S
 from tests.unit.client.scene import sync_scene
 from tests.unit.client.striker import Striker, Struck
-from tests.unit.client.test_sync_consumer import EARLIEST, LONG_MS, Scene, ctrl_c_interrupts, scene, until
+from tests.unit.client.sync_consume_scene import (
+    EARLIEST,
+    LONG_MS,
+    SyncConsumeScene,
+    ctrl_c_interrupts,
+    sync_consume_scene,
+    wait_until,
+)
 
 MESSAGES = 2_000
 STRIKES = 100
 
 
-def _publish(on: Scene, until_number: int, number: int = 0) -> None:
+def _publish(on: SyncConsumeScene, until_number: int, number: int = 0) -> None:
     chance = random.Random(7)
 
     async def publish() -> None:
@@ -35,14 +42,14 @@ def _publish(on: Scene, until_number: int, number: int = 0) -> None:
             on.broker.topic("t").publish(*(b"%d" % each for each in range(number, number + size)))
             number += size
 
-    on.client._run(publish())
+    on.run(publish())
 
 
 @pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
 def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> None:
     """CON-2: what a receive that was broken off had in its hands, the next one returns."""
     policy = ConsumerBatchReceivePolicy(9, -1, 50)
-    with scene() as on, Striker() as striker:
+    with sync_consume_scene() as on, Striker() as striker:
         published = MESSAGES
         _publish(on, published)
         consumer = on.client.subscribe(
@@ -89,13 +96,13 @@ def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> N
             consumer.acknowledge(message)
         assert got == [b"%d" % number for number in range(published)]
         topic = on.broker.topic("t")
-        until(lambda: topic.cursors.cursors["s"].mark_delete == topic.log.last, "all is acknowledged")
+        wait_until(lambda: topic.cursors.cursors["s"].mark_delete == topic.log.last, "all is acknowledged")
 
 
 def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
     """What was made for nobody is closed again: its name, or its place in an exclusive subscription, is free. The next
     call goes on as ever."""
-    with scene() as on, Striker() as striker:
+    with sync_consume_scene() as on, Striker() as striker:
         _publish(on, 1_000)
         consumer = on.client.subscribe("t", "s", **EARLIEST)
         calls: list[Callable[[], object]] = [

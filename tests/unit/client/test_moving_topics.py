@@ -15,7 +15,6 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 from tests.unit.client.consume_scene import MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker, Topic
 
@@ -68,7 +67,7 @@ def _move(both: list[FakeBroker], topic: Topic, chance: SeededRandomness) -> Non
     topic.producers.clear()
 
 
-def test_producers_keep_their_order_while_topics_swap_brokers() -> None:
+async def test_producers_keep_their_order_while_topics_swap_brokers() -> None:
     """PRD-9, PRD-10, CHK-33: several producers on several partitions, with batches in flight all the time. Whatever was
     receipted is where the receipt says, everything is stored, and of each producer nothing newer stands before
     something older, judged by first readings."""
@@ -114,11 +113,11 @@ def test_producers_keep_their_order_while_topics_swap_brokers() -> None:
                 assert stored[receipt.partition(), receipt.entry_id(), receipt.batch_index()] == content
 
     for seed in range(6):
-        run(go(seed))
+        await go(seed)
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
-def test_consumers_get_everything_while_topics_swap_brokers(kind: ConsumerType) -> None:
+async def test_consumers_get_everything_while_topics_swap_brokers(kind: ConsumerType) -> None:
     """CON-3, CON-4, SUB-9, CHK-52: acknowledgements that were gathered and not sent at the break leave with the next
     opening; what has a receipt does not come again; each partition's messages come in order, as judged by first
     readings; and in the end all is acknowledged."""
@@ -184,4 +183,4 @@ def test_consumers_get_everything_while_topics_swap_brokers(kind: ConsumerType) 
                     assert numbers == expected
 
     for seed in range(3):
-        run(go(seed))
+        await go(seed)

@@ -18,8 +18,8 @@ from magnetar_wire.randomness import SeededRandomness
 from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, sync_scene
+from tests.unit.client.sync_consume_scene import wait_until
 from tests.unit.client.test_finding import pass_time
-from tests.unit.client.test_sync_consumer import until
 
 MINUTE_S = 60
 
@@ -126,7 +126,7 @@ def test_callbacks_are_called_once_each_in_order_and_a_blocked_sender_goes_on() 
         assert told == [(number, Result.Timeout) for number in range(12)]
         made.on_loop(lambda broker: broker.answering.set())
         made.run(made.broker.start(made.transport))
-        until(producer.is_connected, "it has found the broker")
+        wait_until(producer.is_connected, "it has found the broker")
         producer.send(b"stored, too")
         assert made.on_loop(lambda broker: broker.topic("t").payloads()) == [b"stored", b"stored, too"]
 

@@ -14,7 +14,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, ProduceAnswer, ProducerFlow
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run, until
+from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, scene
 
@@ -384,7 +384,7 @@ async def test_closing_waits_for_a_broker_that_comes_back_and_leaves_no_task() -
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_order_and_nothing_lost_while_everything_breaks() -> None:
+async def test_order_and_nothing_lost_while_everything_breaks() -> None:
     """PRD-9, PRD-10, CHK-33: streams break at chance moments, producers are ended, receipts are lost; whatever was
     receipted is stored, and what is read for the first time is in the order of sending."""
 
@@ -419,7 +419,7 @@ def test_order_and_nothing_lost_while_everything_breaks() -> None:
                 assert flat[message_id.entry_id(), message_id.batch_index()] == b"%d" % number
 
     for seed in range(15):
-        run(go(seed))
+        await go(seed)
 
 
 def _strike(broker: FakeBroker, chance: SeededRandomness) -> None:

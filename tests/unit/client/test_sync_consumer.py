@@ -5,72 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 import magnetar
-from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition, Message, MessageId
+from magnetar import ConsumerBatchReceivePolicy, ConsumerType, Message, MessageId
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, Timeout
-from magnetar_wire.in_process_transport import InProcessTransport
-from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
-
-EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
-LONG_MS = 60_000
-
-
-@contextmanager
-def ctrl_c_interrupts() -> Iterator[None]:
-    """As where a user sits; a shell has what it starts in the background pass SIGINT over."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class Scene:
-    """A broker on the client's own loop."""
-
-    def __init__(self, client: magnetar.Client, broker: MemoryBroker) -> None:
-        self.client = client
-        self.broker = broker
-
-    def publish(self, *payloads: bytes, topic: str = "t") -> None:
-        async def publish() -> None:
-            self.broker.topic(topic).publish(*payloads)
-
-        self.client._run(publish())
-
-    def publish_each(self, count: int, topic: str = "t") -> None:
-        async def publish() -> None:
-            for number in range(count):
-                self.broker.topic(topic).publish(b"%d" % number)
-
-        self.client._run(publish())
-
-
-@contextmanager
-def scene() -> Iterator[Scene]:
-    transport = InProcessTransport()
-    with magnetar.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
-        client._begun()
-        broker = client._run(MemoryBroker().start(transport))
-        yield Scene(client, broker)
-
-
-def until(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.005)
+from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, ctrl_c_interrupts, sync_consume_scene, wait_until
 
 
 def test_receive_acknowledge_seek_and_close() -> None:
     """CON-2, CON-3"""
-    with scene() as on:
+    with sync_consume_scene() as on:
         with on.client.subscribe("t", "s", **EARLIEST) as consumer:
             with pytest.raises(Timeout):
                 consumer.receive(1)
@@ -99,7 +45,7 @@ def test_receive_acknowledge_seek_and_close() -> None:
 
 def test_what_is_asked_for_again_comes_before_all_that_was_prefetched() -> None:
     """CON-5: at once, and however often; a cumulative acknowledgement then loses nothing."""
-    with scene() as on:
+    with sync_consume_scene() as on:
         on.publish_each(500)
         consumer = on.client.subscribe("t", "s", **EARLIEST)
         for number in range(20):
@@ -113,7 +59,7 @@ def test_what_is_asked_for_again_comes_before_all_that_was_prefetched() -> None:
 
 def test_many_threads_receive_each_message_once() -> None:
     """CON-2"""
-    with scene() as on:
+    with sync_consume_scene() as on:
         on.publish_each(6000)
         consumer = on.client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST, receiver_queue_size=50)
         got: list[list[bytes]] = [[] for _ in range(6)]
@@ -131,7 +77,7 @@ def test_many_threads_receive_each_message_once() -> None:
         threads = [threading.Thread(target=receive, args=(mine, at > 3)) for at, mine in enumerate(got)]
         for thread in threads:
             thread.start()
-        until(lambda: sum(map(len, got)) >= 6000, "all are received")
+        wait_until(lambda: sum(map(len, got)) >= 6000, "all are received")
         consumer.close()
         for thread in threads:
             thread.join()
@@ -142,7 +88,7 @@ def test_many_threads_receive_each_message_once() -> None:
 
 def test_a_listener_has_a_thread_of_its_own_and_what_it_fails_on_stays() -> None:
     """CON-2"""
-    with scene() as on:
+    with sync_consume_scene() as on:
         got: list[bytes] = []
         threads: set[str] = set()
 
@@ -159,13 +105,13 @@ def test_a_listener_has_a_thread_of_its_own_and_what_it_fails_on_stays() -> None
         with pytest.raises(InvalidConfiguration):
             consumer.batch_receive()
         on.publish_each(5)
-        until(lambda: len(got) == 5, "all are listened to")
+        wait_until(lambda: len(got) == 5, "all are listened to")
         consumer.pause_message_listener()
         on.publish(b"later")
         time.sleep(0.05)
         assert len(got) == 5
         consumer.resume_message_listener()
-        until(lambda: len(got) == 6, "the last one, too")
+        wait_until(lambda: len(got) == 6, "the last one, too")
         consumer.close()
         topic = on.broker.topic("t")
         assert topic.cursors.cursors["s"].done == {topic.log.order[at] for at in (0, 1, 2, 4, 5)}
@@ -173,7 +119,7 @@ def test_a_listener_has_a_thread_of_its_own_and_what_it_fails_on_stays() -> None
 
 
 def test_a_consumer_may_be_closed_by_its_listener() -> None:
-    with scene() as on:
+    with sync_consume_scene() as on:
         closed = threading.Event()
 
         def listen(consumer: magnetar.Consumer, message: Message) -> None:
@@ -189,7 +135,7 @@ def test_a_consumer_may_be_closed_by_its_listener() -> None:
 @pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
 def test_ctrl_c_ends_a_wait_and_loses_nothing(how: str) -> None:
     """CON-2"""
-    with scene() as on, ctrl_c_interrupts():
+    with sync_consume_scene() as on, ctrl_c_interrupts():
         policy = ConsumerBatchReceivePolicy(10, -1, -1)
         consumer = on.client.subscribe("t", "s", batch_receive_policy=policy)
         waits = {
@@ -207,7 +153,7 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(how: str) -> None:
 
 def test_a_reader_reads_and_ends() -> None:
     """CON-11"""
-    with scene() as on:
+    with sync_consume_scene() as on:
         on.publish(b"a", b"b")
         with on.client.create_reader("t", MessageId.earliest) as reader:
             got = []
@@ -225,7 +171,7 @@ def test_a_reader_reads_and_ends() -> None:
 
 def test_closing_the_client_sends_what_is_acknowledged() -> None:
     """CON-3"""
-    with scene() as on:
+    with sync_consume_scene() as on:
         on.publish(b"a")
         consumer = on.client.subscribe("t", "s", **EARLIEST, ack_grouping_time_ms=1e9)
         consumer.acknowledge(consumer.receive(LONG_MS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from magnetar_metadata.store import ABSENT, Change, Made, SessionState
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 
 
 class Scene:
@@ -40,18 +39,11 @@ class Scene:
         return changing
 
 
-def scenario(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-    def running() -> None:
-        async def inside() -> None:
-            await test(Scene())
-
-        run(inside())
-
-    running.__doc__ = test.__doc__
-    return running
+@pytest.fixture
+async def scene() -> Scene:
+    return Scene()
 
 
-@scenario
 async def test_a_delete_that_was_made_is_not_told_as_refused(scene: Scene) -> None:
     """The repeat meets another's node with a child: its `NotEmpty` says nothing about the first copy."""
     await scene.change(lambda _: b"mine")
@@ -63,7 +55,6 @@ async def test_a_delete_that_was_made_is_not_told_as_refused(scene: Scene) -> No
         await deleting
 
 
-@scenario
 async def test_a_delete_that_was_not_made_is_told_as_refused(scene: Scene) -> None:
     """The same incarnation with a child: the delete was lost, and the refusal of a fresh one is the caller's."""
     await scene.change(lambda _: b"mine")
@@ -115,14 +106,12 @@ async def test_a_repeat_refused_for_another_reason_proves_nothing(made: bool) ->
             await scene.change(lambda _: b"2")
 
 
-@scenario
 async def test_a_refusal_of_what_was_never_unknown_is_the_callers(scene: Scene) -> None:
     Answers(scene.ours, lambda _: Refused("over quota", "/n"), made=[])
     with pytest.raises(Refused, match="over quota"):
         await scene.change(lambda _: b"1")
 
 
-@scenario
 async def test_a_repeated_create_is_another_incarnation_than_the_one_deleted_meanwhile(scene: Scene) -> None:
     creating = await scene.change_losing_its_answer(lambda _: b"mine")
     first = await read(scene.other, "/n")
@@ -135,7 +124,6 @@ async def test_a_repeated_create_is_another_incarnation_than_the_one_deleted_mea
     assert stored.incarnation != first.incarnation
 
 
-@scenario
 async def test_a_create_that_was_made_is_known_by_the_token_of_its_first_copy(scene: Scene) -> None:
     creating = await scene.change_losing_its_answer(lambda _: b"mine")
     first = await read(scene.other, "/n")
@@ -145,7 +133,6 @@ async def test_a_create_that_was_made_is_known_by_the_token_of_its_first_copy(sc
     assert (await scene.ours.exists("/n")).version == 1  # type: ignore[union-attr]
 
 
-@scenario
 async def test_a_store_that_turns_requests_away_is_not_asked_without_pause(scene: Scene) -> None:
     answers = Answers(scene.ours, lambda _: NotSent("throttled"), made=[])
     changing = asyncio.create_task(scene.change(lambda _: b"x", timeout_s=10))
@@ -158,7 +145,6 @@ async def test_a_store_that_turns_requests_away_is_not_asked_without_pause(scene
     assert 5 <= answers.sent <= 20
 
 
-@scenario
 async def test_an_update_that_makes_no_bytes_is_refused_and_deletes_nothing(scene: Scene) -> None:
     await scene.change(lambda _: b"mine")
     with pytest.raises(InvalidChange, match="not bytes"):

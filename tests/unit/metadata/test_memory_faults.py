@@ -13,21 +13,18 @@ from magnetar_metadata.store import ABSENT, Node, SessionState, Stat
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run
 
 Scenario = Callable[[ManualClock, MemoryServer], Awaitable[None]]
 
 
-def scenario(test: Scenario) -> Callable[[], None]:
-    def running() -> None:
-        async def inside() -> None:
-            clock = ManualClock()
-            await test(clock, MemoryServer(clock, ["/r"], session_timeout_s=10))
+@pytest.fixture
+async def clock() -> ManualClock:
+    return ManualClock()
 
-        run(inside())
 
-    running.__doc__ = test.__doc__
-    return running
+@pytest.fixture
+async def server(clock: ManualClock) -> MemoryServer:
+    return MemoryServer(clock, ["/r"], session_timeout_s=10)
 
 
 async def _turns(turns: int = 20) -> None:
@@ -40,7 +37,6 @@ def _state(store: MemoryStore) -> SessionState:
     return store.session.state
 
 
-@scenario
 async def test_a_lost_request_is_never_applied(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     server.next_request(store, Fault.LOSE_REQUEST)
@@ -54,7 +50,6 @@ async def test_a_lost_request_is_never_applied(clock: ManualClock, server: Memor
     assert await other.get("/a") is None
 
 
-@scenario
 async def test_a_lost_answer_belongs_to_an_applied_request(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     sent_at = store.session.answered_sent_at
@@ -69,7 +64,6 @@ async def test_a_lost_answer_belongs_to_an_applied_request(clock: ManualClock, s
     assert await other.get("/a") == Node(b"x", Stat(0))
 
 
-@scenario
 async def test_a_held_request_lands_after_others_unless_a_later_one_was_taken(
     clock: ManualClock, server: MemoryServer
 ) -> None:
@@ -87,7 +81,6 @@ async def test_a_held_request_lands_after_others_unless_a_later_one_was_taken(
         assert (await store.get(path) is not None) == (path == "/a")
 
 
-@scenario
 async def test_a_session_runs_out_by_the_clock_and_its_store_hears_on_resuming(
     clock: ManualClock, server: MemoryServer
 ) -> None:
@@ -108,7 +101,6 @@ async def test_a_session_runs_out_by_the_clock_and_its_store_hears_on_resuming(
         await store.get("/e")
 
 
-@scenario
 async def test_a_suspended_session_that_comes_back_in_time_lives_on(clock: ManualClock, server: MemoryServer) -> None:
     store = server.connect()
     await store.put("/e", b"", ABSENT, ephemeral=True)
@@ -119,7 +111,6 @@ async def test_a_suspended_session_that_comes_back_in_time_lives_on(clock: Manua
     assert await store.exists("/e") == Stat(0, store.session.id)
 
 
-@scenario
 async def test_answers_wait_for_the_clock(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     server.delay_answers(store, 3)
@@ -136,7 +127,6 @@ async def test_answers_wait_for_the_clock(clock: ManualClock, server: MemoryServ
     assert store.session.answered_sent_at == sent_at
 
 
-@scenario
 async def test_a_lagging_reader_sees_the_past_until_it_syncs_and_then_its_watches(
     clock: ManualClock, server: MemoryServer
 ) -> None:
@@ -158,7 +148,6 @@ async def test_a_lagging_reader_sees_the_past_until_it_syncs_and_then_its_watche
     await asyncio.gather(*waits)
 
 
-@scenario
 async def test_compare_and_set_gives_up_at_its_deadline_and_says_what_is_true(
     clock: ManualClock, server: MemoryServer
 ) -> None:
@@ -178,7 +167,6 @@ async def test_compare_and_set_gives_up_at_its_deadline_and_says_what_is_true(
         server.resume(store)
 
 
-@scenario
 async def test_compare_and_set_says_unknown_when_too_much_happened(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     ours, theirs = SeededRandomness(1), SeededRandomness(2)
@@ -198,7 +186,6 @@ async def test_compare_and_set_says_unknown_when_too_much_happened(clock: Manual
             await changing
 
 
-@scenario
 async def test_safe_until_keeps_an_owner_that_hears_nothing_from_owning_with_another(
     clock: ManualClock, server: MemoryServer
 ) -> None:
@@ -248,7 +235,6 @@ async def test_an_unanswered_request_is_given_up_and_was_made_if_it_arrived(requ
     assert _state(store) is (SessionState.LOST if requests else SessionState.CONNECTED)
 
 
-@scenario
 async def test_heartbeats_keep_a_silent_session_alive(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     await store.put("/e", b"", ABSENT, ephemeral=True)
@@ -262,7 +248,6 @@ async def test_heartbeats_keep_a_silent_session_alive(clock: ManualClock, server
     assert await other.exists("/e") is None
 
 
-@scenario
 async def test_an_end_that_is_not_told_comes_with_the_next_answer(clock: ManualClock, server: MemoryServer) -> None:
     asking, waiting = server.connect(), server.connect()
     for store in (asking, waiting):
@@ -277,7 +262,6 @@ async def test_an_end_that_is_not_told_comes_with_the_next_answer(clock: ManualC
     assert _state(waiting) is SessionState.LOST
 
 
-@scenario
 async def test_reads_and_syncs_make_nobody_safe_for_longer(clock: ManualClock, server: MemoryServer) -> None:
     store = server.connect()
     begun = store.session.answered_sent_at
@@ -297,7 +281,6 @@ async def test_reads_and_syncs_make_nobody_safe_for_longer(clock: ManualClock, s
     assert store.session.answered_sent_at == begun + 3
 
 
-@scenario
 async def test_a_server_forgets_sessions_that_are_over(clock: ManualClock, server: MemoryServer) -> None:
     closed, expired, closed_unheard, resumed = (server.connect() for _ in range(4))
     await closed.close()
@@ -318,7 +301,6 @@ async def test_a_server_forgets_sessions_that_are_over(clock: ManualClock, serve
         assert server.release(store) == 0
 
 
-@scenario
 async def test_watches_go_up_when_vanished_answers_come_again(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     watch = store.watch("/a")

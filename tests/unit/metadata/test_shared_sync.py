@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -33,10 +32,6 @@ class Server:
 async def turns() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 async def test_a_call_joins_a_sync_that_was_not_sent_and_none_in_flight() -> None:

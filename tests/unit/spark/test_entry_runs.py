@@ -16,7 +16,6 @@ from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import SlicePiece
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.transport import Code, Disconnected, NotReached, Rejected
-from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
 from tests.unit.bookie.patience import patiently
 
@@ -99,10 +98,10 @@ def all_of(*counts: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("striping", [ALL_HOLD_ALL, Striping(3, 2, 2), Striping(4, 1, 1)], ids=str)
-def test_pieces_come_in_order_and_nothing_past_them_is_asked_for(striping: Striping) -> None:
+async def test_pieces_come_in_order_and_nothing_past_them_is_asked_for(striping: Striping) -> None:
     """SPK-5: plain range reads, several at a time and in order, that fence nothing and never pass the piece."""
     scene = Scene(striping, (30, 3, 17))
-    assert read_of(run(scene.all())) == all_of(30, 3, 17)
+    assert read_of(await scene.all()) == all_of(30, 3, 17)
     counts = {7: 30, 8: 3, 9: 17}
     for request in scene.asked():
         assert not request.fence
@@ -112,10 +111,10 @@ def test_pieces_come_in_order_and_nothing_past_them_is_asked_for(striping: Strip
     assert not scene.planned
 
 
-def test_a_piece_begins_and_ends_where_it_says() -> None:
+async def test_a_piece_begins_and_ends_where_it_says() -> None:
     scene = Scene()
     scene.pieces = [scene.piece(7, 11, 11), scene.piece(7, 13, 22)]
-    assert read_of(run(scene.all())) == [(7, 11), *((7, entry_id) for entry_id in range(13, 23))]
+    assert read_of(await scene.all()) == [(7, 11), *((7, entry_id) for entry_id in range(13, 23))]
 
 
 async def test_so_many_answers_are_read_ahead_and_no_more() -> None:
@@ -133,12 +132,12 @@ async def test_so_many_answers_are_read_ahead_and_no_more() -> None:
     await runs.close()
 
 
-def test_entries_that_are_larger_than_the_others_take_more_answers_and_no_more_memory() -> None:
+async def test_entries_that_are_larger_than_the_others_take_more_answers_and_no_more_memory() -> None:
     scene = Scene(counts=(30,))
     scene.pieces = [scene.piece(7, 0, 29, 1)]  # they say that an answer takes all of them
     for bookie in scene.bookies.values():
         bookie.lie = lambda request, answer: _shortened(answer, request.first_entry_id, 3)
-    found = run(scene.all())
+    found = await scene.all()
     assert read_of(found) == all_of(30)
 
 
@@ -150,7 +149,7 @@ def _shortened(answer: pb.ReadAnswer, first: int, count: int) -> pb.ReadAnswer:
 
 
 @pytest.mark.parametrize("striping", [ALL_HOLD_ALL, Striping(3, 2, 2)], ids=str)
-def test_another_replica_gives_what_one_does_not(striping: Striping) -> None:
+async def test_another_replica_gives_what_one_does_not(striping: Striping) -> None:
     """SPK-5: of replicas that fail, lack entries, hold them damaged or lie, the next one is asked."""
 
     def fails(bookie: HonestBookie) -> None:
@@ -178,11 +177,11 @@ def test_another_replica_gives_what_one_does_not(striping: Striping) -> None:
     for trouble in (fails, hangs, lacks, rots, lies, stands_still):
         scene = Scene(striping, (30,))
         trouble(scene.bookies["b1:0"])
-        assert read_of(run(scene.all())) == all_of(30), trouble.__name__
+        assert read_of(await scene.all()) == all_of(30), trouble.__name__
         assert not scene.planned, trouble.__name__
 
 
-def test_a_bookie_that_goes_while_it_is_read_from_is_not_missed() -> None:
+async def test_a_bookie_that_goes_while_it_is_read_from_is_not_missed() -> None:
     scene = Scene(counts=(40,))
     asked = itertools.count()
 
@@ -191,27 +190,27 @@ def test_a_bookie_that_goes_while_it_is_read_from_is_not_missed() -> None:
             scene.bookies["b0:0"].failing.add("read")
 
     scene.bookies["b0:0"].before = gone_soon
-    assert read_of(run(scene.all())) == all_of(40)
+    assert read_of(await scene.all()) == all_of(40)
 
 
-def test_replicas_that_have_moved_are_found_by_one_new_plan() -> None:
+async def test_replicas_that_have_moved_are_found_by_one_new_plan() -> None:
     """SPK-5: if no replica has an entry, a new plan is asked for, once however many ranges need it."""
     scene = Scene(counts=(30, 10))
     for name in scene.names:
         moved = scene.bookies.pop(f"{name}:0")
         scene.bookies[f"{name}:1"] = moved
     scene.new_plan = lambda: scene.whereabouts({name: f"{name}:1" for name in scene.names})
-    assert read_of(run(scene.all())) == all_of(30, 10)
+    assert read_of(await scene.all()) == all_of(30, 10)
     assert scene.planned == [(7, 0, 29), (8, 0, 9)]
 
 
-def test_what_all_replicas_lack_is_gone_and_the_rest_is_read() -> None:
+async def test_what_all_replicas_lack_is_gone_and_the_rest_is_read() -> None:
     scene = Scene(Striping(3, 3, 2), (30,))
     for bookie in scene.bookies.values():
         for entry_id in range(9, 14):
             del bookie.ledger(7).records[entry_id]
         bookie.damage(7, 20)
-    found = run(scene.all())
+    found = await scene.all()
     gone = [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)]
     assert gone == [9, 10, 11, 12, 13, 20]
     # Ranges end there, and not every entry that is gone costs a question.
@@ -226,12 +225,12 @@ def _ids(gone: Gone) -> range:
 
 
 @pytest.mark.parametrize("deleted", Deleted)
-def test_a_ledger_that_was_deleted_is_gone_from_where_it_was(deleted: Deleted) -> None:
+async def test_a_ledger_that_was_deleted_is_gone_from_where_it_was(deleted: Deleted) -> None:
     scene = Scene(counts=(30, 30))
     for bookie in scene.bookies.values():
         bookie.ledger(7).deleted = True
     scene.new_plan = lambda: deleted
-    found = run(scene.all())
+    found = await scene.all()
     # By ranges, and not by entries.
     assert len([one for one in found if isinstance(one, Gone)]) <= 10
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(30)]
@@ -241,13 +240,13 @@ def test_a_ledger_that_was_deleted_is_gone_from_where_it_was(deleted: Deleted) -
         for entry_id in range(12):
             del bookie.ledger(7).records[entry_id]
     scene.new_plan = lambda: scene.whereabouts(scene.addresses, first=12)
-    found = run(scene.all())
+    found = await scene.all()
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(12)]
     assert read_of([one for one in found if isinstance(one, EntryRun)]) == all_of(30)[12:]
 
 
 @pytest.mark.parametrize("deleted", Deleted)
-def test_what_a_deleted_topic_s_leases_keep_is_read_on(deleted: Deleted) -> None:
+async def test_what_a_deleted_topic_s_leases_keep_is_read_on(deleted: Deleted) -> None:
     """SPK-5, protocol.md's Leases, 4: bookies that are busy for a moment have not said that it is gone"""
     scene = Scene(counts=(30,))
     for bookie in scene.bookies.values():
@@ -259,26 +258,23 @@ def test_what_a_deleted_topic_s_leases_keep_is_read_on(deleted: Deleted) -> None
         return deleted
 
     scene.new_plan = planned
-    assert read_of(run(scene.all())) == all_of(30)
+    assert read_of(await scene.all()) == all_of(30)
     assert len(scene.planned) == 1
 
 
-def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_gone() -> None:
+async def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_gone() -> None:
     """A deleted topic has nobody to say so: unknown is not no."""
     scene = Scene(counts=(10,))
     scene.bookies.clear()
     scene.new_plan = lambda: Deleted.LEDGER
-    found = run(scene.all())
+    found = await scene.all()
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(10)]
     scene.new_plan = lambda: Deleted.TOPIC
 
-    async def body() -> None:
-        runs = scene.runs()
-        with pytest.raises(NotReadNow, match=r"the topic was deleted, and entry 0 of ledger 7 .* try again later"):
-            await patiently(scene.clock, runs.next())
-        await runs.close()
-
-    run(body())
+    runs = scene.runs()
+    with pytest.raises(NotReadNow, match=r"the topic was deleted, and entry 0 of ledger 7 .* try again later"):
+        await patiently(scene.clock, runs.next())
+    await runs.close()
 
 
 async def test_bookies_that_are_restarted_are_waited_for() -> None:
@@ -322,13 +318,13 @@ async def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(ho
     await runs.close()
 
 
-def test_an_entry_that_a_bookie_in_limbo_could_get_from_no_other_is_lost() -> None:
+async def test_an_entry_that_a_bookie_in_limbo_could_get_from_no_other_is_lost() -> None:
     """CHK-67: it has no record, repair would copy it from the others, and they say that they lack it."""
     scene = Scene(counts=(10,))
     for bookie in scene.bookies.values():
         bookie.ledger(7).records.pop(4)
     scene.bookies["b2:0"].ledger(7).limbo = True
-    found = run(scene.all())
+    found = await scene.all()
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [4]
 
 
@@ -356,7 +352,7 @@ async def _all_of(runs: EntryRuns) -> list[EntryRun | Gone]:
     return found
 
 
-def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
+async def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
     """CHK-67: in an open ledger's last fragment only an entry that all replicas have damaged is lost. Before it, and
     once the ledger is closed or has left the log, each entry is that all of them lack."""
 
@@ -367,8 +363,8 @@ def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
             del bookie.ledger(7).records[entry_id]
         return scene
 
-    def gone(scene: Scene) -> list[int]:
-        return [entry_id for one in run(scene.all()) if isinstance(one, Gone) for entry_id in _ids(one)]
+    async def gone(scene: Scene) -> list[int]:
+        return [entry_id for one in await scene.all() if isinstance(one, Gone) for entry_id in _ids(one)]
 
     async def body() -> None:
         runs = scene.runs()
@@ -378,26 +374,26 @@ def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
         await runs.close()
 
     scene = scene_without(20)
-    run(body())
+    await body()
     scene = scene_without(20)
     for bookie in scene.bookies.values():
         bookie.damage(7, 19)
-    run(body())
-    assert gone(scene_without(9)) == [9]
+    await body()
+    assert await gone(scene_without(9)) == [9]
     scene = scene_without(20)
     scene.new_plan = lambda: scene.whereabouts(scene.addresses)
-    assert gone(scene) == [20]
+    assert await gone(scene) == [20]
     scene = scene_without(20)
     scene.new_plan = lambda: Deleted.LEDGER
-    assert gone(scene) == [20]
+    assert await gone(scene) == [20]
     scene = Scene(counts=(30,))
     scene.open_at(10)
     for bookie in scene.bookies.values():
         bookie.damage(7, 20)
-    assert gone(scene) == [20]
+    assert await gone(scene) == [20]
 
 
-def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:
+async def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:
     """One bookie, as a standalone has: whatever many tasks ask at once, each gets its rows."""
     scene = Scene(Striping(1, 1, 1), (30,))
     asked = itertools.count()
@@ -410,7 +406,7 @@ def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -
             raise Disconnected("it starts anew")
 
     scene.bookies["b0:0"].before = refuses
-    assert read_of(run(scene.all())) == all_of(30)
+    assert read_of(await scene.all()) == all_of(30)
     assert len(scene.planned) == 1
 
 

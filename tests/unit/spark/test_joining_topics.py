@@ -15,7 +15,7 @@ from magnetar_spark.errors import DataLost
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
 from tests.unit.spark.fake_service import FakeService
 from tests.unit.spark.test_stream import ALL, Query, a_stream
 
@@ -60,12 +60,14 @@ async def counts(stream: TopicStream, start: Mapping[str, Any]) -> tuple[dict[st
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_topics_that_join_a_stream_lose_nothing_while_it_runs_and_it_tells_what_they_lost_before(fails: bool) -> None:
+async def test_topics_that_join_a_stream_lose_nothing_while_it_runs_and_it_tells_what_they_lost_before(
+    fails: bool,
+) -> None:
     """SPK-1, SPK-5, RET-1: two topics come while it runs, and are acknowledged and trimmed before it looks; another one
     comes while it is stopped. The first two are read from their first message; what the third has lost is an error, or
     is said."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_OPTIONS) as scene:
         first, second, third = _NAMES
         loss = str(fails).lower()
         stream = a_query(scene, failOnDataLoss=loss)
@@ -93,13 +95,11 @@ def test_topics_that_join_a_stream_lose_nothing_while_it_runs_and_it_tells_what_
         assert 0 < found[third] < 35
         await stream.close()
 
-    in_broker(body, **_OPTIONS)
 
-
-def test_a_partition_that_is_added_is_read_from_its_first_message() -> None:
+async def test_a_partition_that_is_added_is_read_from_its_first_message() -> None:
     """SPK-1, TOP-3: though nobody but the query's lease retains it"""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_OPTIONS) as scene:
         await scene.admin.topics.create_partitioned("grows", 1)
         stream = TopicStream(
             scene.admin, stream_options({"url": "magnetar://here:6652", "topic": "grows", "failOnDataLoss": "false"})
@@ -112,8 +112,6 @@ def test_a_partition_that_is_added_is_read_from_its_first_message() -> None:
         _, found = await counts(stream, start)
         assert found == {"persistent://public/default/grows-partition-1": 35}
         await stream.close()
-
-    in_broker(body, **_OPTIONS)
 
 
 async def test_a_log_that_joins_begins_with_its_first_message() -> None:

@@ -14,7 +14,7 @@ from magnetar.exceptions import ConnectError
 from magnetar_spark.leases import Leases
 from magnetar_spark.renewals import RENEWALS
 from magnetar_spark.task_lease import new_lease
-from tests.running import run, until
+from tests.running import until
 from tests.unit.spark.fake_service import FakeService
 
 LOG = "persistent://public/default/t"
@@ -39,7 +39,7 @@ async def test_a_renewal_that_fails_is_made_up_for_in_half_of_a_leases_time(trou
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_lease_that_has_ended_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lease_that_has_ended_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         service = FakeService()
         service.create("t", 2)
@@ -55,7 +55,7 @@ def test_a_lease_that_has_ended_is_told_of_once(caplog: pytest.LogCaptureFixture
         assert "t-partition-0 has" not in caplog.text
 
     with caplog.at_level(logging.WARNING):
-        run(go())
+        await go()
 
 
 async def test_logs_of_a_broker_that_hangs_hold_up_no_others() -> None:

@@ -10,7 +10,6 @@ import pytest
 from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
 from magnetar_spark.plans import Planner
 from magnetar_spark.task_lease import new_lease
-from tests.running import run
 
 START = NextMessage(9, 3, 1)
 ANSWER = Plan("i", START, START, (), {}, 0, 0, False, False, START, START, 0, 0, True)
@@ -44,10 +43,10 @@ class Answers:
         (NextMessage(5, 0), [a_piece(8, 0)], NextMessage(7, 9), True),
     ],
 )
-def test_whether_there_is_more_than_may_be_looked_through(
+async def test_whether_there_is_more_than_may_be_looked_through(
     first: NextMessage, before: list[Piece], entered: NextMessage | None, more: bool
 ) -> None:
     """SPK-1"""
     answer = replace(ANSWER, first=first, before=before, pieces=[a_piece(9, 3)])
     planner = Planner(cast(AsyncAdmin, Answers(answer)), new_lease(1000), "", "a test", "a test")
-    assert run(planner.plan("t", "i", START, entered=entered)).more_before is more
+    assert (await planner.plan("t", "i", START, entered=entered)).more_before is more

@@ -12,7 +12,7 @@ from magnetar_spark.errors import NobodyAnswers
 from magnetar_spark.options import SourceOptions, batch_options
 from magnetar_spark.reaching import answered
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from tests.running import run, until
+from tests.running import until
 
 
 def options(port: int) -> SourceOptions:
@@ -55,14 +55,14 @@ async def test_a_server_that_is_no_broker_is_told_apart_from_a_slow_one() -> Non
         await server.stop(None)
 
 
-def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
+async def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
     """SPK-1: a bookie's port, say"""
 
     async def refused() -> None:
         raise OperationNotSupported("a bookie has no call 'admin.plan'")
 
     with pytest.raises(NobodyAnswers, match=r"127\.0\.0\.1:1 does not do .*a bookie has no call.* address of brokers"):
-        run(answered(options(1), refused()))
+        await answered(options(1), refused())
 
 
 async def test_where_somebody_is_slow_the_work_is_waited_for() -> None:
@@ -85,13 +85,13 @@ async def test_where_somebody_is_slow_the_work_is_waited_for() -> None:
         assert await waiting == 7
 
 
-def test_what_is_answered_at_once_is_not_looked_after() -> None:
+async def test_what_is_answered_at_once_is_not_looked_after() -> None:
     async def seven() -> int:
         return 7
 
     async def fails() -> int:
         raise ValueError("its own")
 
-    assert run(answered(options(1), seven())) == 7
+    assert (await answered(options(1), seven())) == 7
     with pytest.raises(ValueError, match="its own"):
-        run(answered(options(1), fails()))
+        await answered(options(1), fails())

@@ -19,7 +19,7 @@ from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.slice_broker import SliceBroker
 from magnetar_spark.task_lease import TaskLease, due_here, new_shared_lease
-from tests.running import GENEROUS_S, run, until
+from tests.running import GENEROUS_S, until
 
 SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, None, Connection("u", ""), True)
 ASKED = NextMessage(0, 0, 0)
@@ -178,7 +178,7 @@ async def test_a_stream_s_lease_is_left_to_its_driver() -> None:
     assert not broker.closed  # there was none
 
 
-def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         broker = Broker()
         broker.refusal = NotFound("it has ended")
@@ -193,7 +193,7 @@ def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pyte
             await reading.close()
 
     with caplog.at_level(logging.WARNING):
-        run(body())
+        await body()
 
 
 async def test_a_new_plan_says_where_entries_are_now() -> None:

@@ -13,10 +13,6 @@ from magnetar_wire.tasks import OrderedTaskGroup
 Groups = Callable[[], OrderedTaskGroup]
 
 
-def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(body())
-
-
 async def forever(note: Callable[[], object] = lambda: None) -> None:
     try:
         await asyncio.get_running_loop().create_future()

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 # One group moves at most so much.
 _MOVED_BYTES: Final = 4 << 20
-_MOVED_RECORDS: Final = 500
+MOVED_RECORDS: Final = 500
 _LEDGERS: Final = 500
 # So many segments go with one flush of the index.
 _SEGMENTS: Final = 16
@@ -206,7 +206,7 @@ def _portion(
     waiting: list[tuple[int, int, Location]],
 ) -> tuple[list[tuple[int, int, Location]], list[tuple[int, int, Location]]]:
     size, count = 0, 0
-    for _, _, location in waiting[:_MOVED_RECORDS]:
+    for _, _, location in waiting[:MOVED_RECORDS]:
         if count and size + location[2] > _MOVED_BYTES:
             break
         size += location[2]

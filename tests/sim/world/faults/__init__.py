@@ -74,7 +74,7 @@ class Faults:
         for bookie in world.bookies:
             bookie.disk.faults = _ORDERLY
             bookie.disk.capacity_bytes = None
-            bookie.disk._fail_next = False
+            bookie.disk.fails_next_sync = False
         for host in world.hosts:
             host.resume()
             if host.runs and host.store is not None and host.store.session.state is not SessionState.LOST:

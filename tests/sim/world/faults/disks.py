@@ -143,7 +143,7 @@ class DiskFaultsOfSeed(Striker):
             bookie.kill()
             self._later(0.05 * self._draw.random(), partial(self._restart, bookie))
         # One that loses its first groups has lost who it is: that is `wipe`, which takes a spare bookie.
-        count = min(1 + self._draw.below(20), len(bookie.disk._synced) - 4)
+        count = min(1 + self._draw.below(20), bookie.disk.synced_groups - 4)
         if count <= 0:
             return False
         self._world.checker.disk_loses(bookie.name, lambda: bookie.disk.lose_synced(count))
@@ -151,7 +151,7 @@ class DiskFaultsOfSeed(Striker):
 
     def wipe(self) -> bool:
         bookie = self._loser()
-        if bookie is None or self._wiped or bookie.refused or bookie.disk._bookie is None:
+        if bookie is None or self._wiped or bookie.refused or bookie.disk.bookie_record is None:
             return False
         self._wiped = True
         bookie.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from magnetar_broker import paths
@@ -20,7 +20,6 @@ from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.running import run
 
 NAMESPACE = NamespaceName("acme", "shop")
 
@@ -146,18 +145,15 @@ def foreign(payload: bytes) -> bytes:
 
 def scene(
     options: CatalogOptions | None = None,
-) -> Callable[[Callable[[CatalogScene], Awaitable[None]]], Callable[[], None]]:
+) -> Callable[[Callable[[CatalogScene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
     """A test that is given a scene with a tenant and a namespace."""
 
-    def decorate(test: Callable[[CatalogScene], Awaitable[None]]) -> Callable[[], None]:
+    def decorate(test: Callable[[CatalogScene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
         @functools.wraps(test)
-        def running() -> None:
-            async def inside() -> None:
-                made = CatalogScene(options)
-                await made.start()
-                await test(made)
-
-            run(inside())
+        async def running() -> None:
+            made = CatalogScene(options)
+            await made.start()
+            await test(made)
 
         del running.__wrapped__  # pytest would look for fixtures of its parameters
         return running

@@ -24,7 +24,7 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.transport import Code, Rejected
 from tests.running import until
-from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
+from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
 
 
 async def publish(client: aio.Client, topic: str, *payloads: bytes) -> list[MessageId]:
@@ -38,10 +38,10 @@ async def backlog(admin: AsyncAdmin, topic: str, subscription: str) -> int:
     return (await admin.topics.stats(topic)).subscription(subscription).backlog_entries
 
 
-def test_tenants_and_namespaces() -> None:
+async def test_tenants_and_namespaces() -> None:
     """TOP-4."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         await admin.tenants.create("acme", TenantSettings(admin_roles=["amy"]))
         assert await admin.tenants.list() == ["acme", "public"]
@@ -73,13 +73,11 @@ def test_tenants_and_namespaces() -> None:
         with pytest.raises(exceptions.NotFound):
             await admin.topics.list("acme/shop")
 
-    in_broker(body)
 
-
-def test_a_namespaces_policies_hold_for_its_topics() -> None:
+async def test_a_namespaces_policies_hold_for_its_topics() -> None:
     """TOP-4, TOP-2."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         policies = NamespacePolicies(Persistence(1, 1, 1), AutoTopicCreation(False), AutoSubscriptionCreation(False))
         await admin.namespaces.create("public/shop", policies)
@@ -105,13 +103,11 @@ def test_a_namespaces_policies_hold_for_its_topics() -> None:
             assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
             await (await client.subscribe(topic, "another")).close()
 
-    in_broker(body)
 
-
-def test_topics_are_made_listed_and_deleted() -> None:
+async def test_topics_are_made_listed_and_deleted() -> None:
     """TOP-2, TOP-7."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         await admin.topics.create("orders")
         with pytest.raises(exceptions.AlreadyExists):
@@ -144,13 +140,11 @@ def test_topics_are_made_listed_and_deleted() -> None:
                 await gone
         await admin.topics.create("orders")
 
-    in_broker(body)
 
-
-def test_what_was_truncated_is_gone_and_the_topic_goes_on() -> None:
+async def test_what_was_truncated_is_gone_and_the_topic_goes_on() -> None:
     """TOP-7."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         async with scene.client() as client:
             await admin.topics.create("orders")
@@ -165,13 +159,11 @@ def test_what_was_truncated_is_gone_and_the_topic_goes_on() -> None:
             assert message.payload == b"three"
             assert (await admin.topics.stats("orders")).messages_ever == 3
 
-    in_broker(body)
 
-
-def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing() -> None:
+async def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing() -> None:
     """TOP-3."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         await admin.topics.create_partitioned("events", 2, {"owner": "amy"})
         await admin.subscriptions.create("events", "s", properties={"color": "red"})
@@ -199,13 +191,11 @@ def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing() -> None:
         with pytest.raises(exceptions.NotFound):
             await admin.topics.get_partitioned("events")
 
-    in_broker(body)
 
-
-def test_subscriptions_are_moved_by_an_administrator() -> None:
+async def test_subscriptions_are_moved_by_an_administrator() -> None:
     """SUB-9: reset_cursor, skip, skip_all, clear_backlog, expire."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         await admin.topics.create("orders")
         await admin.subscriptions.create("orders", "s", MessageId.earliest)
@@ -246,15 +236,13 @@ def test_subscriptions_are_moved_by_an_administrator() -> None:
         with pytest.raises(exceptions.SubscriptionNotFound):
             await admin.subscriptions.peek("orders", "s")
 
-    in_broker(body)
-
 
 async def _is(value: Any, expected: int) -> bool:
     return bool(await value == expected)
 
 
-def test_listings_come_in_pages() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_listings_come_in_pages() -> None:
+    async with running_broker(admin_max_names=3) as scene:
         names = sorted(f"persistent://public/default/t{number}" for number in range(7))
         await asyncio.gather(*(scene.admin.topics.create(name) for name in names))
         assert await scene.admin.topics.list("public/default") == names
@@ -262,8 +250,6 @@ def test_listings_come_in_pages() -> None:
         answer = pb.NamesAnswer.FromString(await _call(scene, "topics", request.SerializeToString()))
         assert list(answer.names) == names[3:6]
         assert answer.more
-
-    in_broker(body, admin_max_names=3)
 
 
 async def _call(scene: BrokerScene, method: str, request: bytes) -> bytes:
@@ -274,8 +260,8 @@ async def _call(scene: BrokerScene, method: str, request: bytes) -> bytes:
         await connection.close()
 
 
-def test_what_cannot_be_read_or_is_not_known_is_refused() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_what_cannot_be_read_or_is_not_known_is_refused() -> None:
+    async with running_broker() as scene:
         with pytest.raises(Rejected) as refused:
             await _call(scene, "format_disk", b"")
         assert refused.value.code is Code.UNIMPLEMENTED
@@ -302,11 +288,9 @@ def test_what_cannot_be_read_or_is_not_known_is_refused() -> None:
             problem = pb.Done.FromString(await _call(scene, method, odd.SerializeToString())).problem
             assert problem.code == ErrorCode.INVALID_ARGUMENT, method
 
-    in_broker(body)
 
-
-def test_a_broker_says_what_it_is() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_a_broker_says_what_it_is() -> None:
+    async with running_broker() as scene:
         await scene.admin.topics.create("t")
         info = await scene.admin.brokers.info()
         assert (info.address, info.cluster, info.loaded_topics) == ("broker:6652", "standalone", 1)
@@ -314,11 +298,9 @@ def test_a_broker_says_what_it_is() -> None:
         await scene.admin.topics.unload("t")
         assert (await scene.admin.brokers.info()).loaded_topics == 0
 
-    in_broker(body)
 
-
-def test_any_of_the_addresses_does() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_any_of_the_addresses_does() -> None:
+    async with running_broker() as scene:
         url = f"magnetar://nobody:1,{URL.removeprefix('magnetar://')}"
         async with AsyncAdmin(url, transport=scene.transport) as admin:
             await admin.tenants.create("acme")
@@ -329,21 +311,17 @@ def test_any_of_the_addresses_does() -> None:
             with pytest.raises(exceptions.ConnectError):
                 await admin.tenants.create("acme")
 
-    in_broker(body)
 
-
-def test_a_start_is_a_place_in_a_topic() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_a_start_is_a_place_in_a_topic() -> None:
+    async with running_broker() as scene:
         nonsense: list[Any] = ["earliest", 0, -5, True, None, 1.5]
         for one in nonsense:
             with pytest.raises(exceptions.InvalidArgument):
                 await scene.admin.subscriptions.create("t", "s", one)
 
-    in_broker(body)
 
-
-def test_administration_that_runs_wild_is_held_back() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_administration_that_runs_wild_is_held_back() -> None:
+    async with running_broker(health_check_timeout_s=30.0, topic_close_timeout_s=0.1) as scene:
         assert scene.store is not None
         for bookie in scene.bookies:
             bookie.hanging.add("add")
@@ -357,5 +335,3 @@ def test_administration_that_runs_wild_is_held_back() -> None:
         await asyncio.gather(*asking, return_exceptions=True)
         await until(lambda: scene.life._admin._serving == 0, "nobody is served any more")
         assert pb.NamesAnswer.FromString(await _call(scene, "tenants", b"")).names == ["public"]
-
-    in_broker(body, health_check_timeout_s=30.0, topic_close_timeout_s=0.1)

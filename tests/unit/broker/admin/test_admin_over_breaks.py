@@ -17,7 +17,7 @@ from magnetar_testing.metadata.server import Fault
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import within
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+from tests.unit.broker.cluster_scene import ClusterScene, running_brokers
 
 NAMESPACE = "public/shop"
 TOPIC = "public/shop/events"
@@ -88,10 +88,11 @@ async def healed(scene: ClusterScene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_broken_off_is_finished_by_the_same_call(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_broken_off_is_finished_by_the_same_call(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """TOP-3, ADM-1, OWN-1: and none of it is a fault of ours, which would be logged as an error."""
 
-    async def body(scene: ClusterScene) -> None:
+    caplog.set_level(logging.ERROR)
+    async with running_brokers(brokers=3, admin_forward_timeout_s=1.5, **QUICK) as scene:
         chance = SeededRandomness(seed)
         addresses = [one.address for one in scene.brokers]
         urls = ["magnetar://" + ",".join(addresses[turn:] + addresses[:turn]) for turn in range(len(addresses))]
@@ -132,7 +133,4 @@ def test_what_was_broken_off_is_finished_by_the_same_call(seed: int, caplog: pyt
             await healed(scene)
             for admin in admins:
                 await admin.close()
-
-    caplog.set_level(logging.ERROR)
-    in_cluster(body, brokers=3, admin_forward_timeout_s=1.5, **QUICK)
     assert [record.getMessage() for record in caplog.records] == []

@@ -14,7 +14,6 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.running import run
 from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, scene
 
 TOPIC = TopicName.parse("acme/shop/orders")
@@ -104,7 +103,7 @@ async def _tenant_gone(scene: CatalogScene) -> bool:
         (_delete_tenant, _tenant_gone),
     ],
 )
-def test_what_was_killed_is_finished_by_the_same_call(operation: Operation, holds: Holds, made: bool) -> None:
+async def test_what_was_killed_is_finished_by_the_same_call(operation: Operation, holds: Holds, made: bool) -> None:
     """TOP-3, TOP-4: killed before, or right after, each of its changes."""
 
     async def killed_after(changes: int) -> bool:
@@ -125,7 +124,7 @@ def test_what_was_killed_is_finished_by_the_same_call(operation: Operation, hold
         return store.died
 
     changes = 0
-    while run(killed_after(changes)):
+    while await killed_after(changes):
         changes += 1
     assert changes > 0
 

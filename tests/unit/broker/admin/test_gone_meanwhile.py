@@ -16,7 +16,7 @@ from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.admin.test_admin_calls import publish
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import running_broker
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, settle
 
 
@@ -67,10 +67,10 @@ async def test_no_deleted_subscription_is_peeked_at() -> None:
     assert gone.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
 
 
-def test_statistics_leave_out_a_subscription_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_statistics_leave_out_a_subscription_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-69"""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin: AsyncAdmin = scene.admin
         await admin.topics.create("orders")
         for name in ("a", "b", "c"):
@@ -88,5 +88,3 @@ def test_statistics_leave_out_a_subscription_that_is_deleted_meanwhile(monkeypat
         stats = await admin.topics.stats("orders")
         assert [(one.subscription, one.backlog_messages) for one in stats.subscriptions] == [("a", 2), ("c", 2)]
         await client.close()
-
-    in_broker(body)

@@ -8,7 +8,7 @@ from magnetar_broker import paths
 from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, heartbeat_topic
 from magnetar_protos import ledger_pb2 as pb
 from tests.running import until, within
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
 _QUICK = {"health_check_timeout_s": 0.2, "health_check_max_age_s": 0.0}
 
@@ -20,10 +20,10 @@ async def healthy_again(scene: BrokerScene) -> None:
     await until(healthy, "the broker is healthy again")
 
 
-def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_bookies() -> None:
+async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_bookies() -> None:
     """ADM-2."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(health_check_timeout_s=30.0) as scene:
         assert await scene.broker.health.look() == (True, [])
         topic = scene.life.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
@@ -35,13 +35,11 @@ def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_bookies
         health = await scene.admin.brokers.health()
         assert (health.healthy, health.reasons) == (True, [])
 
-    in_broker(body, health_check_timeout_s=30.0)
 
-
-def test_bookies_that_give_no_answer_are_no_health() -> None:
+async def test_bookies_that_give_no_answer_are_no_health() -> None:
     """ADM-2."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_QUICK, topic_close_timeout_s=0.1) as scene:
         await healthy_again(scene)
         for bookie in scene.bookies:
             bookie.hanging.add("add")
@@ -54,13 +52,11 @@ def test_bookies_that_give_no_answer_are_no_health() -> None:
         # However often one asks, one message hangs.
         assert topic.log.stats().pending_appends <= 1
 
-    in_broker(body, **_QUICK, topic_close_timeout_s=0.1)
 
-
-def test_bookies_that_cannot_be_read_are_no_health() -> None:
+async def test_bookies_that_cannot_be_read_are_no_health() -> None:
     """ADM-2: what was stored has to come back, and as it was."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_QUICK) as scene:
         await healthy_again(scene)
         for bookie in scene.bookies:
             bookie.failing.add("read")
@@ -86,13 +82,11 @@ def test_bookies_that_cannot_be_read_are_no_health() -> None:
             bookie.lie = lambda _, answer: answer
         await healthy_again(scene)
 
-    in_broker(body, **_QUICK)
 
-
-def test_without_metadata_a_broker_is_not_healthy() -> None:
+async def test_without_metadata_a_broker_is_not_healthy() -> None:
     """ADM-2: suspended, and lost, after which it begins anew."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_QUICK) as scene:
         await healthy_again(scene)
         assert scene.store is not None
         scene.metadata.suspend(scene.store)
@@ -107,22 +101,18 @@ def test_without_metadata_a_broker_is_not_healthy() -> None:
         await healthy_again(scene)
         assert scene.life is not before
 
-    in_broker(body, **_QUICK)
 
-
-def test_a_broker_without_a_session_says_so() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_a_broker_without_a_session_says_so() -> None:
+    async with running_broker() as scene:
         life, scene.broker.life = scene.broker.life, None
         healthy, reasons = await scene.broker.health.look()
         assert not healthy
         assert "no session" in reasons[0]
         scene.broker.life = life
 
-    in_broker(body)
 
-
-def test_many_who_ask_share_one_message() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_many_who_ask_share_one_message() -> None:
+    async with running_broker(health_check_timeout_s=30.0, health_check_max_age_s=1000.0) as scene:
         answers = await within(asyncio.gather(*(scene.broker.health.look() for _ in range(50))), "50 answers")
         assert all(healthy for healthy, _ in answers)
         assert (await scene.broker.health.look())[0]
@@ -130,16 +120,12 @@ def test_many_who_ask_share_one_message() -> None:
         assert topic is not None
         assert topic.counters.received.messages == 1
 
-    in_broker(body, health_check_timeout_s=30.0, health_check_max_age_s=1000.0)
 
-
-def test_a_heartbeat_topic_that_is_deleted_is_made_again() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_a_heartbeat_topic_that_is_deleted_is_made_again() -> None:
+    async with running_broker(**_QUICK) as scene:
         await healthy_again(scene)
         name = heartbeat_topic("b/1")
         await scene.life.topics.delete(name, force=True)
         await healthy_again(scene)
         assert scene.store is not None
         assert await scene.store.get(paths.topic(name)) is not None
-
-    in_broker(body, **_QUICK)

@@ -12,7 +12,7 @@ from magnetar import exceptions
 from magnetar.admin import AsyncAdmin, NamespaceLease, NextMessage
 from magnetar_broker import paths
 from magnetar_wire.topic_name import NamespaceName
-from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
+from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
 
 _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
@@ -41,10 +41,10 @@ async def until(condition: Callable[[], Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_topics_and_partitions_that_come_later_are_retained_from_their_first_message() -> None:
+async def test_topics_and_partitions_that_come_later_are_retained_from_their_first_message() -> None:
     """SPK-5, RET-1, TOP-3: of those with the prefix, though everything is acknowledged; until the lease is ended."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_OPTIONS) as scene:
         reading, topics = scene.admin.reading, scene.admin.topics
         await topics.create_partitioned("orders-a", 1)
         assert await reading.hold_namespace("public/default", "orders-", ONE, _HOUR_MS, holder="a query") is True
@@ -77,13 +77,11 @@ def test_topics_and_partitions_that_come_later_are_retained_from_their_first_mes
         plan = await reading.plan("others", start=_BEGIN)
         assert (plan.messages, plan.trimmed, plan.first) == (0, True, plan.end)
 
-    in_broker(body, **_OPTIONS)
 
-
-def test_what_is_asked_of_a_namespace_is_checked() -> None:
+async def test_what_is_asked_of_a_namespace_is_checked() -> None:
     """CHK-49, SPK-5"""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(max_leases_per_namespace=1, **_OPTIONS) as scene:
         hold = scene.admin.reading.hold_namespace
         for namespace, prefix, lease_id, lease_ms, error in (
             ("public/nowhere", "", ONE, _HOUR_MS, exceptions.NotFound),
@@ -102,13 +100,11 @@ def test_what_is_asked_of_a_namespace_is_checked() -> None:
             with pytest.raises(exceptions.TooManyLookupRequestException, match="max_leases_per_namespace"):
                 await hasty.reading.hold_namespace("public/default", "", OTHER, _HOUR_MS)
 
-    in_broker(body, max_leases_per_namespace=1, **_OPTIONS)
 
-
-def test_a_reader_that_is_gone_leaves_nothing() -> None:
+async def test_a_reader_that_is_gone_leaves_nothing() -> None:
     """SPK-5, CHK-58: its lease lapses and is counted; a namespace takes its node along when it is deleted."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_OPTIONS) as scene:
         await scene.admin.tenants.create("tenant")
         await scene.admin.namespaces.create("tenant/namespace")
         await scene.admin.reading.hold_namespace("tenant/namespace", "", ONE, 1000)
@@ -123,5 +119,3 @@ def test_a_reader_that_is_gone_leaves_nothing() -> None:
         assert await store.exists(path) is not None
         await scene.admin.namespaces.delete("tenant/namespace")
         assert await store.exists(path) is None
-
-    in_broker(body, **_OPTIONS)

@@ -19,8 +19,8 @@ from magnetar_metadata import compare_and_set
 from magnetar_wire.randomness import SystemRandomness
 from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
 from tests.unit.broker.admin.many_brokers import publish as publish_at
-from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
+from tests.unit.broker.cluster_scene import running_brokers
 
 _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
@@ -45,10 +45,13 @@ async def ledgers(scene: BrokerScene, topic: str) -> list[int]:
     return [one.ledger_id for one in (await scene.admin.topics.internal_stats(topic)).ledgers]
 
 
-def test_the_topics_owner_removes_a_lease_that_has_lapsed_and_counts_it() -> None:
+async def test_the_topics_owner_removes_a_lease_that_has_lapsed_and_counts_it() -> None:
     """SPK-5: nobody renews it, and nothing else happens to the topic."""
 
-    async def body(scene: BrokerScene) -> None:
+    async def _counted(scene: BrokerScene) -> bool:
+        return scene.broker.counters.leases_lapsed == 1
+
+    async with running_broker(**_OPTIONS) as scene:
         await publish(scene, "t", 1)
         await scene.admin.reading.plan("t", start=_BEGIN, lease_ms=_SECOND_MS, lease_id=ONE, holder="a query")
         [topic] = scene.life.topics.loaded()
@@ -64,11 +67,6 @@ def test_the_topics_owner_removes_a_lease_that_has_lapsed_and_counts_it() -> Non
         await until(lambda: _counted(scene))
         stats = await scene.admin.topics.internal_stats("t")
         assert (stats.leases, stats.lapsed_leases) == ([], 1)
-
-    async def _counted(scene: BrokerScene) -> bool:
-        return scene.broker.counters.leases_lapsed == 1
-
-    in_broker(body, **_OPTIONS)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -100,10 +98,10 @@ async def living(scene: BrokerScene, ledger_ids: Sequence[int]) -> list[int]:
     return found
 
 
-def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
+async def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
     """SPK-5, RET-1: over unloads, too; why it is there still is shown, and it goes when nobody needs it."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_OPTIONS) as scene:
         all_ledgers = await leased(scene, "logs", _HOUR_MS)
         incarnation = (await scene.admin.reading.plan("logs", start=_BEGIN)).incarnation
         await scene.admin.topics.unload("logs")
@@ -126,13 +124,11 @@ def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
 
         await until(gone)
 
-    in_broker(body, **_OPTIONS)
 
-
-def test_a_lease_is_ended_by_what_is_shown_of_it() -> None:
+async def test_a_lease_is_ended_by_what_is_shown_of_it() -> None:
     """SPK-5: that of a reader who is gone, by an administrator, also where there is room for no other."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(managed_ledger_max_leases_per_topic=1, **_OPTIONS) as scene:
         await leased(scene, "logs", _HOUR_MS)
         async with AsyncAdmin(URL, 1, transport=scene.transport) as hasty:
             with pytest.raises(exceptions.TooManyLookupRequestException, match="end-lease"):
@@ -143,14 +139,12 @@ def test_a_lease_is_ended_by_what_is_shown_of_it() -> None:
         assert not (await scene.admin.topics.internal_stats("logs")).leases
         await scene.admin.reading.plan("logs", start=_BEGIN, lease_ms=_HOUR_MS, lease_id=OTHER)
 
-    in_broker(body, managed_ledger_max_leases_per_topic=1, **_OPTIONS)
-
 
 @pytest.mark.parametrize("with_its_namespace", [False, True])
-def test_a_topic_deleted_by_force_leaves_what_is_leased(with_its_namespace: bool) -> None:
+async def test_a_topic_deleted_by_force_leaves_what_is_leased(with_its_namespace: bool) -> None:
     """SPK-5, TOP-7: for the lease's full time; renewals are refused, and it is swept in the end."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**_OPTIONS) as scene:
         await scene.admin.namespaces.create("public/short")
         kept = await leased(scene, "public/short/kept", _HOUR_MS)
         swept = await leased(scene, "public/short/swept", _SECOND_MS)
@@ -180,37 +174,32 @@ def test_a_topic_deleted_by_force_leaves_what_is_leased(with_its_namespace: bool
 
         await until(one_left)
 
-    in_broker(body, **_OPTIONS)
 
-
-def test_a_lease_outlives_its_brokers_and_is_renewed_by_way_of_any() -> None:
+async def test_a_lease_outlives_its_brokers_and_is_renewed_by_way_of_any() -> None:
     """SPK-5: whoever serves the topic next spares what was planned, and renews what it did not give."""
 
-    async def body(scene: ClusterScene) -> None:
-        async with admins(scene) as at:
-            await spread(scene, at[0])
-            topic = topic_at(scene, scene["b1"])
-            async with scene.client() as client:
-                await publish_at(client, topic, b"0")
-                plan = await at[1].reading.plan(topic, start=_BEGIN, lease_ms=_HOUR_MS, lease_id=ONE, holder="a query")
-                for number in range(1, 10):
-                    await publish_at(client, topic, b"%d" % number)
-                for _ in range(3):
-                    [serves] = serving(scene, topic)
-                    scene.metadata.expire(scene[serves].session)
-                    await publish_at(client, topic, b"more")
-                    await at[1].reading.renew_lease(topic, plan.incarnation, ONE, _HOUR_MS)
-                    [lease] = (await at[1].topics.internal_stats(topic)).leases
-                    assert lease.left_ms > _HOUR_MS / 2
-                    kept = await at[1].reading.plan(topic, incarnation=plan.incarnation, start=_BEGIN)
-                    assert not kept.begins_in_deleted
-                    assert kept.first == plan.first
-                await at[1].reading.renew_lease(topic, plan.incarnation, ONE, 0)
+    async with running_brokers(**_OPTIONS) as scene, admins(scene) as at:
+        await spread(scene, at[0])
+        topic = topic_at(scene, scene["b1"])
+        async with scene.client() as client:
+            await publish_at(client, topic, b"0")
+            plan = await at[1].reading.plan(topic, start=_BEGIN, lease_ms=_HOUR_MS, lease_id=ONE, holder="a query")
+            for number in range(1, 10):
+                await publish_at(client, topic, b"%d" % number)
+            for _ in range(3):
+                [serves] = serving(scene, topic)
+                scene.metadata.expire(scene[serves].session)
+                await publish_at(client, topic, b"more")
+                await at[1].reading.renew_lease(topic, plan.incarnation, ONE, _HOUR_MS)
+                [lease] = (await at[1].topics.internal_stats(topic)).leases
+                assert lease.left_ms > _HOUR_MS / 2
+                kept = await at[1].reading.plan(topic, incarnation=plan.incarnation, start=_BEGIN)
+                assert not kept.begins_in_deleted
+                assert kept.first == plan.first
+            await at[1].reading.renew_lease(topic, plan.incarnation, ONE, 0)
 
-                async def trimmed() -> bool:
-                    return (await at[1].reading.plan(topic, start=_BEGIN)).first > kept.stop
+            async def trimmed() -> bool:
+                return (await at[1].reading.plan(topic, start=_BEGIN)).first > kept.stop
 
-                await publish_at(client, topic, *[b"%d" % number for number in range(4)])
-                await until(trimmed)
-
-    in_cluster(body, **_OPTIONS)
+            await publish_at(client, topic, *[b"%d" % number for number in range(4)])
+            await until(trimmed)

@@ -353,7 +353,7 @@ async def test_a_cancelled_caller_ends_what_is_under_way() -> None:
     assert ended == [0, 1, 2]
 
 
-def test_a_change_of_several_partitions_that_stops_half_way_is_not_told_as_a_no() -> None:
+async def test_a_change_of_several_partitions_that_stops_half_way_is_not_told_as_a_no() -> None:
     parts = [TOPIC.partition(index) for index in range(3)]
 
     def failing(at: int, code: ErrorCode) -> Callable[[TopicName], Awaitable[None]]:
@@ -368,8 +368,8 @@ def test_a_change_of_several_partitions_that_stops_half_way_is_not_told_as_a_no(
         (ErrorCode.NOT_ALLOWED, ErrorCode.NOT_ALLOWED),
     ):
         with pytest.raises(BrokerError) as failed:
-            run(on_each_part(parts, failing(2, code)))
+            await on_each_part(parts, failing(2, code))
         assert failed.value.code == told
     with pytest.raises(BrokerError) as failed:
-        run(on_each_part(parts[:1], failing(0, ErrorCode.SERVICE_NOT_READY)))
+        await on_each_part(parts[:1], failing(0, ErrorCode.SERVICE_NOT_READY))
     assert failed.value.code == ErrorCode.SERVICE_NOT_READY

@@ -19,7 +19,7 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata.store import ANY
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
 from tests.unit.broker.log_scene import entry
 
 _TOPIC = TopicName.parse("t")
@@ -70,23 +70,21 @@ async def stale(scene: BrokerScene) -> tuple[NextMessage, NextMessage]:
 
 
 @pytest.mark.parametrize("named", ["start", "stop"])
-def test_a_broker_that_has_lost_the_topic_does_not_answer_beyond_the_end_that_it_knows(named: str) -> None:
+async def test_a_broker_that_has_lost_the_topic_does_not_answer_beyond_the_end_that_it_knows(named: str) -> None:
     """SPK-1, OWN-2: a reader that comes from the owner would be told that messages are lost. The owner answers."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         _, end = await stale(scene)
         places = {"start": end} if named == "start" else {"start": _BEGIN, "stop": end}
         plan = await scene.admin.reading.plan("t", **places)  # type: ignore[arg-type]
         assert plan.end == end
         assert plan.messages == (0 if named == "start" else 5)
 
-    in_broker(body)
 
-
-def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() -> None:
+async def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() -> None:
     """SPK-1: after the broker made sure that the topic is its own. Where it can't, nothing is said."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         async with scene.client() as client:
             producer = await client.create_producer("t", batching_enabled=False)
             await producer.send(b"0")
@@ -102,5 +100,3 @@ def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() -> Non
         await scene.metadata.connect().delete(paths.topic(_TOPIC), ANY)
         with pytest.raises(exceptions.TopicNotFound):
             await scene.admin.reading.plan("t", start=beyond)
-
-    in_broker(body)

@@ -19,8 +19,8 @@ from magnetar_wire.message_id import MessageId
 from tests.running import until
 from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
 from tests.unit.broker.admin.read_logs import LOGS, SMALL, kept, numbers, publish
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
+from tests.unit.broker.cluster_scene import running_brokers
 
 
 def rows(scene: BrokerScene, plan: Plan) -> list[bytes]:
@@ -45,10 +45,10 @@ def rows(scene: BrokerScene, plan: Plan) -> list[bytes]:
     return found
 
 
-def test_a_plan_names_what_there_is_and_who_has_it() -> None:
+async def test_a_plan_names_what_there_is_and_who_has_it() -> None:
     """SPK-5: pieces with ledger, first and last entry, bytes, messages and bookies; an end at what is confirmed."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**SMALL) as scene:
         await kept(scene)
         async with scene.client() as client:
             await publish(client, 12)
@@ -76,14 +76,12 @@ def test_a_plan_names_what_there_is_and_who_has_it() -> None:
         assert once_more.messages_behind == 7
         assert (plan.end_index, once_more.end_index) == (12, 19)
 
-    in_broker(body, **SMALL)
-
 
 @pytest.mark.parametrize("batch", [0, 7])
-def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch: int) -> None:
+async def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch: int) -> None:
     """SPK-2: so many messages, exact within a batch; so many bytes, by whole entries; and how far behind that is."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**SMALL) as scene:
         await kept(scene)
         async with scene.client() as client:
             await publish(client, 100, batch=batch)
@@ -105,14 +103,12 @@ def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch: int)
                     assert plan.bytes <= size or one_entry
             assert found == numbers(0, 100)
 
-    in_broker(body, **SMALL)
 
-
-def test_who_follows_a_log_costs_nothing_while_nothing_comes() -> None:
+async def test_who_follows_a_log_costs_nothing_while_nothing_comes() -> None:
     """A plan at the log's end asks neither the metadata store nor a bookie; one that goes on where the last ended, and
     has no limits, no bookie either."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**SMALL) as scene:
         await kept(scene)
         async with scene.client() as client:
             await publish(client, 8)
@@ -132,8 +128,6 @@ def test_who_follows_a_log_costs_nothing_while_nothing_comes() -> None:
             assert rows(scene, plan) == numbers(8, 11)
             assert [len(bookie.reads()) for bookie in scene.bookies] == reads
 
-    in_broker(body, **SMALL)
-
 
 def _count_requests(scene: BrokerScene) -> list[str]:
     """What the broker's session asks of the store from now on."""
@@ -149,10 +143,10 @@ def _count_requests(scene: BrokerScene) -> list[str]:
     return asked
 
 
-def test_places() -> None:
+async def test_places() -> None:
     """SPK-1: earliest, latest, by id, by time."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await scene.admin.topics.create(LOGS)
@@ -180,11 +174,9 @@ def test_places() -> None:
             assert (await reading.place(LOGS, now - datetime.timedelta(days=1))).place == first.place
             assert (await reading.place(LOGS, now + datetime.timedelta(days=1))).place == behind.place
 
-    in_broker(body)
 
-
-def test_what_was_deleted_is_told_and_only_that() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_what_was_deleted_is_told_and_only_that() -> None:
+    async with running_broker(**SMALL) as scene:
         await kept(scene)
         reading = scene.admin.reading
         async with scene.client() as client:
@@ -214,13 +206,11 @@ def test_what_was_deleted_is_told_and_only_that() -> None:
             assert not on.begins_in_deleted
             assert rows(scene, on) == numbers(12, 15)
 
-    in_broker(body, **SMALL)
 
-
-def test_another_incarnation_is_not_planned() -> None:
+async def test_another_incarnation_is_not_planned() -> None:
     """TOP-7: what a checkpoint knows of a topic is not applied to another one of its name; nor is a lease made."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 3)
@@ -246,13 +236,11 @@ def test_another_incarnation_is_not_planned() -> None:
                 await reading.place(LOGS, MessageId(-1, old.start.ledger_id, 0, -1))
             assert await scene.admin.subscriptions.list(LOGS) == []
 
-    in_broker(body)
 
-
-def test_a_lease_stands_before_the_plan_is_answered_and_keeps_what_lies_before_it() -> None:
+async def test_a_lease_stands_before_the_plan_is_answered_and_keeps_what_lies_before_it() -> None:
     """SPK-5: what a plan names is kept though all have acknowledged it; `before` among it."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(**SMALL) as scene:
         await kept(scene)
         reading = scene.admin.reading
         async with scene.client() as client:
@@ -284,11 +272,9 @@ def test_a_lease_stands_before_the_plan_is_answered_and_keeps_what_lies_before_i
             await scene.admin.topics.truncate(LOGS)
             assert not (await reading.plan(LOGS, start=NextMessage(0, 0, 0))).pieces
 
-    in_broker(body, **SMALL)
 
-
-def test_what_cannot_be_planned_is_refused_with_the_way_out() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_what_cannot_be_planned_is_refused_with_the_way_out() -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         await scene.admin.topics.create_partitioned(LOGS, 2)
         with pytest.raises(exceptions.NotAllowedError, match="logs-partition-0"):
@@ -307,13 +293,11 @@ def test_what_cannot_be_planned_is_refused_with_the_way_out() -> None:
             f"persistent://{LOGS}-partition-{index}" for index in range(2)
         ]
 
-    in_broker(body)
 
-
-def test_numbers_that_no_message_has_are_refused_at_once() -> None:
+async def test_numbers_that_no_message_has_are_refused_at_once() -> None:
     """They are the caller's mistake, whichever end can't hold them, and asked once."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 1)
@@ -331,11 +315,9 @@ def test_numbers_that_no_message_has_are_refused_at_once() -> None:
         await reading.advance_progress(LOGS, "", "p", NextMessage(2**63 - 1, 2**63 - 1, 2**31 - 1))
         assert await scene.admin.subscriptions.list(LOGS) == ["p"]
 
-    in_broker(body)
 
-
-def test_bookies_are_named_by_the_listener_that_is_asked_for() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_bookies_are_named_by_the_listener_that_is_asked_for() -> None:
+    async with running_broker() as scene:
         async with scene.client() as client:
             await publish(client, 3)
         registry = scene.metadata.connect()
@@ -366,20 +348,15 @@ def test_bookies_are_named_by_the_listener_that_is_asked_for() -> None:
         with pytest.raises(exceptions.InvalidArgument, match="internal, external"):
             await bookies("elsewhere")
 
-    in_broker(body)
 
-
-def test_any_broker_plans_and_the_topics_own_answers() -> None:
+async def test_any_broker_plans_and_the_topics_own_answers() -> None:
     """SPK-5: a plan is answered by the partition's owner only, whoever is asked."""
 
-    async def body(scene: ClusterScene) -> None:
-        async with admins(scene) as each, scene.client() as client:
-            await spread(scene, each[0])
-            topic = topic_at(scene, scene.brokers[1])
-            await publish(client, 5, topic=topic)
-            answers = [await one.reading.plan(topic, start=NextMessage(0, 0, 0)) for one in each]
-            assert [plan.messages for plan in answers] == [5, 5]
-            assert answers[0] == answers[1]
-            assert serving(scene, topic) == [scene.brokers[1].broker_id]
-
-    in_cluster(body)
+    async with running_brokers() as scene, admins(scene) as each, scene.client() as client:
+        await spread(scene, each[0])
+        topic = topic_at(scene, scene.brokers[1])
+        await publish(client, 5, topic=topic)
+        answers = [await one.reading.plan(topic, start=NextMessage(0, 0, 0)) for one in each]
+        assert [plan.messages for plan in answers] == [5, 5]
+        assert answers[0] == answers[1]
+        assert serving(scene, topic) == [scene.brokers[1].broker_id]

@@ -15,13 +15,13 @@ from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
 from tests.unit.broker.admin.read_logs import LOGS, numbers, publish
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import running_broker
 
 
-def test_progress_goes_on_and_never_back() -> None:
+async def test_progress_goes_on_and_never_back() -> None:
     """SPK-1: the progress subscription has acknowledged what was read, within a batch too, and nothing else."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 14, batch=7)
@@ -48,13 +48,11 @@ def test_progress_goes_on_and_never_back() -> None:
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.advance_progress(LOGS, plan.incarnation, "", plan.stop)
 
-    in_broker(body)
 
-
-def test_what_is_only_made_stays_where_it_is() -> None:
+async def test_what_is_only_made_stays_where_it_is() -> None:
     """SPK-1: who begins to read, and begins again before anything is committed, keeps what was to be read first."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 14, batch=7)
@@ -74,13 +72,11 @@ def test_what_is_only_made_stays_where_it_is() -> None:
         left = await scene.admin.subscriptions.peek(LOGS, "q", 20)
         assert [one.payload for one in left] == numbers(3, 14)
 
-    in_broker(body)
 
-
-def test_progress_belongs_to_its_first_owner() -> None:
+async def test_progress_belongs_to_its_first_owner() -> None:
     """SPK-1: another one is refused, and told whose it is, also after the topic has changed hands."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 14, batch=7)
@@ -112,41 +108,36 @@ def test_progress_belongs_to_its_first_owner() -> None:
         with pytest.raises(exceptions.ConsumerBusy):
             await advance("first")
 
-    in_broker(body)
 
-
-def test_a_subscription_of_consumers_keeps_no_progress() -> None:
+async def test_a_subscription_of_consumers_keeps_no_progress() -> None:
     """SPK-1, SUB-1: its messages stay, whether or not a consumer is connected."""
 
-    async def body(scene: BrokerScene) -> None:
-        async with scene.client() as client:
-            consumer = await client.subscribe(LOGS, "billing")
-            await scene.admin.subscriptions.create(LOGS, "created", start=MessageId.earliest)
-            await publish(client, 4)
-            plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+    async with running_broker() as scene, scene.client() as client:
+        consumer = await client.subscribe(LOGS, "billing")
+        await scene.admin.subscriptions.create(LOGS, "created", start=MessageId.earliest)
+        await publish(client, 4)
+        plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
 
-            async def check_refused() -> None:
-                for name in ("billing", "created"):
-                    for more in ({"only_make": True}, {"only_make": True, "owner": "reader"}, {"owner": "reader"}, {}):
-                        with pytest.raises(exceptions.NotAllowedError, match=f"{name} is a consumers' subscription"):
-                            await scene.admin.reading.advance_progress(LOGS, plan.incarnation, name, plan.stop, **more)
+        async def check_refused() -> None:
+            for name in ("billing", "created"):
+                for more in ({"only_make": True}, {"only_make": True, "owner": "reader"}, {"owner": "reader"}, {}):
+                    with pytest.raises(exceptions.NotAllowedError, match=f"{name} is a consumers' subscription"):
+                        await scene.admin.reading.advance_progress(LOGS, plan.incarnation, name, plan.stop, **more)
 
-            await check_refused()
-            await consumer.close()
-            await check_refused()
-            await scene.admin.topics.unload(LOGS)
-            await check_refused()
-            consumer = await client.subscribe(LOGS, "billing")
-            assert [(await consumer.receive()).data() for _ in range(4)] == numbers(0, 4)
-
-    in_broker(body)
+        await check_refused()
+        await consumer.close()
+        await check_refused()
+        await scene.admin.topics.unload(LOGS)
+        await check_refused()
+        consumer = await client.subscribe(LOGS, "billing")
+        assert [(await consumer.receive()).data() for _ in range(4)] == numbers(0, 4)
 
 
-def test_a_progress_subscription_has_no_consumers() -> None:
+async def test_a_progress_subscription_has_no_consumers() -> None:
     """SPK-1, SUB-1: with and without an owner, and after another broker has opened the topic. Administrators may change
     it, and delete it; after that the name is free."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         admin = scene.admin
         async with scene.client() as client:
             await publish(client, 4)
@@ -175,13 +166,11 @@ def test_a_progress_subscription_has_no_consumers() -> None:
             assert await admin.subscriptions.list(LOGS) == []
             await client.subscribe(LOGS, "p")
 
-    in_broker(body)
 
-
-def test_a_subscription_without_an_owner_is_moved_back() -> None:
+async def test_a_subscription_without_an_owner_is_moved_back() -> None:
     """SPK-1: to a reader that begins before it, within a batch, too; never forward, and not once it has an owner."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         async with scene.client() as client:
             await publish(client, 14, batch=7)
         plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
@@ -201,10 +190,8 @@ def test_a_subscription_without_an_owner_is_moved_back() -> None:
             await check_left(name, NextMessage(0, 0, 0), 4, only_make=True)
             await check_left(name, NextMessage(0, 0, 0), 4, **last)
 
-    in_broker(body)
 
-
-def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-1: a subscription that could not be moved back has no owner yet."""
     move_to, failures = DurableCursor.move_to, 1
 
@@ -215,7 +202,8 @@ def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPatch) ->
             raise BrokerError(ErrorCode.UNSUPPORTED, "not now")
         await move_to(cursor, position)
 
-    async def body(scene: BrokerScene) -> None:
+    monkeypatch.setattr(DurableCursor, "move_to", fail_once)
+    async with running_broker() as scene:
         async with scene.client() as client:
             await publish(client, 14, batch=7)
         reading = scene.admin.reading
@@ -232,12 +220,9 @@ def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPatch) ->
         assert await claim() == plan.start
         assert await claim() == plan.start
 
-    monkeypatch.setattr(DurableCursor, "move_to", fail_once)
-    in_broker(body)
 
-
-def test_progress_is_whole_whenever_its_caller_goes() -> None:
-    async def body(scene: BrokerScene) -> None:
+async def test_progress_is_whole_whenever_its_caller_goes() -> None:
+    async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 40, batch=4)
@@ -257,5 +242,3 @@ def test_progress_is_whole_whenever_its_caller_goes() -> None:
                 await asked[1]
                 left = await scene.admin.subscriptions.peek(LOGS, name, 100)
                 assert [one.payload for one in left] == numbers(turns // 4 * 4 + 1, 40)
-
-    in_broker(body)

@@ -16,7 +16,7 @@ from magnetar_broker.admin.owner_calls import OwnerCalls
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
 Change = Callable[[BrokerScene], Awaitable[object]]
 
@@ -67,12 +67,12 @@ async def partitions_with_subscription(scene: BrokerScene) -> list[int]:
     ("name", "partition", "after"),
     [("durable_subscriptions", 0, True), ("durable_subscriptions", 3, True), ("durable_subscriptions", 2, False)],
 )
-def test_a_subscription_that_is_changed_during_a_growth_is_changed_on_new_partitions(
+async def test_a_subscription_that_is_changed_during_a_growth_is_changed_on_new_partitions(
     change: Change, name: str, partition: int, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-56, TOP-3: the growth has read the first partition's subscriptions, or has not."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         await scene.admin.topics.create_partitioned("events", 2)
         if change is delete:
             await create(scene)
@@ -81,18 +81,16 @@ def test_a_subscription_that_is_changed_during_a_growth_is_changed_on_new_partit
             await grow(scene)
         assert await partitions_with_subscription(scene) == ([] if change is delete else [0, 1, 2, 3])
 
-    in_broker(body)
-
 
 @pytest.mark.parametrize(("change", "call"), [(create, "create_subscription"), (delete, "delete_subscription")])
 @pytest.mark.parametrize("partition", [0, 1])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_topic_that_grows_during_a_change_of_a_subscription_has_it_on_new_partitions(
+async def test_a_topic_that_grows_during_a_change_of_a_subscription_has_it_on_new_partitions(
     change: Change, call: str, partition: int, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-56, TOP-3: the call has read the number of partitions, and the whole growth comes between."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         await scene.admin.topics.create_partitioned("events", 2)
         if change is delete:
             await create(scene)
@@ -101,13 +99,13 @@ def test_a_topic_that_grows_during_a_change_of_a_subscription_has_it_on_new_part
             await change(scene)
         assert await partitions_with_subscription(scene) == ([] if change is delete else [0, 1, 2, 3])
 
-    in_broker(body)
 
-
-def test_a_deletion_covers_the_new_partitions_of_a_growth_that_was_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deletion_covers_the_new_partitions_of_a_growth_that_was_broken_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """CHK-56: they are announced and have subscriptions, and clients do not know them."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         await scene.admin.topics.create_partitioned("events", 2)
         await create(scene)
         with monkeypatch.context() as patch:
@@ -118,13 +116,11 @@ def test_a_deletion_covers_the_new_partitions_of_a_growth_that_was_broken_off(mo
         await grow(scene)
         assert await partitions_with_subscription(scene) == []
 
-    in_broker(body)
 
-
-def test_a_growth_says_so_where_subscriptions_never_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_growth_says_so_where_subscriptions_never_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-56: it ends, and clients are not told of partitions that lack subscriptions."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         await scene.admin.topics.create_partitioned("events", 2)
         await create(scene)
         with monkeypatch.context() as patch:
@@ -134,5 +130,3 @@ def test_a_growth_says_so_where_subscriptions_never_stay_the_same(monkeypatch: p
         assert (await scene.admin.topics.get_partitioned("events")).partitions == 2
         await grow(scene)
         assert await partitions_with_subscription(scene) == [0, 1, 2, 3]
-
-    in_broker(body)

@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger import ledger_striping
 from magnetar_protos.catalog_pb2 import Persistence as StoredPersistence
 from magnetar_protos.catalog_pb2 import Policies
 from tests.running import until, within
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import running_broker
 
 _NAMESPACE = "public/default"
 _IMPOSSIBLE = NamespacePolicies(Persistence(3, 3, 3))
@@ -51,10 +51,10 @@ def test_a_warning_says_how_many_bookies_there_are_and_are_needed(
     assert expected is None or re.search(f"namespace acme/shop: .*{expected}", warnings[0])
 
 
-def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.LogCaptureFixture) -> None:
     """TOP-4: it holds all the same, since bookies may be on their way; the broker logs it, too."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker() as scene:
         namespaces = scene.admin.namespaces
         with caplog.at_level(logging.WARNING, "magnetar_broker.admin.catalog_calls"):
             (warning,) = await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
@@ -67,13 +67,11 @@ def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.LogCaptu
         assert await namespaces.set_policies(_NAMESPACE, NamespacePolicies(Persistence(2, 2, 2))) == ()
         assert await namespaces.set_policies(_NAMESPACE, NamespacePolicies()) == ()
 
-    in_broker(body)
 
-
-def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
+async def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
     """TOP-4: a log whose first ledger can't be made goes on when the policy is corrected, without an unload."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(metadata_cache_ttl_s=0.02) as scene:
         admin = scene.admin
         await admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as client:
@@ -97,13 +95,11 @@ def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None
             assert (await admin.topics.stats("t")).waiting_for == ""
             assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
 
-    in_broker(body, metadata_cache_ttl_s=0.02)
 
-
-def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
+async def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
     """TOP-4, ACK-1: the receipt of an acknowledgement that needs a ledger comes when the policy is corrected."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(metadata_cache_ttl_s=0.02) as scene:
         admin = scene.admin
         async with scene.client() as client:
             consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
@@ -125,13 +121,13 @@ def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> Non
             await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies())
             await within(acknowledging, "the receipt")
 
-    in_broker(body, metadata_cache_ttl_s=0.02)
 
-
-def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
+async def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
     """PRD-1: as the topic's statistics do, and only as long as it waits."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(
+        metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02, add_entry_timeout_s=30.0
+    ) as scene:
         namespaces = scene.admin.namespaces
         await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as client:
@@ -155,13 +151,11 @@ def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
                 await other.send(b"four")
             assert "the topic waits" not in str(told.value)
 
-    in_broker(body, metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02, add_entry_timeout_s=30.0)
 
-
-def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> None:
+async def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> None:
     """PRD-1: it waits for what its predecessor of that name has sent."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02) as scene:
         await scene.admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as first, scene.client(operation_timeout_seconds=2) as second:
             producer = await first.create_producer("t", producer_name="p", send_timeout_millis=500)
@@ -170,5 +164,3 @@ def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> No
             await first.close()
             with pytest.raises(exceptions.Timeout, match=r"has not opened a producer of .* needs 3"):
                 await second.create_producer("t", producer_name="p")
-
-    in_broker(body, metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02)

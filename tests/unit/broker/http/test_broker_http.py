@@ -14,7 +14,7 @@ from magnetar_wire.http_server import serve_http
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 from tests.http_client import ask, ask_json
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
 _QUICK = {"health_check_timeout_s": 0.2, "health_check_max_age_s": 0.0, "topic_close_timeout_s": 0.1}
 
@@ -44,53 +44,47 @@ async def scraped(address: str) -> dict[str, dict[tuple[tuple[str, str], ...], f
     return found
 
 
-def test_health_is_told_as_people_and_as_pulsars_tools_ask() -> None:
+async def test_health_is_told_as_people_and_as_pulsars_tools_ask() -> None:
     """ADM-2."""
 
-    async def body(scene: BrokerScene) -> None:
-        async with served(scene) as address:
-            assert await ask_json(address, "/health") == (200, {"healthy": True, "reasons": []})
-            assert await ask(address, "/admin/v2/brokers/health") == (200, b"ok")
-            for bookie in scene.bookies:
-                bookie.hanging.add("add")
-            status, health = await ask_json(address, "/health")
-            assert (status, health["healthy"]) == (503, False)
-            assert "has not answered" in health["reasons"][0]
-            status, text = await ask(address, "/admin/v2/brokers/health")
-            assert status == 503
-            assert b"has not answered" in text
-            # Whoever is sent here could not be served.
-            status, ready = await ask_json(address, "/ready")
-            assert (status, ready["ready"]) == (503, False)
-            assert "has not answered" in ready["reasons"][0]
-            life, scene.broker.life = scene.broker.life, None
-            assert (await ask_json(address, "/ready"))[0] == 503
-            assert (await ask(address, "/metrics"))[0] == 200
-            assert (await ask_json(address, "/status"))[1]["serves"] is False
-            scene.broker.life = life
-            status, told = await ask_json(address, "/status")
-            assert (status, told["serves"], told["session"]) == (200, True, "connected")
-            assert (told["topics"], told["waits_for"]) == (1, "")
-
-    in_broker(body, **_QUICK)
+    async with running_broker(**_QUICK) as scene, served(scene) as address:
+        assert await ask_json(address, "/health") == (200, {"healthy": True, "reasons": []})
+        assert await ask(address, "/admin/v2/brokers/health") == (200, b"ok")
+        for bookie in scene.bookies:
+            bookie.hanging.add("add")
+        status, health = await ask_json(address, "/health")
+        assert (status, health["healthy"]) == (503, False)
+        assert "has not answered" in health["reasons"][0]
+        status, text = await ask(address, "/admin/v2/brokers/health")
+        assert status == 503
+        assert b"has not answered" in text
+        # Whoever is sent here could not be served.
+        status, ready = await ask_json(address, "/ready")
+        assert (status, ready["ready"]) == (503, False)
+        assert "has not answered" in ready["reasons"][0]
+        life, scene.broker.life = scene.broker.life, None
+        assert (await ask_json(address, "/ready"))[0] == 503
+        assert (await ask(address, "/metrics"))[0] == 200
+        assert (await ask_json(address, "/status"))[1]["serves"] is False
+        scene.broker.life = life
+        status, told = await ask_json(address, "/status")
+        assert (status, told["serves"], told["session"]) == (200, True, "connected")
+        assert (told["topics"], told["waits_for"]) == (1, "")
 
 
-def test_the_root_says_what_this_is() -> None:
-    async def body(scene: BrokerScene) -> None:
-        async with served(scene) as address:
-            status, root = await ask_json(address, "/")
-            assert (status, root["service"], root["address"]) == (200, "Magnetar", "broker:6652")
-            for path in root["see"]:
-                assert (await ask(address, path))[0] == 200
-            assert (await ask(address, "/none"))[0] == 404
-
-    in_broker(body)
+async def test_the_root_says_what_this_is() -> None:
+    async with running_broker() as scene, served(scene) as address:
+        status, root = await ask_json(address, "/")
+        assert (status, root["service"], root["address"]) == (200, "Magnetar", "broker:6652")
+        for path in root["see"]:
+            assert (await ask(address, path))[0] == 200
+        assert (await ask(address, "/none"))[0] == 404
 
 
-def test_metrics_count_what_was_done() -> None:
+async def test_metrics_count_what_was_done() -> None:
     """ADM-2."""
 
-    async def body(scene: BrokerScene) -> None:
+    async with running_broker(stats_update_frequency_in_secs=1000.0) as scene:
         name = "persistent://public/default/orders"
         labels = (("namespace", "public/default"), ("topic", name))
         of_s = (labels[0], ("subscription", "s"), labels[1])
@@ -132,31 +126,23 @@ def test_metrics_count_what_was_done() -> None:
             assert found["pulsar_broker_topics_count"][()] == 0
             assert "pulsar_in_messages_total" not in found
 
-    in_broker(body, stats_update_frequency_in_secs=1000.0)
+
+async def test_topics_above_the_bound_are_added_up_by_namespace() -> None:
+    async with running_broker(max_topics_in_metrics=2) as scene, served(scene) as address:
+        for number in range(6):
+            await scene.admin.topics.create(f"t{number}")
+            await scene.admin.subscriptions.create(f"t{number}", "s")
+        found = await scraped(address)
+        series = found["pulsar_subscriptions_count"]
+        assert len(series) == 3
+        assert series[("namespace", "public/default"), ("topic", "")] == 4
+        assert sum(series.values()) == 6
+        assert len(found["pulsar_subscription_back_log"]) == 2
+        assert found["pulsar_broker_topics_count"][()] == 6
 
 
-def test_topics_above_the_bound_are_added_up_by_namespace() -> None:
-    async def body(scene: BrokerScene) -> None:
-        async with served(scene) as address:
-            for number in range(6):
-                await scene.admin.topics.create(f"t{number}")
-                await scene.admin.subscriptions.create(f"t{number}", "s")
-            found = await scraped(address)
-            series = found["pulsar_subscriptions_count"]
-            assert len(series) == 3
-            assert series[("namespace", "public/default"), ("topic", "")] == 4
-            assert sum(series.values()) == 6
-            assert len(found["pulsar_subscription_back_log"]) == 2
-            assert found["pulsar_broker_topics_count"][()] == 6
-
-    in_broker(body, max_topics_in_metrics=2)
-
-
-def test_topics_need_not_be_shown_at_all() -> None:
-    async def body(scene: BrokerScene) -> None:
-        async with served(scene) as address:
-            await scene.admin.topics.create("t")
-            found = await scraped(address)
-            assert list(found["pulsar_producers_count"]) == [(("namespace", "public/default"), ("topic", ""))]
-
-    in_broker(body, expose_topic_level_metrics_in_prometheus=False)
+async def test_topics_need_not_be_shown_at_all() -> None:
+    async with running_broker(expose_topic_level_metrics_in_prometheus=False) as scene, served(scene) as address:
+        await scene.admin.topics.create("t")
+        found = await scraped(address)
+        assert list(found["pulsar_producers_count"]) == [(("namespace", "public/default"), ("topic", ""))]

@@ -19,7 +19,7 @@ from magnetar_wire.bundles import bundle_hash
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
-from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, running_brokers
 
 NAME = TopicName.parse("orders")
 # Nobody looks at whether bundles are still there while these tests last.
@@ -77,23 +77,21 @@ async def all_is_there(client: Client, producer: aio.Producer) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_former_owner_deletes_nothing(force: bool) -> None:
+async def test_a_former_owner_deletes_nothing(force: bool) -> None:
     """CHK-30: a deletion that is asked of it is refused, and nothing was done."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(**_UNAWARE) as scene:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
         with pytest.raises(NothingDone):
             await former.life.topics.delete(NAME, force=force)
         await all_is_there(client, producer)
 
-    in_cluster(body, **_UNAWARE)
 
-
-def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
+async def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
     """CHK-30."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(**_UNAWARE) as scene:
         former, owner = await moved_unnoticed(scene)
         await former.life.topics.unload(NAME)
         client, producer = await used_at(scene, owner)
@@ -101,13 +99,16 @@ def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
             await former.life.topics.delete(NAME, force=False)
         await all_is_there(client, producer)
 
-    in_cluster(body, **_UNAWARE)
 
-
-def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
+async def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
     """CHK-30: the users have moved with the topic."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(
+        **_UNAWARE,
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=600.0,
+        topic_housekeeping_interval_s=0.05,
+    ) as scene:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
         housekeeping = former.life._housekeeping
@@ -116,14 +117,6 @@ def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
         )
         await until(lambda: former.life.topics.get_loaded(NAME) is None, "the former owner has tried, and noticed")
         await all_is_there(client, producer)
-
-    in_cluster(
-        body,
-        **_UNAWARE,
-        broker_delete_inactive_topics_enabled=True,
-        broker_delete_inactive_topics_max_inactive_duration_seconds=600.0,
-        topic_housekeeping_interval_s=0.05,
-    )
 
 
 def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable[None]]) -> None:
@@ -141,10 +134,10 @@ def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded: bool) -> None:
+async def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded: bool) -> None:
     """CHK-30: its life is another one's by then, and the deletion is begun only in the life that was looked at."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(**_UNAWARE) as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
         former = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
@@ -163,11 +156,9 @@ def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded: bool
             await former.life.topics.delete(NAME, force=False)
         await all_is_there(*users[0])
 
-    in_cluster(body, **_UNAWARE)
 
-
-def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
+    async with running_brokers() as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
         owner = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
@@ -188,13 +179,11 @@ def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
         await owner.life.topics.delete(NAME, force=False)
         assert await scene.registry.get(paths.topic(NAME)) is None
 
-    in_cluster(body)
 
-
-def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
+async def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
     """TOP-7: also where its topic is loaded by nobody."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
         owner = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
@@ -213,5 +202,3 @@ def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
         assert await scene.registry.get(paths.topic(NAME)) is None
         # And where there is none nothing is done.
         await life.topics.delete(NAME, force=False)
-
-    in_cluster(body)

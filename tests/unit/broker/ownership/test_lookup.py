@@ -13,7 +13,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange, bundle_hash, bundle_of, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
-from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, running_brokers
 
 NAMESPACE = NamespaceName("public", "default")
 BUNDLES = default_bundles(4)
@@ -44,10 +44,10 @@ def other_than(scene: ClusterScene, one: OneBroker) -> OneBroker:
     return next(other for other in scene.brokers if other is not one)
 
 
-def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> None:
+async def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> None:
     """OWN-1: any broker answers, all alike; new bundles are spread over those that have as little to do."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         answers = {}
         for topic in TOPICS:
             found = [(await scene.lookup(one.broker_id, str(topic))).address for one in scene.brokers]
@@ -67,13 +67,11 @@ def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> None:
                 assert owner_of(scene, loaded.name) is one
         await client.close()
 
-    in_cluster(body)
 
-
-def test_a_topic_is_opened_by_its_owner_alone() -> None:
+async def test_a_topic_is_opened_by_its_owner_alone() -> None:
     """OWN-1, OWN-2: whoever comes to another broker is told to look it up again, and nothing is opened there."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
         with pytest.raises(TopicGivenUp, match=f"is served by broker {owner.broker_id}"):
@@ -82,13 +80,11 @@ def test_a_topic_is_opened_by_its_owner_alone() -> None:
         with pytest.raises(TopicGivenUp):
             await other_than(scene, owner).life.topics.delete(TOPICS[0], force=True)
 
-    in_cluster(body)
 
-
-def test_clients_are_told_the_address_of_the_listener_that_they_name() -> None:
+async def test_clients_are_told_the_address_of_the_listener_that_they_name() -> None:
     """OWN-1: advertised listeners; one that there is not is named in the error."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
         for one in scene.brokers:
@@ -100,11 +96,9 @@ def test_clients_are_told_the_address_of_the_listener_that_they_name() -> None:
             assert "'nowhere'" in refused.text
             assert "internal, external" in refused.text
 
-    in_cluster(body)
 
-
-def test_many_lookups_at_once_read_the_owners_node_once_and_end_with_one_owner() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_many_lookups_at_once_read_the_owners_node_once_and_end_with_one_owner() -> None:
+    async with running_brokers() as scene:
         reads: list[str] = []
         for one in scene.brokers:
             get = one.session.get
@@ -122,13 +116,11 @@ def test_many_lookups_at_once_read_the_owners_node_once_and_end_with_one_owner()
         assert len(owners(scene)) == 1
         assert len(reads) < 10
 
-    in_cluster(body)
 
-
-def test_an_unloaded_bundle_is_closed_here_and_opened_where_it_goes() -> None:
+async def test_an_unloaded_bundle_is_closed_here_and_opened_where_it_goes() -> None:
     """OWN-1, OWN-4: producers go on at the new owner; what is stored stays where it is."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         client = scene.client()
         producer = await client.create_producer("t0")
         consumer = await client.subscribe("t0", "s")
@@ -151,13 +143,11 @@ def test_an_unloaded_bundle_is_closed_here_and_opened_where_it_goes() -> None:
         assert list(got) == [b"%d" % number for number in range(5)]
         await client.close()
 
-    in_cluster(body)
 
-
-def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
+async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
     """It is not answered with an owner that is none in a moment."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
         gate = asyncio.Event()
@@ -184,13 +174,11 @@ def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
         with pytest.raises(TopicGivenUp, match=f"is served by broker {goal.broker_id}"):
             await opening
 
-    in_cluster(body)
 
-
-def test_a_split_leaves_topics_open_and_both_halves_here() -> None:
+async def test_a_split_leaves_topics_open_and_both_halves_here() -> None:
     """OWN-1: one transaction; other brokers, which know the bundles of before, answer rightly all the same."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         client = scene.client()
         producer = await client.create_producer("t0")
         await producer.send(b"0")
@@ -218,25 +206,21 @@ def test_a_split_leaves_topics_open_and_both_halves_here() -> None:
         assert not_there.value.code == ErrorCode.SERVICE_NOT_READY
         await client.close()
 
-    in_cluster(body)
-
 
 @pytest.mark.parametrize("at", [0, 0x4000_0000, 0x5000_0000])
-def test_a_bundle_is_not_split_outside_of_it(at: int) -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_bundle_is_not_split_outside_of_it(at: int) -> None:
+    async with running_brokers(brokers=1) as scene:
         await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[0])
         with pytest.raises(BrokerError) as refused:
             await scene["b1"].ownership.split(NAMESPACE, BUNDLES[0], at)
         assert refused.value.code == ErrorCode.INVALID_ARGUMENT
         assert [one.bundle for one in scene["b1"].ownership.owned()] == [BUNDLES[0]]
 
-    in_cluster(body, brokers=1)
 
-
-def test_ending_in_peace_frees_the_bundles_for_others() -> None:
+async def test_ending_in_peace_frees_the_bundles_for_others() -> None:
     """Nobody gives it any more, and they are open elsewhere before its streams end."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         client = scene.client()
         producers = [await client.create_producer(str(topic)) for topic in TOPICS[:8]]
         for producer in producers:
@@ -249,11 +233,9 @@ def test_ending_in_peace_frees_the_bundles_for_others() -> None:
         assert owners(scene) == {bundle_of_topic(topic): ["b2"] for topic in TOPICS[:8]}
         await client.close()
 
-    in_cluster(body)
 
-
-def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
+    async with running_brokers() as scene:
         for one in scene.brokers:
             healthy, reasons = await one.broker.health.look()
             assert healthy, reasons
@@ -265,11 +247,9 @@ def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
         assert answer.problem.code == ErrorCode.SERVICE_NOT_READY
         assert scene["b1"].ownership.owned() == []
 
-    in_cluster(body)
 
-
-def test_what_is_owned_is_told() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_what_is_owned_is_told() -> None:
+    async with running_brokers() as scene:
         owner = await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[1])
         assert owner.broker_id == "b1"
         assert scene["b1"].ownership.owned() == [OwnedBundle(NAMESPACE, BUNDLES[1], True)]
@@ -283,5 +263,3 @@ def test_what_is_owned_is_told() -> None:
             (BUNDLES[3], ""),
         ]
         assert [broker_id for broker_id, _ in await scene["b2"].ownership.brokers()] == ["b1", "b2"]
-
-    in_cluster(body)

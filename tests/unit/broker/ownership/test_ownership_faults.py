@@ -19,7 +19,7 @@ from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Refusal
 from tests.running import until, within
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster, kill
+from tests.unit.broker.cluster_scene import ClusterScene, kill, running_brokers
 
 NAMESPACE = NamespaceName("public", "default")
 BUNDLES = default_bundles(4)
@@ -60,10 +60,10 @@ async def consistent(scene: ClusterScene) -> None:
 
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_claim_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
+async def test_a_claim_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
     """Its node is there and held, or it is not there; the lookup that asked for it is answered."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one = scene["b1"]
         scene.metadata.next_request(one.session, *([None] * after), fault)
         claiming = asyncio.create_task(one.ownership.claim(NAMESPACE, BUNDLE))
@@ -85,12 +85,10 @@ def test_a_claim_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> No
         assert (await scene.lookup("b1", str(TOPIC))).address in (scene["b1"].address, scene["b2"].address)
         await consistent(scene)
 
-    in_cluster(body)
-
 
 @pytest.mark.parametrize("fault", list(Fault))
-def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
+    async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         # Behind the sync and the two reads.
@@ -107,15 +105,13 @@ def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
         assert await node_of(scene) == ("", 0)
         assert one.ownership.owned() == []
 
-    in_cluster(body)
-
 
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_split_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
+async def test_a_split_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
     """The whole, or both halves; never a hash without an owner, or with two."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         scene.metadata.next_request(one.session, *([None] * after), fault)
@@ -133,13 +129,11 @@ def test_a_split_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> No
             [*(bundle for bundle in BUNDLES if bundle != BUNDLE), *halves]
         )
 
-    in_cluster(body)
 
-
-def test_while_its_session_is_suspended_a_broker_keeps_what_it_has_and_takes_nothing() -> None:
+async def test_while_its_session_is_suspended_a_broker_keeps_what_it_has_and_takes_nothing() -> None:
     """CHK-40, OWN-2: topics go on, lookups of its own bundles are answered; no new bundle."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         client = scene.client()
@@ -166,13 +160,11 @@ def test_while_its_session_is_suspended_a_broker_keeps_what_it_has_and_takes_not
         assert (await believed(scene)) == ["b1"]
         await client.close()
 
-    in_cluster(body)
 
-
-def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
+async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
     """OWN-2, CHK-40: the other broker opens the topics; what was acknowledged is there, and publishing goes on."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         client = scene.client()
@@ -202,13 +194,11 @@ def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
         assert list(got) == [b"0", b"1"]
         await client.close()
 
-    in_cluster(body)
 
-
-def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
+async def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
     """Found out by a look now and then; until somebody else has it, it may be taken again."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_check_interval_s=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         topic = await one.life.topics.get(TOPIC, create=True)
@@ -219,13 +209,11 @@ def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
         assert (await scene["b2"].ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b2"
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b2"].address
 
-    in_cluster(body, bundle_check_interval_s=0.05)
 
-
-def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_topics_from_each_other_for_long() -> None:
+async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_topics_from_each_other_for_long() -> None:
     """OWN-2, CHK-30: the fence of one puts the other in doubt, long before the look that it takes now and then."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_check_interval_s=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         client = scene.client()
@@ -244,11 +232,9 @@ def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_topics_f
         assert other.broker.counters.load_seconds.count <= 2
         await client.close()
 
-    in_cluster(body, bundle_check_interval_s=1000.0)
 
-
-def test_a_broker_that_does_not_answer_is_passed_over() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
+    async with running_brokers(bundle_claim_timeout_s=0.1) as scene:
         calls = scene["b1"].broker.service.call
         asked: list[str] = []
 
@@ -266,14 +252,12 @@ def test_a_broker_that_does_not_answer_is_passed_over() -> None:
         assert 1 <= len(asked) <= 2
         assert len(scene["b2"].ownership.owned()) == 4
 
-    in_cluster(body, bundle_claim_timeout_s=0.1)
 
-
-def test_a_broker_that_is_restarted_takes_its_former_nodes_away() -> None:
+async def test_a_broker_that_is_restarted_takes_its_former_nodes_away() -> None:
     """The address that they advertise leads to the new one: nobody else can be behind them. It need not wait until the
     session of the old one is over."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one, session = scene["b1"], scene["b1"].session
         await one.ownership.claim(NAMESPACE, BUNDLE)
         # Killed: its listeners go, its session stays.
@@ -291,13 +275,11 @@ def test_a_broker_that_is_restarted_takes_its_former_nodes_away() -> None:
         await consistent(scene)
         await client.close()
 
-    in_cluster(body)
 
-
-def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alone() -> None:
+async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alone() -> None:
     """It serves, and takes bundles under an address of its own, but is not registered."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_claim_timeout_s=0.2) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         twin = scene.another(3)
@@ -311,11 +293,9 @@ def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alone() ->
         assert dict(await one.ownership.brokers())["b1"].instance == one.broker.instance
         scene.brokers.remove(twin)
 
-    in_cluster(body, bundle_claim_timeout_s=0.2)
 
-
-def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None:
+    async with running_brokers(bundle_check_interval_s=0.05) as scene:
         one = scene["b1"]
         admin = AsyncAdmin(scene.service_url, transport=scene.transport)
         await admin.namespaces.create("public/short")
@@ -328,13 +308,11 @@ def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None:
         await until(lambda: _gone(scene, paths.owners(name)), "nothing is left of it")
         await admin.close()
 
-    in_cluster(body, bundle_check_interval_s=0.05)
 
-
-def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_those() -> None:
+async def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_those() -> None:
     """CHK-57, OWN-1: what a broker had of the old one it has no more."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_check_interval_s=1000.0) as scene:
         one = scene["b1"]
         admin = AsyncAdmin(scene.service_url, transport=scene.transport)
         await admin.namespaces.create("public/again")
@@ -351,8 +329,6 @@ def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_tho
         assert BundleRange(0xC000_0000, 0xFFFF_FFFF) not in owned
         await admin.close()
 
-    in_cluster(body, bundle_check_interval_s=1000.0)
-
 
 async def _gone(scene: ClusterScene, path: str) -> bool:
     await scene.registry.sync()
@@ -360,10 +336,10 @@ async def _gone(scene: ClusterScene, path: str) -> bool:
 
 
 @pytest.mark.parametrize("what", ["home", "claim", "unload", "split"])
-def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> None:
+async def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> None:
     """At any of its steps: what was begun is done, and the next one who asks finds all as it should be."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one = scene["b1"]
         topics = [TopicName.parse(f"t{number}") for number in range(100)]
 
@@ -402,8 +378,6 @@ def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> None:
             held = [o.broker_id for o in scene.brokers if any(b.bundle == bundle for b in o.ownership.owned())]
             assert held == [owner.broker_id]
 
-    in_cluster(body)
-
 
 @pytest.mark.parametrize(
     "request_bytes",
@@ -415,8 +389,8 @@ def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> None:
         ClaimRequest(namespace="public/default", bundle="0x80000000_0xC0000000/../x").SerializeToString(),
     ],
 )
-def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> None:
+    async with running_brokers(brokers=1) as scene:
         connection = scene.transport.connect(scene["b1"].address)
         answer = ClaimAnswer.FromString(await connection.call("claim", request_bytes, timeout_s=10))
         assert answer.problem.code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT)
@@ -426,11 +400,9 @@ def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> None:
             await scene["b1"].life.claiming.claim(b"\xff")
         assert unreadable.value.code is Code.INVALID_ARGUMENT
 
-    in_cluster(body, brokers=1)
 
-
-def test_what_stands_in_the_store_and_can_not_be_read_is_told() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_what_stands_in_the_store_and_can_not_be_read_is_told() -> None:
+    async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         await scene.registry.put(NODE, b"\xff\xff", ABSENT, ephemeral=True)
         assert (await scene.lookup("b1", str(TOPIC))).problem.code == ErrorCode.METADATA_ERROR
@@ -439,5 +411,3 @@ def test_what_stands_in_the_store_and_can_not_be_read_is_told() -> None:
         await scene.registry.put(f"{paths.BROKERS}/%", b"", ABSENT)
         brokers = await one.ownership._registered._read()
         assert "b1" in dict(brokers)
-
-    in_cluster(body, brokers=1)

@@ -17,7 +17,7 @@ from magnetar_protos.ownership_pb2 import BrokerRegistration, Listener, LoadRepo
 from magnetar_wire.bundles import BundleRange, bundle_hash, bundle_of, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+from tests.unit.broker.cluster_scene import running_brokers
 
 NAMESPACE = NamespaceName("public", "default")
 OTHER = NamespaceName("pulsar", "system")
@@ -27,10 +27,10 @@ BUNDLE = bundle_of(bundle_hash(TOPIC), BUNDLES)
 NODE = paths.owner(NAMESPACE, BUNDLE)
 
 
-def test_a_claim_that_finds_a_splits_halves_takes_nothing_away() -> None:
+async def test_a_claim_that_finds_a_splits_halves_takes_nothing_away() -> None:
     """The node of a half is this session's, and the split has not been told yet: the topics stay open."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         topic = await one.life.topics.get(TOPIC, create=True)
@@ -50,13 +50,11 @@ def test_a_claim_that_finds_a_splits_halves_takes_nothing_away() -> None:
             assert one.broker.counters.bundles_lost == 0
             assert (await one.ownership.claim(NAMESPACE, half)).broker_id == "b1"
 
-    in_cluster(body, brokers=1)
 
-
-def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None:
+async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None:
     """As after an outcome that could not be told."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         value = await one.session.get(NODE)
@@ -69,13 +67,11 @@ def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None:
         assert [owned.bundle for owned in one.ownership.owned()] == [BUNDLE]
         await one.life.topics.get(TOPIC, create=True)
 
-    in_cluster(body)
 
-
-def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
+async def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
     """OWN-1: so whoever asked for it may ask the next owner."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         scene.metadata.delay_answers(one.session, 0.02)
@@ -85,11 +81,9 @@ def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
             await one.ownership.split(NAMESPACE, BUNDLE)
         await unloading
 
-    in_cluster(body)
 
-
-def test_a_full_store_is_said_and_not_asked_without_end() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_full_store_is_said_and_not_asked_without_end() -> None:
+    async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         makes, asked = one.session.transaction, 0
 
@@ -108,11 +102,9 @@ def test_a_full_store_is_said_and_not_asked_without_end() -> None:
         one.session.transaction = makes  # type: ignore[method-assign]
         assert not (await scene.lookup("b1", str(TOPIC))).HasField("problem")
 
-    in_cluster(body, brokers=1)
 
-
-def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
+    async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
 
@@ -127,11 +119,9 @@ def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
         one.session.delete = deletes  # type: ignore[method-assign]
         await one.ownership.unload(NAMESPACE, BUNDLE)
 
-    in_cluster(body, brokers=1)
 
-
-def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() -> None:
+    async with running_brokers(brokers=1, bundle_check_interval_s=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim(OTHER, BUNDLES[0])
         await one.ownership.claim(NAMESPACE, BUNDLE)
@@ -141,11 +131,9 @@ def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() 
             lambda: [owned.namespace for owned in one.ownership.owned()] == [OTHER], "the other one's loss is found out"
         )
 
-    in_cluster(body, brokers=1, bundle_check_interval_s=0.05)
 
-
-def test_an_unload_says_so_where_another_broker_was_faster_than_its_destination() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_an_unload_says_so_where_another_broker_was_faster_than_its_destination() -> None:
+    async with running_brokers(brokers=3) as scene:
         await scene["b1"].ownership.claim(NAMESPACE, BUNDLE)
         assigning = scene["b1"].ownership._assigning
         asks = assigning.ask_by_id
@@ -160,12 +148,10 @@ def test_an_unload_says_so_where_another_broker_was_faster_than_its_destination(
         assert told.value.code == ErrorCode.NOT_ALLOWED
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b3"].address
 
-    in_cluster(body, brokers=3)
-
 
 @pytest.mark.parametrize("cpu", [float("nan"), float("inf"), -float("inf"), 1e300, -1.0])
-def test_a_load_that_is_none_keeps_no_bundle_from_an_owner(cpu: float) -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_a_load_that_is_none_keeps_no_bundle_from_an_owner(cpu: float) -> None:
+    async with running_brokers(brokers=1, bundle_claim_timeout_s=0.2) as scene:
         for number, address in enumerate(["", "no address", "::", "nobody:1"]):
             registration = BrokerRegistration(
                 listeners=[Listener(name="x", address=address)],
@@ -175,11 +161,9 @@ def test_a_load_that_is_none_keeps_no_bundle_from_an_owner(cpu: float) -> None:
         answer = await within(scene.lookup("b1", str(TOPIC)), "somebody serves it")
         assert answer.address == scene["b1"].address
 
-    in_cluster(body, brokers=1, bundle_claim_timeout_s=0.2)
 
-
-def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
+    async with running_brokers(load_balancer_namespace_maximum_bundles=5) as scene:
         for number, bundle in enumerate(BUNDLES):
             await scene.brokers[number % 2].ownership.claim(NAMESPACE, bundle)
         outcomes = await asyncio.gather(
@@ -197,14 +181,12 @@ def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
             lambda: [owned.serving for o in scene.brokers for owned in o.ownership.owned()] == [True] * 5, "all do"
         )
 
-    in_cluster(body, load_balancer_namespace_maximum_bundles=5)
-
 
 @pytest.mark.parametrize("judged", [True, False])
-def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(judged: bool) -> None:
+async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(judged: bool) -> None:
     """CHK-30, OWN-2: whether anybody uses it only the owner knows: deletion goes by the life in the topic's node."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_check_interval_s=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         stale = await one.life.topics.get(TOPIC, create=True)
@@ -236,13 +218,11 @@ def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(jud
             await other.life.topics.get(TOPIC, create=False)
         assert gone.value.code == ErrorCode.TOPIC_NOT_FOUND
 
-    in_cluster(body, bundle_check_interval_s=1000.0)
 
-
-def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
+async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
     """The loop is not held up: what a bundle's end costs goes by its own topics."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(brokers=1) as scene:
         topics = scene["b1"].life.topics
         names = [TopicName.parse(f"many{number}") for number in range(2_000)]
         looked = 0
@@ -268,11 +248,9 @@ def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
             topics._by_hash.discard(name)
         assert len(topics._by_hash) == 0
 
-    in_cluster(body, brokers=1)
 
-
-def test_topics_are_forgotten_when_they_have_gone() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_topics_are_forgotten_when_they_have_gone() -> None:
+    async with running_brokers(brokers=1) as scene:
         topics = scene["b1"].life.topics
         for number in range(5):
             await topics.get(TopicName.parse(f"t{number}"), create=True)
@@ -283,11 +261,9 @@ def test_topics_are_forgotten_when_they_have_gone() -> None:
             await topics.unload(TopicName.parse(f"t{number}"))
         await until(lambda: len(topics._by_hash) == 0, "all are")
 
-    in_cluster(body, brokers=1)
 
-
-def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing() -> None:
+    async with running_brokers(brokers=1) as scene:
         for steps in range(0, 30, 3):
             one = scene.another(10 + steps)
             await one.broker.start()
@@ -305,8 +281,6 @@ def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing() -> N
             assert store.session.state is SessionState.LOST
             assert life.topics.loaded() == []
             scene.brokers.remove(one)
-
-    in_cluster(body, brokers=1)
 
 
 class _Late:

@@ -10,7 +10,7 @@ from magnetar_metadata.store import SessionState
 from magnetar_wire.bundles import BundleRange, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
-from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster, kill
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, kill, running_brokers
 from tests.unit.broker.ownership.test_ownership_faults import believed, consistent, node_of
 
 NAMESPACE = NamespaceName("public", "default")
@@ -41,10 +41,10 @@ async def probe_again(scene: ClusterScene) -> None:
             owner.believed_until = 0.0
 
 
-def test_the_bundles_of_a_broker_that_is_gone_are_taken_over_before_its_session_ends() -> None:
+async def test_the_bundles_of_a_broker_that_is_gone_are_taken_over_before_its_session_ends() -> None:
     """OWN-2: its address refuses connections, so its nodes are replaced at once, and outlive its session."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers() as scene:
         one, other, session = scene["b1"], scene["b2"], scene["b1"].session
         for bundle in BUNDLES:
             await one.ownership.claim(NAMESPACE, bundle)
@@ -68,17 +68,15 @@ def test_the_bundles_of_a_broker_that_is_gone_are_taken_over_before_its_session_
         await consistent(scene)
         await client.close()
 
-    in_cluster(body)
-
 
 async def _unowned(scene: ClusterScene, bundle: BundleRange) -> bool:
     return await node_of(scene, bundle) == ("", 0)
 
 
-def test_a_broker_that_does_not_answer_keeps_its_bundles() -> None:
+async def test_a_broker_that_does_not_answer_keeps_its_bundles() -> None:
     """OWN-2: a time-out proves nothing."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_claim_timeout_s=0.1) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
 
@@ -92,13 +90,11 @@ def test_a_broker_that_does_not_answer_keeps_its_bundles() -> None:
             await probe_again(scene)
         assert await believed(scene) == ["b1"]
 
-    in_cluster(body, bundle_claim_timeout_s=0.1)
 
-
-def test_of_several_brokers_that_find_an_owner_gone_one_takes_each_bundle() -> None:
+async def test_of_several_brokers_that_find_an_owner_gone_one_takes_each_bundle() -> None:
     """OWN-2: by compare-and-set on the owner's node, so no broker takes what another one has just taken."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(brokers=3) as scene:
         one, others = scene["b1"], [scene["b2"], scene["b3"]]
         for bundle in BUNDLES:
             await one.ownership.claim(NAMESPACE, bundle)
@@ -111,13 +107,11 @@ def test_of_several_brokers_that_find_an_owner_gone_one_takes_each_bundle() -> N
         assert sum(other.broker.counters.bundles_lost for other in others) == 0
         await consistent(scene)
 
-    in_cluster(body, brokers=3)
 
-
-def test_a_broker_that_lives_behind_a_refusal_contradicts_and_keeps_the_rest() -> None:
+async def test_a_broker_that_lives_behind_a_refusal_contradicts_and_keeps_the_rest() -> None:
     """OWN-2, CHK-30: what was taken it gives up, nothing is lost; then the refusal is not believed any more."""
 
-    async def body(scene: ClusterScene) -> None:
+    async with running_brokers(bundle_check_interval_s=0.05) as scene:
         one, other = scene["b1"], scene["b2"]
         for bundle in BUNDLES:
             await one.ownership.claim(NAMESPACE, bundle)
@@ -139,16 +133,14 @@ def test_a_broker_that_lives_behind_a_refusal_contradicts_and_keeps_the_rest() -
         await consistent(scene)
         await client.close()
 
-    in_cluster(body, bundle_check_interval_s=0.05)
-
 
 async def _registered_again(scene: ClusterScene, broker_id: str, before: object) -> bool:
     await scene.registry.sync()
     return await scene.registry.get(paths.broker(broker_id)) not in (None, before)
 
 
-def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_other_for_ever() -> None:
-    async def body(scene: ClusterScene) -> None:
+async def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_other_for_ever() -> None:
+    async with running_brokers(bundle_check_interval_s=0.05, bundle_claim_timeout_s=0.2) as scene:
         one, other = scene["b1"], scene["b2"]
         refuse(one, other)
         refuse(other, one)
@@ -171,8 +163,6 @@ def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_other_for_
             assert await look_up() == taken
             await asyncio.sleep(0.01)
         await consistent(scene)
-
-    in_cluster(body, bundle_check_interval_s=0.05, bundle_claim_timeout_s=0.2)
 
 
 def _owners(broker: OneBroker) -> list[_Owner]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_broker.pulsar.listener import PulsarListener
-from tests.running import run, until
+from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene
 from tests.unit.broker.pulsar.fake_transport import FakeTransport
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 
-__all__ = ["PULSAR_ADDRESS", "PulsarScene", "in_pulsar"]
+__all__ = ["PULSAR_ADDRESS", "PulsarScene", "running_pulsar_broker"]
 
 PULSAR_ADDRESS = "broker:6650"
 T = TypeVar("T")
@@ -64,29 +64,24 @@ class PulsarScene(BrokerScene):
         )
 
 
-def in_pulsar(test: Callable[[PulsarScene], Awaitable[T]], **options: Any) -> T:
-    """Runs it with a broker that has started; nothing of a connection is left behind, and none met a bug."""
-
-    async def inside() -> T:
-        scene = PulsarScene(**options)
-        await scene.start()
-        try:
-            result = await test(scene)
-            await scene.wait_nothing_left()
-            return result
-        finally:
-            with suppress(TimeoutError):
-                await scene.close()
-
+@asynccontextmanager
+async def running_pulsar_broker(**options: Any) -> AsyncIterator[PulsarScene]:
+    """Yield a broker that has started. At the end nothing of a connection may be left, and no error logged."""
     bugs = _Bugs()
     log = logging.getLogger("magnetar_broker")
     log.addHandler(bugs)
     try:
-        result = run(inside())
+        scene = PulsarScene(**options)
+        await scene.start()
+        try:
+            yield scene
+            await scene.wait_nothing_left()
+        finally:
+            with suppress(TimeoutError):
+                await scene.close()
     finally:
         log.removeHandler(bugs)
     assert not bugs.told, f"the broker met errors of its own: {bugs.told}"
-    return result
 
 
 class _Bugs(logging.Handler):

@@ -17,8 +17,8 @@ from tests.running import until
 from tests.unit.broker.http.test_broker_http import scraped, served
 from tests.unit.broker.pulsar.fake_transport import FakeTransport
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, PulsarScene, in_pulsar
-from tests.unit.broker.test_broker_daemon import Machine, becomes_ready, on_machine
+from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, running_pulsar_broker
+from tests.unit.broker.test_broker_daemon import Machine, becomes_ready
 
 _LISTENERS = (
     "internal:magnetar://one:6652,internal:pulsar://inside:0,external:magnetar://outside:7000,"
@@ -38,51 +38,47 @@ async def _looked_up(
     return answer
 
 
-def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
+async def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
     """WIRE-1, OWN-1: of another one only if it names that; of one that is not there it is told so."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(
-            advertised_listeners=_LISTENERS, bind_addresses="external:pulsar://127.0.0.1:0"
-        ) as daemon:
-            await becomes_ready(daemon)
-            inside, outside = daemon.broker.pulsar_listeners
-            port = inside.address.rpartition(":")[2]
-            for came_to, named, told in (
-                (inside, "", f"inside:{port}"),
-                (outside, "", "outside:7001"),
-                (outside, "internal", f"inside:{port}"),
-                (inside, "external", "outside:7001"),
-                (inside, "wide", "far:7002"),
-            ):
-                answer = await _looked_up(daemon, came_to, named)
-                assert answer.broker_service_url == f"pulsar://{told}"
-            answer = await _looked_up(daemon, inside, "nowhere")
-            assert answer.response == CommandLookupTopicResponse.FAILED
-            assert "'nowhere'" in answer.message
-            assert answer.error == ServerError.SERVICE_NOT_READY  # libraries try again
-            _, said = await ask_json(daemon.http_address, "/status")
-            assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
-            assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
-            assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(
+        advertised_listeners=_LISTENERS, bind_addresses="external:pulsar://127.0.0.1:0"
+    ) as daemon:
+        await becomes_ready(daemon)
+        inside, outside = daemon.broker.pulsar_listeners
+        port = inside.address.rpartition(":")[2]
+        for came_to, named, told in (
+            (inside, "", f"inside:{port}"),
+            (outside, "", "outside:7001"),
+            (outside, "internal", f"inside:{port}"),
+            (inside, "external", "outside:7001"),
+            (inside, "wide", "far:7002"),
+        ):
+            answer = await _looked_up(daemon, came_to, named)
+            assert answer.broker_service_url == f"pulsar://{told}"
+        answer = await _looked_up(daemon, inside, "nowhere")
+        assert answer.response == CommandLookupTopicResponse.FAILED
+        assert "'nowhere'" in answer.message
+        assert answer.error == ServerError.SERVICE_NOT_READY  # libraries try again
+        _, said = await ask_json(daemon.http_address, "/status")
+        assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
+        assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
+        assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
 
 
-def test_a_broker_without_such_a_listener_says_so() -> None:
+async def test_a_broker_without_such_a_listener_says_so() -> None:
     """It is found by others, and clients of Pulsar's protocol are told why not by them."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(pulsar_listen_addresses="") as daemon:
-            await becomes_ready(daemon)
-            assert daemon.broker.pulsar_listeners == []
-            answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
-            assert answer.response == CommandLookupTopicResponse.FAILED
-            assert "no listener for Pulsar's protocol" in answer.message
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(pulsar_listen_addresses="") as daemon:
+        await becomes_ready(daemon)
+        assert daemon.broker.pulsar_listeners == []
+        answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
+        assert answer.response == CommandLookupTopicResponse.FAILED
+        assert "no listener for Pulsar's protocol" in answer.message
 
 
 @pytest.mark.parametrize(
@@ -94,23 +90,23 @@ def test_a_broker_without_such_a_listener_says_so() -> None:
         (None, "inside:7000"),
     ],
 )
-def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(came_to: Any, told: str) -> None:
+async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(
+    came_to: Any, told: str
+) -> None:
     """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
 
-    async def body(machine: Machine) -> None:
-        await machine.add_bookie()
-        async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
-            await becomes_ready(daemon)
-            [listener] = daemon.broker.pulsar_listeners
-            answer = await _looked_up(daemon, listener, came_to=came_to)
-            assert answer.broker_service_url == "pulsar://inside:7000"
-            daemon.broker.door.tells_where_they_came = True
-            answer = await _looked_up(daemon, listener, came_to=came_to)
-            assert answer.broker_service_url == f"pulsar://{told}"
-            answer = await _looked_up(daemon, listener, "internal", came_to)
-            assert answer.broker_service_url == "pulsar://inside:7000"
-
-    on_machine(body)
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
+        await becomes_ready(daemon)
+        [listener] = daemon.broker.pulsar_listeners
+        answer = await _looked_up(daemon, listener, came_to=came_to)
+        assert answer.broker_service_url == "pulsar://inside:7000"
+        daemon.broker.door.tells_where_they_came = True
+        answer = await _looked_up(daemon, listener, came_to=came_to)
+        assert answer.broker_service_url == f"pulsar://{told}"
+        answer = await _looked_up(daemon, listener, "internal", came_to)
+        assert answer.broker_service_url == "pulsar://inside:7000"
 
 
 def test_addresses_are_written_down_and_read_again() -> None:
@@ -123,10 +119,10 @@ def test_addresses_are_written_down_and_read_again() -> None:
 
 
 @pytest.mark.parametrize("bound", ["broker_max_connections", "broker_max_connections_per_ip"])
-def test_connections_are_counted_over_all_listeners(bound: str) -> None:
+async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
     """WIRE-1: the bound is the broker's; and who is gone makes room."""
 
-    async def body(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**{bound: 2}) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         scene.listener = PulsarListener(scene.door, "outside")
         scene.broker.pulsar_listeners.append(scene.listener)
@@ -140,30 +136,25 @@ def test_connections_are_counted_over_all_listeners(bound: str) -> None:
         await until(lambda: scene.door.connections == 1, "who is gone is not counted")
         assert (await scene.pulsar_client()).connection in scene.listener.connections
 
-    in_pulsar(body, **{bound: 2})
 
-
-def test_connections_producers_and_consumers_are_counted() -> None:
+async def test_connections_producers_and_consumers_are_counted() -> None:
     """ADM-2."""
 
-    async def body(scene: PulsarScene) -> None:
-        async with served(scene) as address:
-            client = await scene.pulsar_client()
-            await client.open_producer()
-            await client.subscribe(1)
-            await client.subscribe(2, subscription="other")
-            refused = scene.raw_client()
-            await refused.wait_gone()
-            found = await scraped(address)
-            assert found["pulsar_listener_connections"][()] == 1
-            assert found["pulsar_active_connections"][()] == 1
-            assert found["pulsar_listener_producers"][()] == 1
-            assert found["pulsar_listener_consumers"][()] == 2
-            assert found["pulsar_listener_connections_opened_total"][()] == 2
-            assert found["pulsar_listener_connections_refused_total"][()] == 1
-            assert found["pulsar_listener_unfinished_bytes"][()] == 0
-            assert (await ask_json(address, "/status"))[1]["connections"] == 1
-            told = await scene.admin.brokers.info()
-            assert told.pulsar_address == PULSAR_ADDRESS
-
-    in_pulsar(body, broker_max_connections=1)
+    async with running_pulsar_broker(broker_max_connections=1) as scene, served(scene) as address:
+        client = await scene.pulsar_client()
+        await client.open_producer()
+        await client.subscribe(1)
+        await client.subscribe(2, subscription="other")
+        refused = scene.raw_client()
+        await refused.wait_gone()
+        found = await scraped(address)
+        assert found["pulsar_listener_connections"][()] == 1
+        assert found["pulsar_active_connections"][()] == 1
+        assert found["pulsar_listener_producers"][()] == 1
+        assert found["pulsar_listener_consumers"][()] == 2
+        assert found["pulsar_listener_connections_opened_total"][()] == 2
+        assert found["pulsar_listener_connections_refused_total"][()] == 1
+        assert found["pulsar_listener_unfinished_bytes"][()] == 0
+        assert (await ask_json(address, "/status"))[1]["connections"] == 1
+        told = await scene.admin.brokers.info()
+        assert told.pulsar_address == PULSAR_ADDRESS

@@ -15,7 +15,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandSubscribe,
     ServerError,
 )
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_a_subscription_begins_where_it_is_asked_to(asked: dict[str, Any], start
     assert open_consumer_of(command, 100_000).start == start
 
 
-def test_a_progress_subscription_refuses_consumers() -> None:
+async def test_a_progress_subscription_refuses_consumers() -> None:
     """SPK-1, WIRE-1: with an error that client libraries do not retry, and the connection goes on. A reader's
     subscription of the same name is another one."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         client.publish(1, 0, 1, name=opened.producer_name)
@@ -49,13 +49,11 @@ def test_a_progress_subscription_refuses_consumers() -> None:
         await client.subscribe(2, subscription="p", durable=False)
         assert len(await client.wait_delivered(2, 2)) == 2
 
-    in_pulsar(test)
 
-
-def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
+async def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
     """WIRE-1: it drops what is of an earlier one; without a redelivery it is the one that it subscribed with."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         client.publish(1, 0, 1, name=opened.producer_name)
@@ -69,5 +67,3 @@ def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
         assert [one.consumer_epoch for one in await client.wait_delivered(4)] == [4, 4, 5, 5]
         await client.subscribe(2, subscription="other")
         assert [one.consumer_epoch for one in await client.wait_delivered(2, 2)] == [None, None]
-
-    in_pulsar(test)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand
 from magnetar_wire.entry import decode_entry
-from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, running_pulsar_broker
 
 
-def test_a_client_publishes_and_consumes() -> None:
+async def test_a_client_publishes_and_consumes() -> None:
     """WIRE-1, MSG-4."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         found = await client.lookup("t")
         assert found.lookup_topic_response.broker_service_url == f"pulsar://{PULSAR_ADDRESS}"
@@ -33,5 +33,3 @@ def test_a_client_publishes_and_consumes() -> None:
         client.publish(1, 100, name=opened.producer_name)  # its producer is closed: passed over
         await client.open_producer()
         assert not client.gone
-
-    in_pulsar(test)

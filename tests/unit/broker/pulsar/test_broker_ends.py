@@ -20,7 +20,7 @@ from magnetar_protos.pulsar_pb2 import (
 from magnetar_wire.entry import decode_entry
 from tests.running import until, within
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 async def _must_wait(client: PulsarClient) -> None:
@@ -38,10 +38,10 @@ async def _must_wait(client: PulsarClient) -> None:
     assert (refused.type, refused.error.error) == (BaseCommand.ERROR, ServerError.SERVICE_NOT_READY)
 
 
-def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connections() -> None:
+async def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connections() -> None:
     """WIRE-1: what was sent is decided and told, then the end of producers and consumers; and then nothing more."""
 
-    async def body(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client, idle = await scene.pulsar_client(), scene.raw_client()
         opened = await client.open_producer(5)
         await client.subscribe(6)
@@ -73,14 +73,12 @@ def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connections(
         last_receipt = max(at for at, kind in enumerate(kinds) if kind == BaseCommand.SEND_RECEIPT)
         assert last_receipt < kinds.index(BaseCommand.CLOSE_PRODUCER)
 
-    in_pulsar(body)
 
-
-def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: it is cut off after a moment."""
     monkeypatch.setattr("magnetar_broker.pulsar.listener._TELLING_S", 0.05)
 
-    async def body(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.open_producer()
         client.stop_reading()
@@ -88,14 +86,12 @@ def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeypatch: 
         assert client.transport.lost
         assert not client.told(BaseCommand.CLOSE_PRODUCER)
 
-    in_pulsar(body)
 
-
-def test_connections_outlive_a_lost_session() -> None:
+async def test_connections_outlive_a_lost_session() -> None:
     """WIRE-1, OWN-2: topics are given up, clients learn of it, and find them again on the same connection; nothing
     receipted is lost, and what was not acknowledged comes again."""
 
-    async def body(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer(5)
         await client.subscribe(6)
@@ -130,5 +126,3 @@ def test_connections_outlive_a_lost_session() -> None:
         await client.subscribe(6)
         numbers = [decode_entry(one.entry).metadata.sequence_id for one in (await client.wait_delivered(71, 6))[50:]]
         assert numbers == list(range(30, 51))
-
-    in_pulsar(body)

@@ -24,7 +24,7 @@ from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, framed, sent
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 CONNECT = BaseCommand(type=BaseCommand.CONNECT, connect=CommandConnect(client_version="c", protocol_version=19))
 PING = BaseCommand(type=BaseCommand.PING, ping=CommandPing())
@@ -48,17 +48,15 @@ async def refused(client: PulsarClient) -> str:
 # How it begins.
 
 
-def test_the_lower_version_of_the_two_is_spoken() -> None:
+async def test_the_lower_version_of_the_two_is_spoken() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         for asked, told in ((0, 0), (6, 6), (19, 19), (21, 21), (99, 21), (-5, -5)):
             connected = (await scene.raw_client().connect(protocol_version=asked)).connected
             assert connected.protocol_version == told
             assert connected.max_message_size == 5_242_880
             assert connected.feature_flags.supports_topic_watchers
-
-    in_pulsar(test)
 
 
 BROKEN: list[tuple[bytes, str]] = [
@@ -82,10 +80,10 @@ BROKEN: list[tuple[bytes, str]] = [
 ]
 
 
-def test_who_breaks_the_protocol_is_told_and_closed_and_nobody_else_is() -> None:
+async def test_who_breaks_the_protocol_is_told_and_closed_and_nobody_else_is() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         other = await scene.pulsar_client()
         for data, says in BROKEN:
             client = scene.raw_client()
@@ -99,11 +97,9 @@ def test_who_breaks_the_protocol_is_told_and_closed_and_nobody_else_is() -> None
         client.send(BaseCommand(type=BaseCommand.CONNECT))
         await client.wait_told(BaseCommand.CONNECTED)
 
-    in_pulsar(test)
 
-
-def test_what_stands_before_a_bad_frame_is_done() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_what_stands_before_a_bad_frame_is_done() -> None:
+    async with running_pulsar_broker() as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
         client.send_bytes(sent(1, 0, entry(0, producer=name)) + b"\xff" * 8)
@@ -111,14 +107,12 @@ def test_what_stands_before_a_bad_frame_is_done() -> None:
         await other.subscribe()
         await other.wait_delivered(1)
 
-    in_pulsar(test)
-
 
 # What is answered.
 
 
-def test_answers_come_in_the_order_of_what_was_asked_where_nothing_has_to_be_waited_for() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_answers_come_in_the_order_of_what_was_asked_where_nothing_has_to_be_waited_for() -> None:
+    async with running_pulsar_broker() as scene:
         client = scene.raw_client()
         closed = BaseCommand(
             type=BaseCommand.GET_LAST_MESSAGE_ID,
@@ -128,12 +122,10 @@ def test_answers_come_in_the_order_of_what_was_asked_where_nothing_has_to_be_wai
         await until(lambda: len(client.answers) == 4, "all is answered")
         assert kinds(client) == ["CONNECTED", "PONG", "PONG", "ERROR"]
 
-    in_pulsar(test)
-
 
 @pytest.mark.usefixtures("no_turns")
-def test_what_is_answered_in_one_turn_is_one_write() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_what_is_answered_in_one_turn_is_one_write() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         before = client.transport.writes
         pings = 7  # so few that nobody looks how long they take
@@ -141,13 +133,11 @@ def test_what_is_answered_in_one_turn_is_one_write() -> None:
         await client.wait_told(BaseCommand.PONG, pings)
         assert client.transport.writes == before + 1
 
-    in_pulsar(test)
 
-
-def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
+async def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
     """WIRE-1: a client that had stopped waiting for the answer asks again."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         first = await client.open_producer()
         assert (await client.open_producer()).producer_name == first.producer_name
@@ -167,11 +157,9 @@ def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
         assert (await client.answer(101)).error.error == ServerError.SERVICE_NOT_READY
         assert (await client.answer(100)).type == BaseCommand.PRODUCER_SUCCESS
 
-    in_pulsar(test)
 
-
-def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
         [topic] = scene.life.topics.loaded()
@@ -197,8 +185,6 @@ def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -> None
         assert [one.send_receipt.sequence_id for one in client.told(BaseCommand.SEND_RECEIPT)] == [0]
         assert not producer.opened
 
-    in_pulsar(test)
-
 
 # When it is held.
 
@@ -209,8 +195,8 @@ def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_LONG_S", 1e9)
 
 
-def held_by(options: dict[str, int], load: Callable[[PulsarClient], None]) -> None:
-    async def test(scene: PulsarScene) -> None:
+async def held_by(options: dict[str, int], load: Callable[[PulsarClient], None]) -> None:
+    async with running_pulsar_broker(**options) as scene:
         client = await scene.pulsar_client()
         name = (await client.open_producer(1, "t", producer_name="p", user_provided_producer_name=False)).producer_name
         assert name == "p"
@@ -219,8 +205,6 @@ def held_by(options: dict[str, int], load: Callable[[PulsarClient], None]) -> No
         client.send(PING)
         await client.wait_told(BaseCommand.PONG)  # it was read on
         await until(lambda: not client.transport.reading_held, "it is read")
-
-    in_pulsar(test, **options)
 
 
 def _publish(client: PulsarClient) -> None:
@@ -239,37 +223,37 @@ def _ask(client: PulsarClient) -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_connection_that_has_too_much_undecided_is_held() -> None:
-    held_by({"max_pending_publish_bytes_per_connection": 1000}, _publish)
+async def test_a_connection_that_has_too_much_undecided_is_held() -> None:
+    await held_by({"max_pending_publish_bytes_per_connection": 1000}, _publish)
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_connection_whose_topic_has_too_much_undecided_is_held() -> None:
+async def test_a_connection_whose_topic_has_too_much_undecided_is_held() -> None:
     """By more than its share: an eighth of what the connection may have."""
     share = 100 * ENTRY_OVERHEAD_BYTES
     bounds = {"max_pending_publish_bytes_per_topic": 1000, "max_pending_publish_bytes_per_connection": 8 * share}
-    held_by(bounds, _publish_twice)
+    await held_by(bounds, _publish_twice)
     with pytest.raises(AssertionError, match="holds"):
-        held_by({"max_pending_publish_bytes_per_topic": 1000}, _publish_twice)
+        await held_by({"max_pending_publish_bytes_per_topic": 1000}, _publish_twice)
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_connection_is_held_by_the_memory_of_small_entries() -> None:
+async def test_a_connection_is_held_by_the_memory_of_small_entries() -> None:
     """CHK-68: 200 entries of some 20 bytes take more than 20,000 bytes."""
-    held_by({"max_pending_publish_bytes_per_connection": 20_000}, _publish)
+    await held_by({"max_pending_publish_bytes_per_connection": 20_000}, _publish)
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_connection_that_has_asked_too_much_is_held() -> None:
-    held_by({"max_waiting_requests_per_connection": 10}, _ask)
+async def test_a_connection_that_has_asked_too_much_is_held() -> None:
+    await held_by({"max_waiting_requests_per_connection": 10}, _ask)
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_connection_without_any_of_that_is_not_held() -> None:
+async def test_a_connection_without_any_of_that_is_not_held() -> None:
     with pytest.raises(AssertionError, match="holds"):
-        held_by({}, _publish)
+        await held_by({}, _publish)
     with pytest.raises(AssertionError, match="holds"):
-        held_by({}, _ask)
+        await held_by({}, _ask)
 
 
 PINGS = framed(PING) * 3_000
@@ -287,10 +271,10 @@ async def flooded(client: PulsarClient) -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() -> None:
+async def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() -> None:
     """WIRE-1: what it costs is bounded, however much it asks."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_queued_bytes_per_stream=65536, max_waiting_answers_bytes=262144) as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await flooded(client)
         assert client.connection.behind
@@ -301,39 +285,33 @@ def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() -> Non
         client.send(PING)
         await until(lambda: not client.transport.reading_held, "it is read on")
 
-    in_pulsar(test, max_queued_bytes_per_stream=65_536, max_waiting_answers_bytes=262_144)
-
 
 @pytest.mark.usefixtures("no_turns")
-def test_where_all_answers_together_are_too_many_each_may_have_little() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_where_all_answers_together_are_too_many_each_may_have_little() -> None:
+    async with running_pulsar_broker(max_queued_bytes_of_all_streams=400000) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         for client in (first, second):
             await flooded(client)
         assert first.connection.waiting_bytes > 400_000
         assert 262_144 < second.connection.waiting_bytes < 262_144 + 2 * len(PINGS)
 
-    in_pulsar(test, max_queued_bytes_of_all_streams=400_000)
-
 
 @pytest.mark.usefixtures("no_turns")
-def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> None:
+async def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> None:
     """The transport tells nothing where it never had much to write."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262144) as scene:
         client = await scene.pulsar_client()
         client.send_bytes(PINGS * 10)  # more than may wait, and all of it is taken in one go
         client.send(PING)
         await client.wait_told(BaseCommand.PONG, 30_001)
         assert client.transport.holds
 
-    in_pulsar(test, max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262_144)
 
-
-def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
+async def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
     """CON-1, WIRE-1: however little may wait."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_queued_bytes_per_stream=65536) as scene:
         client, slow = await scene.pulsar_client(), await scene.pulsar_client()
         opened = await client.open_producer()
         client.publish(1, *range(20), name=opened.producer_name, payload=b"x" * 30_000)
@@ -345,11 +323,9 @@ def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
         slow.read_on()
         await slow.wait_delivered(20)
 
-    in_pulsar(test, max_queued_bytes_per_stream=65_536)
 
-
-def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         turns = 0
 
@@ -364,16 +340,14 @@ def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
         await client.wait_told(BaseCommand.PONG, 30_000)
         assert turns > 3
 
-    in_pulsar(test)
-
 
 # Whether it lives.
 
 
-def test_one_that_says_nothing_is_asked_and_closed_where_nothing_comes() -> None:
+async def test_one_that_says_nothing_is_asked_and_closed_where_nothing_comes() -> None:
     """WIRE-1: keep-alive."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(keep_alive_interval_seconds=0.1) as scene:
         silent, lively = await scene.pulsar_client(), await scene.pulsar_client()
         lively.answers_pings = True
         await silent.wait_gone()
@@ -381,11 +355,9 @@ def test_one_that_says_nothing_is_asked_and_closed_where_nothing_comes() -> None
         assert silent.told(BaseCommand.PING)
         assert not lively.gone
 
-    in_pulsar(test, keep_alive_interval_seconds=0.1)
 
-
-def test_one_that_does_not_connect_is_closed_whatever_it_sends() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_one_that_does_not_connect_is_closed_whatever_it_sends() -> None:
+    async with running_pulsar_broker(keep_alive_interval_seconds=0.2) as scene:
         client = scene.raw_client()
         for byte in (100).to_bytes(4, "big") + (96).to_bytes(4, "big") + b"\x08\x02" * 48:
             client.send_bytes(bytes((byte,)))
@@ -394,22 +366,22 @@ def test_one_that_does_not_connect_is_closed_whatever_it_sends() -> None:
                 break
         assert client.gone
 
-    in_pulsar(test, keep_alive_interval_seconds=0.2)
 
-
-def test_one_that_takes_nothing_is_closed_though_it_is_not_read() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_one_that_takes_nothing_is_closed_though_it_is_not_read() -> None:
+    async with running_pulsar_broker(
+        max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262144, keep_alive_interval_seconds=0.2
+    ) as scene:
         client = await scene.pulsar_client()
         await flooded(client)
         await client.wait_gone()
 
-    in_pulsar(test, max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262_144, keep_alive_interval_seconds=0.2)
 
-
-def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
+async def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
     """PRD-11: a producer whose topic is slow is not taken for dead, and keeps its name."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(
+        max_pending_publish_bytes_per_connection=1000, connection_liveness_check_timeout_millis=50
+    ) as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await client.open_producer(1, producer_name="p")
         for bookie in scene.bookies:
@@ -423,14 +395,12 @@ def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
             bookie.let_go()
         await client.receipts(1, 100)
 
-    in_pulsar(test, max_pending_publish_bytes_per_connection=1000, connection_liveness_check_timeout_millis=50)
-
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_who_asks_for_what_another_has_gets_it_where_that_one_is_silent(answers: bool) -> None:
+async def test_who_asks_for_what_another_has_gets_it_where_that_one_is_silent(answers: bool) -> None:
     """WIRE-1, PRD-11, SUB-1: a connection that broke unseen does not keep its names."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(connection_liveness_check_timeout_millis=100) as scene:
         holder, other = await scene.pulsar_client(), await scene.pulsar_client()
         holder.answers_pings = answers
         await holder.open_producer(1, producer_name="p")
@@ -448,5 +418,3 @@ def test_who_asks_for_what_another_has_gets_it_where_that_one_is_silent(answers:
             assert opened.type == BaseCommand.PRODUCER_SUCCESS
             assert subscribed.type == BaseCommand.SUCCESS
         assert holder.gone is not answers
-
-    in_pulsar(test, connection_liveness_check_timeout_millis=100)

@@ -1,6 +1,7 @@
 """A connection that breaks in any state leaves nothing behind: no budget, task, timer, name, consumer or reading.
 
-That is looked at by `in_pulsar` when the test is over; here is what each state is, and that others get what it had.
+`running_pulsar_broker` checks that at the end of each test. Here are the states, and a check that others get what the
+connection had.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from magnetar_protos.pulsar_pb2 import (
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, framed, sent
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 
 OPEN = BaseCommand(
     type=BaseCommand.PRODUCER, producer=CommandProducer(topic="t", producer_id=1, request_id=1, producer_name="p")
@@ -170,10 +171,14 @@ STATES: list[State] = [
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_what_it_had_is_given_back_and_others_get_it(state: State) -> None:
+async def test_what_it_had_is_given_back_and_others_get_it(state: State) -> None:
     """WIRE-1, PRD-11, SUB-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(
+        max_pending_publish_bytes_per_connection=100000,
+        max_queued_bytes_per_stream=65536,
+        connection_liveness_check_timeout_millis=200,
+    ) as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await state(scene, client)
         client.cut()
@@ -187,18 +192,11 @@ def test_what_it_had_is_given_back_and_others_get_it(state: State) -> None:
         other.publish(1, 100_000, name="p")
         await other.receipts(1, 1)
 
-    in_pulsar(
-        test,
-        max_pending_publish_bytes_per_connection=100_000,
-        max_queued_bytes_per_stream=65_536,
-        connection_liveness_check_timeout_millis=200,
-    )
 
-
-def test_a_broken_connection_is_forgotten_at_once() -> None:
+async def test_a_broken_connection_is_forgotten_at_once() -> None:
     """No timer keeps it: one that comes and breaks the protocol, over and over, costs nothing."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         gone = []
         for _ in range(20):
             client = await scene.pulsar_client()
@@ -212,5 +210,3 @@ def test_a_broken_connection_is_forgotten_at_once() -> None:
         await asyncio.sleep(0)
         gc.collect()
         assert not any(one() for one in gone)
-
-    in_pulsar(test)

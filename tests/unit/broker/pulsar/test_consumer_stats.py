@@ -11,7 +11,7 @@ from magnetar_protos.pulsar_pb2 import (
 )
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 async def _stats(client: PulsarClient, consumer_id: int = 1) -> CommandConsumerStatsResponse:
@@ -21,10 +21,10 @@ async def _stats(client: PulsarClient, consumer_id: int = 1) -> CommandConsumerS
     return answer.consumer_stats_response
 
 
-def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
+async def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_unacked_messages_per_consumer=7) as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         await client.subscribe(sub_type=1, permits=7, consumer_name="me")
@@ -48,13 +48,9 @@ def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
         assert (other.type, other.msg_backlog) == ("Exclusive", 10)
         assert not other.blocked_consumer_on_unacked_msgs
 
-    in_pulsar(test, max_unacked_messages_per_consumer=7)
 
-
-def test_of_a_consumer_that_is_not_there_it_is_said() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_of_a_consumer_that_is_not_there_it_is_said() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         assert (await _stats(client, 9)).error_code == ServerError.CONSUMER_NOT_FOUND
         assert not client.gone
-
-    in_pulsar(test)

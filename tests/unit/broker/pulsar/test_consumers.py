@@ -15,7 +15,7 @@ from magnetar_protos.pulsar_pb2 import (
 )
 from tests.produce_client import entry
 from tests.unit.broker.pulsar.pulsar_client import Delivered, PulsarClient, sent
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 EXCLUSIVE, SHARED, FAILOVER = 0, 1, 2
 REDELIVER = BaseCommand(
@@ -43,10 +43,10 @@ async def published(client: PulsarClient, *entries: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-def test_permits_that_come_with_a_redelivery_count_once(kind: int) -> None:
+async def test_permits_that_come_with_a_redelivery_count_once(kind: int) -> None:
     """WIRE-1, CON-1: what is delivered is never more than was granted, however commands are cut into pieces."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
         await published(client, *[1] * 50)
         await client.subscribe(permits=5, sub_type=kind)
@@ -60,13 +60,11 @@ def test_permits_that_come_with_a_redelivery_count_once(kind: int) -> None:
         await other.wait_delivered(50, consumer_id=2)  # time enough for what would be too much
         assert len(client.delivered) == 14
 
-    in_pulsar(test, managed_ledger_cache_size_mb=0)  # so that nothing goes out while commands come
 
-
-def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches() -> None:
+async def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches() -> None:
     """WIRE-1, CON-3, CON-4: also where the broker has to look up how large a batch is."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
         await published(client, 4, 4)
         await client.subscribe(sub_type=SHARED)
@@ -86,13 +84,13 @@ def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches() -> N
         again = await client.wait_delivered(2, consumer_id=2)
         assert [one.open_messages for one in again] == [(0b1001,), (0b0001,)]
 
-    in_pulsar(test, managed_ledger_cache_size_mb=0)
 
-
-def test_up_to_the_place_before_a_ledger_is_everything_before_it() -> None:
+async def test_up_to_the_place_before_a_ledger_is_everything_before_it() -> None:
     """WIRE-1, CON-3: so a client says it that counts by entries, of a place in a ledger's first batch."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(
+        managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0
+    ) as scene:
         client = await scene.pulsar_client()
         await client.subscribe()  # before ledgers without a subscription could be trimmed
         await published(client, *[1] * 10)
@@ -109,13 +107,11 @@ def test_up_to_the_place_before_a_ledger_is_everything_before_it() -> None:
         nothing = MessageIdData(ledgerId=ledgers[0], entryId=2**64 - 1)
         assert not (await client.acknowledge(2, [nothing], cumulative=True)).HasField("error")
 
-    in_pulsar(test, managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0)
 
-
-def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
+async def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
     """WIRE-1: it would make the subscription anew; the others are told."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await client.subscribe(sub_type=SHARED)
         await other.subscribe(sub_type=SHARED)
@@ -125,13 +121,11 @@ def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
         await other.wait_told(BaseCommand.CLOSE_CONSUMER)
         assert not client.told(BaseCommand.CLOSE_CONSUMER)
 
-    in_pulsar(test)
 
-
-def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> None:
+async def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> None:
     """WIRE-1, SUB-9: a library that is told again lets go of what it has just begun anew."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         clients = [await scene.pulsar_client() for _ in range(3)]
         for client in clients:
             await client.subscribe(sub_type=FAILOVER)
@@ -143,14 +137,12 @@ def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> None:
             behind = client.answers[client.answers.index(closed) + 1 :]
             assert all(one.type != BaseCommand.ACTIVE_CONSUMER_CHANGE for one in behind)
 
-    in_pulsar(test)
-
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(kind: int) -> None:
+async def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(kind: int) -> None:
     """WIRE-1, MSG-4, CON-1: whoever has acknowledged the others, and however often they come"""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await published(client, *[4] * 20)
         await client.subscribe(sub_type=kind)
@@ -165,5 +157,3 @@ def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(ki
                 assert len(again) == granted
             assert {one.open_messages for one in again} == {(0b0100,)}
             await client.close_consumer(consumer_id)
-
-    in_pulsar(test)

@@ -21,7 +21,7 @@ from magnetar_protos.pulsar_pb2 import (
 )
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 from tests.unit.broker.pulsar.test_consumers import SHARED, flow, id_of, published
 
 FIRST_AND_LAST_OPEN = 0b1001
@@ -35,10 +35,10 @@ def ack(*ids: MessageIdData, request_id: int | None = None) -> BaseCommand:
     )
 
 
-def test_a_consumer_that_closes_is_not_opened_again_before_it_has() -> None:
+async def test_a_consumer_that_closes_is_not_opened_again_before_it_has() -> None:
     """WIRE-1, CON-1: whoever is told that its consumer is open has one."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
         await published(client, 4, 4)
         await client.subscribe(sub_type=SHARED)
@@ -56,10 +56,8 @@ def test_a_consumer_that_closes_is_not_opened_again_before_it_has() -> None:
         await client.subscribe(sub_type=SHARED)
         assert len(await client.wait_delivered(4)) == 4
 
-    in_pulsar(test, managed_ledger_cache_size_mb=0)
 
-
-def test_a_consumer_that_closes_is_dealt_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_consumer_that_closes_is_dealt_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """SUB-4: what it does not take any more goes to others at once."""
     found = asyncio.Event()
 
@@ -67,7 +65,8 @@ def test_a_consumer_that_closes_is_dealt_nothing_more(monkeypatch: pytest.Monkey
         await found.wait()
         return await find_batch_sizes(subscription, positions)
 
-    async def test(scene: PulsarScene) -> None:
+    monkeypatch.setattr(Subscription, "find_batch_sizes", slowly)
+    async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await published(client, 4)
         await client.subscribe(sub_type=SHARED)
@@ -83,15 +82,12 @@ def test_a_consumer_that_closes_is_dealt_nothing_more(monkeypatch: pytest.Monkey
         found.set()
         await client.answer(200)
 
-    monkeypatch.setattr(Subscription, "find_batch_sizes", slowly)
-    in_pulsar(test, managed_ledger_cache_size_mb=0)
-
 
 @pytest.mark.parametrize("asked", ["flow", "acknowledge"])
-def test_the_end_of_one_topic_is_not_the_end_of_the_connection(asked: str) -> None:
+async def test_the_end_of_one_topic_is_not_the_end_of_the_connection(asked: str) -> None:
     """WIRE-1: its log has ended, and its consumers are told in a moment; others notice nothing."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await published(client, 1, 4, 1)
         await client.subscribe(permits=2 if asked == "flow" else 100, sub_type=SHARED)
@@ -107,8 +103,6 @@ def test_the_end_of_one_topic_is_not_the_end_of_the_connection(asked: str) -> No
         assert not client.gone
         await client.lookup("other")
 
-    in_pulsar(test)
-
 
 async def come_again(client: PulsarClient) -> int:
     """How many entries are not acknowledged."""
@@ -120,7 +114,7 @@ async def come_again(client: PulsarClient) -> int:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+async def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     """CON-3, CON-4: libraries acknowledge once, and gather; each of the others counts."""
 
     async def fails(subscription: Subscription, positions: Sequence[Position]) -> list[int]:
@@ -128,7 +122,9 @@ def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytest.Monk
             return await find_batch_sizes(subscription, positions)
         raise LostEntry(positions[0], "lost") if lost else BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
 
-    async def test(scene: PulsarScene) -> None:
+    gone: set[Position] = set()
+    monkeypatch.setattr(Subscription, "find_batch_sizes", fails)
+    async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
         await published(client, 4, 1, 4)
         await client.subscribe(sub_type=SHARED)
@@ -144,12 +140,8 @@ def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytest.Monk
             await client.acknowledge(1, [id_of(delivered[2])])
         assert await come_again(client) == 1
 
-    gone: set[Position] = set()
-    monkeypatch.setattr(Subscription, "find_batch_sizes", fails)
-    in_pulsar(test, managed_ledger_cache_size_mb=0)
 
-
-def test_who_acknowledges_thousands_of_parts_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_acknowledges_thousands_of_parts_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: entries that one client has the broker read are read in turns with those of others."""
     asked: list[int] = []
     go_on = asyncio.Event()
@@ -159,7 +151,8 @@ def test_who_acknowledges_thousands_of_parts_holds_up_nobody_else(monkeypatch: p
         await go_on.wait()
         return await find_batch_sizes(subscription, positions)
 
-    async def test(scene: PulsarScene) -> None:
+    monkeypatch.setattr(Subscription, "find_batch_sizes", noting)
+    async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         greedy, modest = await scene.pulsar_client(), await scene.pulsar_client()
         await published(greedy, *[4] * 40)
         ids = []
@@ -175,6 +168,3 @@ def test_who_acknowledges_thousands_of_parts_holds_up_nobody_else(monkeypatch: p
         go_on.set()
         assert not (await modest.answer(300)).ack_response.HasField("error")
         await until(lambda: not greedy.connection.tasks, "the rest is read")
-
-    monkeypatch.setattr(Subscription, "find_batch_sizes", noting)
-    in_pulsar(test, managed_ledger_cache_size_mb=0)

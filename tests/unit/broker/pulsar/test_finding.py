@@ -31,7 +31,7 @@ from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, sent
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 _NONE = 2**64 - 1
 
@@ -67,7 +67,7 @@ def _batch(sequence_id: int, producer: str) -> bytes:
     return encode_batch(Messages([b"x"] * 5), shared)
 
 
-def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it() -> None:
+async def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it() -> None:
     """As a Pulsar 4.0.7 answered it. WIRE-1."""
     refused = {
         "one/two": ServerError.INVALID_TOPIC_NAME,
@@ -77,7 +77,7 @@ def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it()
         "x" * 100_000: ServerError.INVALID_TOPIC_NAME,
     }
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         for topic, error in refused.items():
             found = await _lookup(client, topic)
@@ -87,13 +87,11 @@ def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it()
             assert len(found.message) < 2000
         assert not client.gone
 
-    in_pulsar(test)
 
-
-def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
+async def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await scene.admin.topics.create_partitioned("parted", 3)
         assert (await _partitions(client, "parted")).partitions == 3
@@ -105,14 +103,12 @@ def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
         other_kind = await _partitions(client, "non-persistent://public/default/t")
         assert other_kind.error == ServerError.NOT_ALLOWED_ERROR
 
-    in_pulsar(test)
 
-
-def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: nobody waits for an answer that never comes."""
     monkeypatch.setattr(logging.getLogger("magnetar_broker.pulsar.finding"), "propagate", False)
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
 
         async def fails(*_: object) -> None:
@@ -126,22 +122,18 @@ def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.M
         assert counted.error == ServerError.UNKNOWN_ERROR
         assert "bug" not in found.message + counted.message
 
-    in_pulsar(test)
 
-
-def test_a_listener_that_nobody_knows_is_named_in_few_words() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_listener_that_nobody_knows_is_named_in_few_words() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         found = await _lookup(client, "t", advertised_listener_name="x" * 500_000)
         assert found.response == CommandLookupTopicResponse.FAILED
         assert len(found.message) < 2000
         assert not client.gone
 
-    in_pulsar(test)
 
-
-def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_pulsar_broker(max_concurrent_lookup_request=2) as scene:
         client = await scene.pulsar_client()
         go_on = asyncio.Event()
 
@@ -158,13 +150,11 @@ def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypatch: py
         assert [one.partitions for one in await asyncio.gather(*waiting)] == [5, 5]
         assert (await _lookup(client, "other")).response == CommandLookupTopicResponse.CONNECT
 
-    in_pulsar(test, max_concurrent_lookup_request=2)
 
-
-def test_the_last_message_is_told_with_its_place_in_its_batch_and_how_far_is_acknowledged() -> None:
+async def test_the_last_message_is_told_with_its_place_in_its_batch_and_how_far_is_acknowledged() -> None:
     """WIRE-1. Libraries hold one against the other to say whether there is more to read."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         await client.subscribe()
@@ -189,11 +179,9 @@ def test_the_last_message_is_told_with_its_place_in_its_batch_and_how_far_is_ack
         await client.acknowledge(1, [single.message_id, batch])
         assert _place((await _last(client)).consumer_mark_delete_position) == _place(batch)
 
-    in_pulsar(test)
 
-
-def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         await client.subscribe()
@@ -211,13 +199,11 @@ def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
         answer = await client.ask(BaseCommand.GET_LAST_MESSAGE_ID, get_last_message_id=command)
         assert _place(answer.get_last_message_id_response.last_message_id) == _place(receipts[2].message_id)
 
-    in_pulsar(test)
 
-
-def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-67: a lost last entry is passed over, or a client that reads up to the last message would wait for ever."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         await client.subscribe()
@@ -245,13 +231,9 @@ def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(ManagedLedger, "read_at", not_now)
         assert (await _try_last(client)).error.error == ServerError.PERSISTENCE_ERROR
 
-    in_pulsar(test)
 
-
-def test_whoever_is_no_consumer_is_told_to_come_again() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_whoever_is_no_consumer_is_told_to_come_again() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         assert (await _try_last(client, 7)).error.error == ServerError.SERVICE_NOT_READY
         assert not client.gone
-
-    in_pulsar(test)

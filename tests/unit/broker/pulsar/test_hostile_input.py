@@ -21,7 +21,7 @@ from magnetar_protos.pulsar_pb2 import (
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, sent
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 MEGABYTE = 1_000_000
 PING = BaseCommand(type=BaseCommand.PING, ping=CommandPing())
@@ -41,10 +41,10 @@ def ack(ids: list[MessageIdData], **parts: int) -> BaseCommand:
 # Very much of something.
 
 
-def test_a_megabyte_of_ids_is_taken_in_steps_and_what_comes_behind_waits() -> None:
+async def test_a_megabyte_of_ids_is_taken_in_steps_and_what_comes_behind_waits() -> None:
     """WIRE-1: others have their turn meanwhile."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         ids = await published(client, 10)
         await client.subscribe()
@@ -68,11 +68,9 @@ def test_a_megabyte_of_ids_is_taken_in_steps_and_what_comes_behind_waits() -> No
         await client.wait_delivered(1, consumer_id=2)
         assert len(client.delivered) == 11  # all that was acknowledged stays so
 
-    in_pulsar(test)
 
-
-def test_the_number_of_ids_at_once_can_be_set() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_the_number_of_ids_at_once_can_be_set() -> None:
+    async with running_pulsar_broker(max_message_ids_at_once=9) as scene:
         client = await scene.pulsar_client()
         await client.subscribe()
         client.send(ack([MessageIdData(ledgerId=1, entryId=at) for at in range(10)]))
@@ -80,13 +78,11 @@ def test_the_number_of_ids_at_once_can_be_set() -> None:
         client.send(PING)
         await client.wait_told(BaseCommand.PONG)
 
-    in_pulsar(test, max_message_ids_at_once=9)
 
-
-def test_a_megabyte_of_a_bit_set_says_what_its_beginning_says() -> None:
+async def test_a_megabyte_of_a_bit_set_says_what_its_beginning_says() -> None:
     """In time that does not grow with the square of it."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
         client.send_bytes(sent(1, 0, entry(0, b"x" * 60, name, num_messages_in_batch=10)))
@@ -112,8 +108,6 @@ def test_a_megabyte_of_a_bit_set_says_what_its_beginning_says() -> None:
         told = await client.seek(2, message_id=place)
         assert told.type == BaseCommand.SUCCESS
 
-    in_pulsar(test)
-
 
 def varint(value: int) -> bytes:
     out = bytearray()
@@ -123,8 +117,8 @@ def varint(value: int) -> bytes:
     return bytes(out) + bytes((value,))
 
 
-def test_permits_without_end_are_as_good_as_many() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_permits_without_end_are_as_good_as_many() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.subscribe(permits=0)
         for _ in range(1_000):
@@ -133,8 +127,6 @@ def test_permits_without_end_are_as_good_as_many() -> None:
         await client.wait_delivered(100)
         client.flow(99, 2**32 - 1)
         assert not client.gone
-
-    in_pulsar(test)
 
 
 HUGE: list[BaseCommand] = [
@@ -188,10 +180,10 @@ HUGE: list[BaseCommand] = [
 ]
 
 
-def test_names_and_properties_of_a_megabyte_are_refused_in_few_words() -> None:
+async def test_names_and_properties_of_a_megabyte_are_refused_in_few_words() -> None:
     """WIRE-1, and the connection goes on."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         for command in HUGE:
             client.answers.clear()
@@ -203,11 +195,9 @@ def test_names_and_properties_of_a_megabyte_are_refused_in_few_words() -> None:
         assert not client.connection.consumers
         assert (await client.lookup("t")).lookup_topic_response.broker_service_url
 
-    in_pulsar(test)
 
-
-def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
+    async with running_pulsar_broker(max_waiting_requests_per_connection=500) as scene:
         client = await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
         bad = b"".join(sent(1, at, b"no entry") for at in range(2_000))
@@ -228,8 +218,6 @@ def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         await client.receipts(1, 1)
         await client.wait_told(BaseCommand.SEND_ERROR, 4_000)
 
-    in_pulsar(test, max_waiting_requests_per_connection=500)
-
 
 # Places that are nowhere.
 
@@ -237,8 +225,8 @@ FAR = [(0, 0), (2**64 - 1, 2**64 - 1), (2**63 - 1, 2**63 - 1), (2**63, 0), (0, 2
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
-def test_places_that_are_nowhere_harm_nothing(kind: int) -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_places_that_are_nowhere_harm_nothing(kind: int) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         ids = await published(client, 20)
         await client.subscribe(sub_type=kind)
@@ -266,8 +254,6 @@ def test_places_that_are_nowhere_harm_nothing(kind: int) -> None:
         client.delivered.clear()
         await client.subscribe(sub_type=kind)
         assert [one.entry_id for one in await client.wait_delivered(20)] == list(range(20))
-
-    in_pulsar(test)
 
 
 # Frames that do not end.
@@ -300,10 +286,10 @@ def test_whose_frame_began_first_is_closed_where_all_are_too_much() -> None:
     assert unfinished.bytes == 0
 
 
-def test_connections_that_never_finish_a_frame_do_not_keep_others_from_theirs() -> None:
+async def test_connections_that_never_finish_a_frame_do_not_keep_others_from_theirs() -> None:
     """WIRE-1: what they take is bounded, and they pay for it."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_unfinished_frames_bytes=500000) as scene:
         honest = await scene.pulsar_client()
         name = (await honest.open_producer()).producer_name
         whole = sent(1, 0, entry(0, b"x" * 300_000, name))
@@ -317,14 +303,12 @@ def test_connections_that_never_finish_a_frame_do_not_keep_others_from_theirs() 
         await honest.receipts(1, 1)
         assert not honest.gone
 
-    in_pulsar(test, max_unfinished_frames_bytes=500_000)
-
 
 # Many connections.
 
 
-def test_connections_are_bounded_in_all_and_from_one_address() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_connections_are_bounded_in_all_and_from_one_address() -> None:
+    async with running_pulsar_broker(broker_max_connections=4, broker_max_connections_per_ip=2) as scene:
         first = [scene.raw_client(peer="10.0.0.1") for _ in range(3)]
         other = scene.raw_client(peer="10.0.0.2")
         assert [client.gone for client in (*first, other)] == [False, False, True, False]
@@ -338,12 +322,10 @@ def test_connections_are_bounded_in_all_and_from_one_address() -> None:
         again = scene.raw_client(peer="10.0.0.1")
         await again.connect()
 
-    in_pulsar(test, broker_max_connections=4, broker_max_connections_per_ip=2)
-
 
 @pytest.mark.parametrize("options", [{"max_producers_per_stream": 2}, {"max_consumers_per_stream": 2}])
-def test_producers_and_consumers_of_one_connection_are_bounded(options: dict[str, int]) -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_producers_and_consumers_of_one_connection_are_bounded(options: dict[str, int]) -> None:
+    async with running_pulsar_broker(**options) as scene:
         client = await scene.pulsar_client()
         for number in (1, 2):
             await client.open_producer(number)
@@ -355,11 +337,9 @@ def test_producers_and_consumers_of_one_connection_are_bounded(options: dict[str
         assert (produced.error.error == ServerError.TOO_MANY_REQUESTS) is producers
         assert (subscribed.error.error == ServerError.TOO_MANY_REQUESTS) is consumers
 
-    in_pulsar(test, **options)
 
-
-def test_thousands_of_consumers_that_find_no_room_cost_nothing_where_there_is_none() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_thousands_of_consumers_that_find_no_room_cost_nothing_where_there_is_none() -> None:
+    async with running_pulsar_broker(max_queued_bytes_per_stream=4000) as scene:
         client = await scene.pulsar_client()
         await published(client, 300)
         for number in range(50):
@@ -383,5 +363,3 @@ def test_thousands_of_consumers_that_find_no_room_cost_nothing_where_there_is_no
         client.read_on()
         await until(lambda: len(client.delivered) == 50 * 300, "all of them get all")
         assert looks
-
-    in_pulsar(test, max_queued_bytes_per_stream=4_000)

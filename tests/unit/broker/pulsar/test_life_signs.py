@@ -11,7 +11,7 @@ from magnetar_broker.pulsar.life_signs import LifeSigns
 from magnetar_broker.pulsar.listener import PulsarListener
 from magnetar_broker.pulsar.options import PulsarOptions
 from tests.running import until
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 class _Slow:
@@ -70,10 +70,10 @@ async def test_one_that_is_not_read_is_asked_all_the_same() -> None:
     assert not who.broken
 
 
-def test_a_machine_that_is_gone_is_found_by_the_sockets_own_means() -> None:
+async def test_a_machine_that_is_gone_is_found_by_the_sockets_own_means() -> None:
     """WIRE-1: where a connection is not read, nothing else would tell."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         listener = PulsarListener(scene.door, "")
         await listener.listen("127.0.0.1:0")
         host, _, port = listener.address.rpartition(":")
@@ -88,5 +88,3 @@ def test_a_machine_that_is_gone_is_found_by_the_sockets_own_means() -> None:
         writer.close()
         await writer.wait_closed()
         await listener.close()
-
-    in_pulsar(test)

@@ -11,12 +11,14 @@ from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError
 from tests.running import until
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 _EARLIEST = MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
 
 
-def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_seek(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_seek(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SUB-9, WIRE-1: libraries gather acknowledgements for a moment, and send them when they have asked for the seek
     already."""
     moving, move = asyncio.Event(), asyncio.Event()
@@ -27,7 +29,8 @@ def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_seek(monk
         await move.wait()
         await move_to(cursor, position)
 
-    async def test(scene: PulsarScene) -> None:
+    monkeypatch.setattr(DurableCursor, "move_to", slowly)
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         client.publish(1, *range(10), name=opened.producer_name)
@@ -45,14 +48,11 @@ def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_seek(monk
         await client.subscribe(2)
         assert len(await client.wait_delivered(10, 2)) == 10
 
-    monkeypatch.setattr(DurableCursor, "move_to", slowly)
-    in_pulsar(test)
 
-
-def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
+async def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
     """SUB-7, SUB-9: one that is not durable is gone with its last consumer, and these are about to come back."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         clients = [await scene.pulsar_client() for _ in range(2)]
         [first, second] = clients
         opened = await first.open_producer()
@@ -70,13 +70,11 @@ def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
         [topic] = scene.life.topics.loaded()
         assert not list(topic.subscriptions.stats())
 
-    in_pulsar(test)
 
-
-def test_who_was_let_go_is_told_once_and_has_no_turn() -> None:
+async def test_who_was_let_go_is_told_once_and_has_no_turn() -> None:
     """SUB-3, SUB-9: all consumers leave a subscription that is moved, one after the other; none takes over."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         clients = [await scene.pulsar_client() for _ in range(3)]
         for number, client in enumerate(clients):
             await client.subscribe(sub_type=2, consumer_name=f"consumer-{number}")
@@ -92,14 +90,12 @@ def test_who_was_let_go_is_told_once_and_has_no_turn() -> None:
             assert len(client.told(BaseCommand.ACTIVE_CONSUMER_CHANGE)) == changes
         assert subscription.cursor.take_overs == before
 
-    in_pulsar(test)
 
-
-def test_a_partition_is_there_when_its_topic_is() -> None:
+async def test_a_partition_is_there_when_its_topic_is() -> None:
     """TOP-3, SUB-8: libraries that follow a pattern subscribe to what they were told of, and ask for no topic to be
     made."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         await scene.admin.topics.create_partitioned("parted", 2)
         client = await scene.pulsar_client()
         for number, there in enumerate((True, True, False)):
@@ -108,5 +104,3 @@ def test_a_partition_is_there_when_its_topic_is() -> None:
             assert there or answer.error.error == ServerError.TOPIC_NOT_FOUND
         answer = await client.try_subscribe(9, "whole", force_topic_creation=False)
         assert answer.error.error == ServerError.TOPIC_NOT_FOUND
-
-    in_pulsar(test)

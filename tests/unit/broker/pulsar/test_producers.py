@@ -10,7 +10,7 @@ import pytest
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandCloseProducer, CommandPong, CommandProducer, ServerError
 from tests.produce_client import entry
 from tests.unit.broker.pulsar.pulsar_client import sent
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
         ("Pulsar-Java-v4.0.7", ServerError.NOT_ALLOWED_ERROR),
     ],
 )
-def test_what_may_not_be_stored_is_told_in_its_turn(library: str, error: ServerError) -> None:
+async def test_what_may_not_be_stored_is_told_in_its_turn(library: str, error: ServerError) -> None:
     """WIRE-1: whatever is about another message than the oldest pending one has libraries connect again, for ever."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = scene.raw_client()
         await client.connect(client_version=library)
         name = (await client.open_producer()).producer_name
@@ -46,16 +46,16 @@ def test_what_may_not_be_stored_is_told_in_its_turn(library: str, error: ServerE
         assert told == [(number, error if number in odd else None) for number in range(10)]
         assert not client.gone
 
-    in_pulsar(test)
-
 
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 2**64 - 1])
-def test_a_name_that_the_broker_made_up_goes_to_nobody_else_while_its_connection_lives(epoch: int, alive: bool) -> None:
+async def test_a_name_that_the_broker_made_up_goes_to_nobody_else_while_its_connection_lives(
+    epoch: int, alive: bool
+) -> None:
     """WIRE-1, PRD-11: whoever comes is told to come again, never that all is over; once nobody has it, any epoch will
     do."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(connection_liveness_check_timeout_millis=60000 if alive else 50) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         name = (await first.open_producer(epoch=1)).producer_name
         again: Any = {"producer_name": name, "user_provided_producer_name": False}
@@ -75,13 +75,11 @@ def test_a_name_that_the_broker_made_up_goes_to_nobody_else_while_its_connection
         third = await scene.pulsar_client()
         await third.open_producer(1, epoch=0, **again)
 
-    in_pulsar(test, connection_liveness_check_timeout_millis=60_000 if alive else 50)
 
-
-def test_a_name_that_the_application_chose_goes_to_nobody_else_while_its_connection_lives() -> None:
+async def test_a_name_that_the_application_chose_goes_to_nobody_else_while_its_connection_lives() -> None:
     """WIRE-1, PRD-11: in no epoch; where it is silent, its connection is closed, and the name is free."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(connection_liveness_check_timeout_millis=500) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         mine: Any = {"producer_name": "mine", "user_provided_producer_name": True}
         await first.open_producer(**mine)
@@ -93,13 +91,12 @@ def test_a_name_that_the_application_chose_goes_to_nobody_else_while_its_connect
         await second.open_producer(2, epoch=5, **mine)
         assert first.gone
 
-    in_pulsar(test, connection_liveness_check_timeout_millis=500)
 
-
-def test_a_producer_of_go_is_closed_at_what_may_not_be_stored_and_nothing_behind_it_is_stored() -> None:
+async def test_a_producer_of_go_is_closed_at_what_may_not_be_stored_and_nothing_behind_it_is_stored() -> None:
     """WIRE-1: its library hears nothing more of a producer after a SEND_ERROR."""
 
-    async def test(scene: PulsarScene) -> None:
+    closed_kind = BaseCommand.CLOSE_PRODUCER
+    async with running_pulsar_broker() as scene:
         client = scene.raw_client()
         await client.connect(client_version="Pulsar-Go-v0.19.0")
         name = (await client.open_producer(1)).producer_name
@@ -124,32 +121,27 @@ def test_a_producer_of_go_is_closed_at_what_may_not_be_stored_and_nothing_behind
         assert topic.counters.received.entries == 4
         assert len(topic.producers()) == 2
 
-    closed_kind = BaseCommand.CLOSE_PRODUCER
-    in_pulsar(test)
 
-
-def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: pytest.LogCaptureFixture) -> None:
     """MSG-2, WIRE-1: several libraries do not tell their application."""
 
-    async def test(scene: PulsarScene) -> None:
-        client = await scene.pulsar_client()
-        for producer_id in (1, 2):
-            name = (await client.open_producer(producer_id)).producer_name
-            for number in range(3):
-                client.send_bytes(sent(producer_id, number, entry(number, b"x", name, deliver_at_time=2**40)))
-        await client.wait_told(BaseCommand.SEND_ERROR, 6)
-
     with caplog.at_level(logging.WARNING):
-        in_pulsar(test)
+        async with running_pulsar_broker() as scene:
+            client = await scene.pulsar_client()
+            for producer_id in (1, 2):
+                name = (await client.open_producer(producer_id)).producer_name
+                for number in range(3):
+                    client.send_bytes(sent(producer_id, number, entry(number, b"x", name, deliver_at_time=2**40)))
+            await client.wait_told(BaseCommand.SEND_ERROR, 6)
     told = [record.getMessage() for record in caplog.records if "may not be stored" in record.getMessage()]
     assert len(told) == 2
     assert all("deliver" in one for one in told), told
 
 
-def test_a_producer_that_is_opened_anew_behind_its_close_is_not_taken_away() -> None:
+async def test_a_producer_that_is_opened_anew_behind_its_close_is_not_taken_away() -> None:
     """WIRE-1: libraries close what was not answered in time, and open it again without waiting."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.open_producer()
         close = CommandCloseProducer(producer_id=1, request_id=100)
@@ -164,13 +156,11 @@ def test_a_producer_that_is_opened_anew_behind_its_close_is_not_taken_away() -> 
         client.publish(1, 0, name=name)
         await client.receipts(1, 1)
 
-    in_pulsar(test)
 
-
-def test_a_producer_that_is_closed_before_it_is_open_answers_both() -> None:
+async def test_a_producer_that_is_closed_before_it_is_open_answers_both() -> None:
     """WIRE-1: every request is answered."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         client.send(
             BaseCommand(type=BaseCommand.PRODUCER, producer=CommandProducer(topic="t", producer_id=1, request_id=100)),
@@ -180,5 +170,3 @@ def test_a_producer_that_is_closed_before_it_is_open_answers_both() -> None:
         )
         assert (await client.answer(101)).type == BaseCommand.SUCCESS
         assert (await client.answer(100)).error.error == ServerError.SERVICE_NOT_READY
-
-    in_pulsar(test)

@@ -12,13 +12,13 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import BaseCommand
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.running import until, within
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
-def test_a_connections_other_producers_go_on_while_one_topic_has_no_room() -> None:
+async def test_a_connections_other_producers_go_on_while_one_topic_has_no_room() -> None:
     """CHK-66: entries for the full topic wait, and are stored in order when it has room; a close waits for that."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         for producer_id, name in ((1, "full"), (2, "free"), (3, "full")):
             await client.open_producer(producer_id, name, producer_name=f"p{producer_id}")
@@ -44,14 +44,13 @@ def test_a_connections_other_producers_go_on_while_one_topic_has_no_room() -> No
         assert (left.untold, client.connection.waiting_publish_bytes, client.connection.undecided_bytes) == (0, 0, 0)
         assert scene.life.budget.used_bytes == full.budget.used_bytes == 0
 
-    in_pulsar(test)
 
-
-def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() -> None:
+async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() -> None:
     """CHK-69: the topic closes while entries wait for capacity and their producer is being closed; then CLOSE_PRODUCER
     comes before SUCCESS, and entries without a receipt are not stored."""
 
-    async def test(scene: PulsarScene) -> None:
+    settled = Producer.settled
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.open_producer(1, "full", producer_name="first")
         await client.open_producer(2, "full", producer_name="p2")
@@ -77,13 +76,10 @@ def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() -> Non
         assert [one.close_producer.producer_id for one in client.told(BaseCommand.CLOSE_PRODUCER)] == [2, 1]
         assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
 
-    settled = Producer.settled
-    in_pulsar(test)
-
 
 @pytest.mark.parametrize("how", ["cut", "the topic ends"])
-def test_entries_that_wait_for_room_are_given_back_when_their_producer_ends(how: str) -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_entries_that_wait_for_room_are_given_back_when_their_producer_ends(how: str) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.open_producer(1, "full", producer_name="p1")
         [full] = scene.life.topics.loaded()
@@ -99,5 +95,3 @@ def test_entries_that_wait_for_room_are_given_back_when_their_producer_ends(how:
         assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
         assert full.log.pending_bytes == 0
         full.budget.give_back(1 << 40)
-
-    in_pulsar(test)

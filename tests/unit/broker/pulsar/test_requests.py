@@ -17,14 +17,16 @@ from magnetar_protos.pulsar_pb2 import (
     ServerError,
 )
 from tests.running import until
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 from tests.unit.broker.pulsar.test_consumers import published
 
 
-def test_bytes_of_commands_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bytes_of_commands_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty of a megabyte each would take hundreds of megabytes, and a thousand many times that."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(
+        max_waiting_requests_bytes_per_connection=1000, managed_ledger_cache_size_mb=0
+    ) as scene:
         go_on = asyncio.Event()
 
         async def later(self: Subscription, positions: list[object]) -> list[int]:
@@ -49,13 +51,11 @@ def test_bytes_of_commands_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch
         await until(lambda: not client.transport.reading_held, "it is read on")
         await client.close_consumer()
 
-    in_pulsar(test, max_waiting_requests_bytes_per_connection=1_000, managed_ledger_cache_size_mb=0)
 
-
-def test_a_consumer_that_is_closed_before_it_is_open_answers_both() -> None:
+async def test_a_consumer_that_is_closed_before_it_is_open_answers_both() -> None:
     """WIRE-1: every request is answered."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         subscribe = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=100)
         close = CommandCloseConsumer(consumer_id=1, request_id=101)
@@ -66,13 +66,11 @@ def test_a_consumer_that_is_closed_before_it_is_open_answers_both() -> None:
         assert (await client.answer(101)).type == BaseCommand.SUCCESS
         assert (await client.answer(100)).error.error == ServerError.SERVICE_NOT_READY
 
-    in_pulsar(test)
 
-
-def test_a_seek_of_a_consumer_that_an_earlier_one_has_closed_is_about_the_consumer() -> None:
+async def test_a_seek_of_a_consumer_that_an_earlier_one_has_closed_is_about_the_consumer() -> None:
     """WIRE-1: that a topic is not there libraries take to be final."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.subscribe()
         to = MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
@@ -84,5 +82,3 @@ def test_a_seek_of_a_consumer_that_an_earlier_one_has_closed_is_about_the_consum
         )
         assert (await client.answer(100)).type == BaseCommand.SUCCESS
         assert (await client.answer(101)).error.error == ServerError.CONSUMER_NOT_FOUND
-
-    in_pulsar(test)

@@ -12,7 +12,7 @@ from magnetar_protos.pulsar_pb2 import (
     ServerError,
 )
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 # By the protocol's numbers: none, string, bool, five kinds of numbers, six of times, and whatever the topic has; below
 # 0 are those of libraries that send their own.
@@ -29,10 +29,10 @@ async def _register(client: PulsarClient, kind: int, topic: str = "t") -> Comman
     return answer.get_or_create_schema_response
 
 
-def test_no_topic_has_a_schema() -> None:
+async def test_no_topic_has_a_schema() -> None:
     """WIRE-1. Java's library takes this code, and no other, for a topic whose messages are bytes."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         for topic, error in (("t", ServerError.TOPIC_NOT_FOUND), ("a/b", ServerError.INVALID_TOPIC_NAME)):
             command = CommandGetSchema(request_id=client.request_id(), topic=topic)
@@ -41,13 +41,11 @@ def test_no_topic_has_a_schema() -> None:
             assert not told.HasField("schema")
         assert not client.gone
 
-    in_pulsar(test)
 
-
-def test_a_schema_that_needs_no_registry_is_taken() -> None:
+async def test_a_schema_that_needs_no_registry_is_taken() -> None:
     """WIRE-1. Its version is there, and empty: Go's library publishes nothing before it has one."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         for number, kind in enumerate(_PLAIN):
             told = await _register(client, kind)
@@ -59,11 +57,9 @@ def test_a_schema_that_needs_no_registry_is_taken() -> None:
             await client.subscribe(number, sub_type=1, schema=schema)
         assert (await _register(client, 1, "a/b")).error_code == ServerError.INVALID_TOPIC_NAME
 
-    in_pulsar(test)
 
-
-def test_a_schema_that_would_need_a_registry_is_refused() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_schema_that_would_need_a_registry_is_refused() -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         for kind in _OTHERS:
             told = await _register(client, kind)
@@ -76,5 +72,3 @@ def test_a_schema_that_would_need_a_registry_is_refused() -> None:
             subscribed = await client.try_subscribe(schema=schema)
             assert subscribed.error.error == ServerError.NOT_ALLOWED_ERROR
         assert not client.gone
-
-    in_pulsar(test)

@@ -19,7 +19,7 @@ from magnetar_protos.pulsar_pb2 import (
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 
 _NS = "persistent://public/default/"
 _STORED = [_NS + "orders", _NS + "other"]
@@ -43,10 +43,10 @@ async def _make_topics(scene: PulsarScene) -> None:
     await scene.admin.topics.create_partitioned("parted", 3)
 
 
-def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_has_used() -> None:
+async def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_has_used() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await _make_topics(scene)
         told = await _listed(client)
@@ -62,13 +62,11 @@ def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_has_us
         assert not (await _listed(client, namespace="pulsar/system")).topics
         assert not (await _listed(client, namespace="nobody/knows")).topics
 
-    in_pulsar(test)
 
-
-def test_a_list_is_as_new_as_the_question() -> None:
+async def test_a_list_is_as_new_as_the_question() -> None:
     """However far this broker's session is behind what others have made."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await _listed(client)
         assert scene.store is not None
@@ -78,13 +76,11 @@ def test_a_list_is_as_new_as_the_question() -> None:
         assert list((await _listed(client)).topics) == [_NS + "elsewhere"]
         await other.close()
 
-    in_pulsar(test)
 
-
-def test_a_pattern_filters_and_a_hash_spares_the_list() -> None:
+async def test_a_pattern_filters_and_a_hash_spares_the_list() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await _make_topics(scene)
         told = await _listed(client, topics_pattern=_NS + "(par|ord).*")
@@ -98,11 +94,9 @@ def test_a_pattern_filters_and_a_hash_spares_the_list() -> None:
         assert other.changed
         assert list(other.topics) == _STORED
 
-    in_pulsar(test)
 
-
-def test_a_pattern_that_the_broker_does_not_take_leaves_filtering_to_the_client() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_pattern_that_the_broker_does_not_take_leaves_filtering_to_the_client() -> None:
+    async with running_pulsar_broker(subscription_pattern_max_length=25) as scene:
         client = await scene.pulsar_client()
         await _make_topics(scene)
         for pattern in ("o(?=r).*", _NS + "o" * 30, "("):
@@ -111,11 +105,9 @@ def test_a_pattern_that_the_broker_does_not_take_leaves_filtering_to_the_client(
             assert len(told.topics) == 5
         assert (await _listed(client, topics_pattern=_NS + "o" * 3)).filtered
 
-    in_pulsar(test, subscription_pattern_max_length=25)
 
-
-def test_a_list_that_no_client_could_take_is_refused_and_the_connection_goes_on() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_list_that_no_client_could_take_is_refused_and_the_connection_goes_on() -> None:
+    async with running_pulsar_broker(max_message_size=200000) as scene:
         client = await scene.pulsar_client()
         for number in range(6):
             await scene.admin.topics.create_partitioned("x" * 700 + str(number), 100)
@@ -127,13 +119,11 @@ def test_a_list_that_no_client_could_take_is_refused_and_the_connection_goes_on(
         assert bad.error.error == ServerError.INVALID_TOPIC_NAME
         assert not client.gone
 
-    in_pulsar(test, max_message_size=200_000)
 
-
-def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four are made at a time, however many are asked for; and there are no more of them than of lookups."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_concurrent_lookup_request=7) as scene:
         client = await scene.pulsar_client()
         go_on = asyncio.Event()
         begun = 0
@@ -159,13 +149,11 @@ def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
         go_on.set()
         assert BaseCommand.ERROR not in {one.type for one in await asyncio.gather(*waiting)}
 
-    in_pulsar(test, max_concurrent_lookup_request=7)
 
-
-def test_who_reads_no_lists_gets_no_more() -> None:
+async def test_who_reads_no_lists_gets_no_more() -> None:
     """What one connection waits with stays below a bound, however many lists it asks for."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await scene.admin.topics.create_partitioned("x" * 700, 1000)
         client.stop_reading()
@@ -182,5 +170,3 @@ def test_who_reads_no_lists_gets_no_more() -> None:
         assert set(refused) == {ServerError.TOO_MANY_REQUESTS}
         assert len(client.told(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)) + len(refused) == 20
         assert client.told(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
-
-    in_pulsar(test)

@@ -25,7 +25,7 @@ from magnetar_protos.pulsar_pb2 import (
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 _NS = "persistent://public/default/"
 _SOON = {"topic_list_watch_interval_s": 0.02}
@@ -72,10 +72,10 @@ class _Known:
         assert self.hash == Listing.of(wanted).hash
 
 
-def test_a_watcher_is_told_as_topics_come_and_go() -> None:
+async def test_a_watcher_is_told_as_topics_come_and_go() -> None:
     """WIRE-1. Partitions are told before anybody has used them."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         await scene.admin.topics.create("a1")
         await scene.admin.topics.create("b")
@@ -94,11 +94,9 @@ def test_a_watcher_is_told_as_topics_come_and_go() -> None:
         await scene.admin.topics.delete_partitioned("a3", force=True)
         await known.wait("a2")
 
-    in_pulsar(test, **_SOON)
 
-
-def test_changes_within_an_interval_are_one_look_and_whoever_asks_does_not_wait_for_it() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_changes_within_an_interval_are_one_look_and_whoever_asks_does_not_wait_for_it() -> None:
+    async with running_pulsar_broker(topic_list_watch_interval_s=3600) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
         for name in ("a1", "a2"):
@@ -109,13 +107,11 @@ def test_changes_within_an_interval_are_one_look_and_whoever_asks_does_not_wait_
         await known.wait("a1", "a2")
         assert known.updates == 1
 
-    in_pulsar(test, topic_list_watch_interval_s=3600)
 
-
-def test_a_hash_that_is_right_spares_the_list() -> None:
+async def test_a_hash_that_is_right_spares_the_list() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         await scene.admin.topics.create("a1")
         told = await _watch(client)
@@ -125,13 +121,11 @@ def test_a_hash_that_is_right_spares_the_list() -> None:
         assert again.topics_hash == told.topics_hash
         assert list((await _watch(client, 3, topics_hash="00000000")).topic) == [_NS + "a1"]
 
-    in_pulsar(test, **_SOON)
 
-
-def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store() -> None:
+async def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store() -> None:
     """However many topics it has; and none is left when the last has gone."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         assert scene.store is not None
         watched = scene.store.flags._nodes
 
@@ -158,11 +152,9 @@ def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store() -> 
         assert not scene.door.watches._followers
         assert not scene.door.watches._places
 
-    in_pulsar(test, **_SOON)
 
-
-def test_what_changed_while_the_session_was_lost_is_told() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_what_changed_while_the_session_was_lost_is_told() -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         for name in ("a1", "a2"):
             await scene.admin.topics.create(name)
@@ -176,10 +168,8 @@ def test_what_changed_while_the_session_was_lost_is_told() -> None:
         await known.wait("a2", "a3")
         assert not client.gone
 
-    in_pulsar(test, **_SOON)
 
-
-def test_partitions_that_are_added_are_told_though_nobody_has_used_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partitions_that_are_added_are_told_though_nobody_has_used_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no topic has a subscription no folder is changed by that: it is looked at now and then."""
 
     async def nothing(partitions: object) -> None:
@@ -187,7 +177,7 @@ def test_partitions_that_are_added_are_told_though_nobody_has_used_them(monkeypa
 
     monkeypatch.setattr(topic_watches, "_LOOK_AGAIN_S", 0.05)
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         await scene.admin.topics.create_partitioned("a", 1)
         known = _Known(client, await _watch(client))
@@ -195,11 +185,9 @@ def test_partitions_that_are_added_are_told_though_nobody_has_used_them(monkeypa
         await scene.life.catalog.partitioned.grow(TopicName.parse("a"), 3, nothing)
         await known.wait(*(f"a-partition-{index}" for index in range(3)))
 
-    in_pulsar(test, **_SOON)
-
 
 @pytest.mark.parametrize("seed", range(3))
-def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows_in_the_end(
+async def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows_in_the_end(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is told twice, and nothing is left out, wherever looking is broken off."""
@@ -211,7 +199,7 @@ def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows_in_th
 
     monkeypatch.setattr(topic_watches, "those_meant", those_meant)
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(topic_list_watch_interval_s=0.002) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
         other = scene.metadata.connect()
@@ -230,11 +218,9 @@ def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows_in_th
         await known.wait(*there)
         await other.close()
 
-    in_pulsar(test, topic_list_watch_interval_s=0.002)
 
-
-def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
         assert scene.store is not None
@@ -246,14 +232,12 @@ def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
         await scene.admin.topics.create("a1")
         await known.wait("a1")
 
-    in_pulsar(test, **_SOON)
 
-
-def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """And costs nothing meanwhile, nor does anybody else wait for it."""
     monkeypatch.setattr(topic_watches, "_MAX_WAITING_BYTES", 100)
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         slow, quick = await scene.pulsar_client(), await scene.pulsar_client()
         slow_known, quick_known = _Known(slow, await _watch(slow)), _Known(quick, await _watch(quick))
         slow.stop_reading()
@@ -266,10 +250,10 @@ def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.MonkeyPat
         await slow_known.wait(*names)
         assert slow_known.updates < 6 == quick_known.updates
 
-    in_pulsar(test, **_SOON)
 
-
-def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """However many watch: nothing else at the broker stands still for that."""
     found: list[int] = []
     turns = 0
@@ -287,7 +271,8 @@ def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(monkey
     monkeypatch.setattr(topic_watches, "_updates", counted)
     monkeypatch.setattr(TopicWatcher, "tell", noted)
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
+
         async def count_turns() -> None:
             nonlocal turns
             while True:
@@ -304,8 +289,6 @@ def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(monkey
         assert found == [1]
         assert len(set(told_in_turns)) == len(known)
 
-    in_pulsar(test, **_SOON)
-
 
 @pytest.mark.parametrize("watcher_id", [0, 127, 128, 2**64 - 1])
 def test_updates_are_written_as_others_write_them(watcher_id: int) -> None:
@@ -316,10 +299,10 @@ def test_updates_are_written_as_others_write_them(watcher_id: int) -> None:
     assert topic_update_frame(watcher_id, part) == frame(command)
 
 
-def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are refused ask now and then instead; what they have goes on."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker(max_topic_watchers_per_connection=2, **_SOON) as scene:
         one, other = await scene.pulsar_client(), await scene.pulsar_client()
         known = _Known(one, await _watch(one))
         await _watch(one, 2)
@@ -341,11 +324,9 @@ def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
         await scene.admin.topics.create("a2")
         await known.wait("a1", "a2")
 
-    in_pulsar(test, max_topic_watchers_per_connection=2, **_SOON)
 
-
-def test_a_watch_that_can_not_be_is_refused() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_watch_that_can_not_be_is_refused() -> None:
+    async with running_pulsar_broker(subscription_pattern_max_length=25, **_SOON) as scene:
         client = await scene.pulsar_client()
         for pattern in ("(", "a(?=b)", "a" * 26):
             refused = await _ask_to_watch(client, topics_pattern=pattern)
@@ -354,11 +335,9 @@ def test_a_watch_that_can_not_be_is_refused() -> None:
         assert (await _ask_to_watch(client, namespace="no/body", topics_pattern=".*")).type != BaseCommand.ERROR
         assert not client.gone
 
-    in_pulsar(test, subscription_pattern_max_length=25, **_SOON)
 
-
-def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
-    async def test(scene: PulsarScene) -> None:
+async def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
+    async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         assert scene.store is not None
         scene.metadata.cut_silently(scene.store)
@@ -376,5 +355,3 @@ def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
         leaving.cancel()
         scene.metadata.heal(scene.store)
         await asyncio.wait([leaving])
-
-    in_pulsar(test, **_SOON)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError, TransactionRequest
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
-def test_each_command_of_a_transaction_gets_the_protocols_error_and_the_connection_goes_on() -> None:
+async def test_each_command_of_a_transaction_gets_the_protocols_error_and_the_connection_goes_on() -> None:
     """WIRE-1."""
 
-    async def test(scene: PulsarScene) -> None:
+    async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         names = [name for name, _ in BaseCommand.Type.items() if "TXN" in name or name.startswith("TC_")]
         assert len(names) == 7
@@ -21,5 +21,3 @@ def test_each_command_of_a_transaction_gets_the_protocols_error_and_the_connecti
             assert "transactions" in answer.error.message
         await client.open_producer()
         assert not client.gone
-
-    in_pulsar(test)
