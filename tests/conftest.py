@@ -1,7 +1,7 @@
 """Settings of Hypothesis, of the processes that tests start, and of which tests are fast.
 
-No Hypothesis test fails because an example took long, as one does on a busy machine. Warnings are errors in processes that
-tests start, too.
+No Hypothesis test fails because an example took long, as one does on a busy machine. Warnings are errors in the
+processes that tests start, too.
 """
 
 from __future__ import annotations
