@@ -6,6 +6,7 @@ processes that tests start, too.
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +31,13 @@ def magnetar_broker() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Use the plugin also where Magnetar was installed before the plugin had an entry point."""
+    """Use the plugin also where Magnetar was installed before the plugin had an entry point.
+
+    SIGINT is ignored in pytest-xdist's workers where it is in the shell's background job, and processes that tests start
+    and interrupt would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not config.pluginmanager.is_registered(pytest_plugin):
         config.pluginmanager.register(pytest_plugin, "magnetar")
 
