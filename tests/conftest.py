@@ -33,8 +33,7 @@ def magnetar_broker() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Use the plugin also where Magnetar was installed before the plugin had an entry point.
 
-    SIGINT is ignored in pytest-xdist's workers where it is in the shell's background job, and processes that tests start
-    and interrupt would inherit that.
+    A shell's background job ignores SIGINT, and so would the processes that tests start there and interrupt.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
