@@ -1,7 +1,7 @@
 """Groups of tests that run on one worker of pytest-xdist, `--dist loadgroup`, with any version of pytest.
 
 Modules with the same mark `xdist_group` are a group. So is any other module whose tests start processes, so that what
-its tests share is started once. Other tests run on any worker.
+its tests share is started once. Tests of other folders, fast ones and the simulation, run on any worker.
 
 pytest-xdist 3.8 adds `xdist_group` marks to node ids, which pytest 9.2 does not let it change: it ignores groups then,
 without an error. The controller knows nothing else of a test than its node id. So the group of a test is read here from
@@ -37,5 +37,6 @@ def in_fast_folder(module: Path) -> bool:
 
 class GroupScheduling(LoadGroupScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        return group_of(self.config.rootpath / module) or (nodeid if in_fast_folder(Path(module)) else module)
+        module = Path(nodeid.partition("::")[0])
+        alone = in_fast_folder(module) or module.parts[:2] == ("tests", "sim")
+        return group_of(self.config.rootpath / module) or (nodeid if alone else str(module))

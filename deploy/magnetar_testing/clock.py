@@ -62,6 +62,12 @@ class ManualClock:
         finally:
             timer.cancel()
 
+    def seconds_to_next_call(self) -> float | None:
+        """Return how far `advance` must go until it makes a call. None: nothing waits for the clock."""
+        while self._due and self._due[0][2].callback is None:
+            heapq.heappop(self._due)
+        return max(0.0, self._due[0][0] - self._monotonic) if self._due else None
+
     def jump(self, milliseconds: int) -> None:
         """Moves the wall clock alone, as an operator or a time server does."""
         self._time_ms += milliseconds

@@ -66,7 +66,7 @@ async def test_what_any_replica_has_is_read_and_what_none_has_is_told(
     while first < count:
         reasons: dict[str, str] = {}
         try:
-            read = await patiently(clock, reader.read(first, count - 1, max_bytes))
+            read = await patiently(clock, reader.read(first, count - 1, max_bytes), to_next_call=True)
         except NotRead as error:
             found, told, reasons = [], list(error.faults), error.reasons
         else:

@@ -64,6 +64,7 @@ class _OwnersDisagree(ServiceWorld):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
     """OWN-1, OWN-2, RET-1, CHK-30, CHK-31, CHK-33, CHK-34, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the judge

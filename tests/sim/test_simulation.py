@@ -20,6 +20,7 @@ _PARTS = [0, *(pytest.param(part, marks=pytest.mark.soak) for part in range(1, 8
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", _PARTS)
 def test_nothing_that_must_not_happen_happens(part: int) -> None:
     """CHK-1, CHK-2, CHK-3, CHK-4, CHK-5, CHK-6, CHK-62 and what else the checker asserts, in every step of each run."""

@@ -24,6 +24,7 @@ _SEEDS = 12
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", _PARTS)
 def test_brokers_fight_for_topics_and_nothing_acknowledged_is_lost(part: int) -> None:
     """CHK-1, CHK-5, CHK-30, CHK-58: rivals for one topic, crashes of all, deletions, trims: what was acknowledged and

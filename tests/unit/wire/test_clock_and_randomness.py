@@ -78,3 +78,15 @@ def test_a_seed_draws_the_same_again() -> None:
 def test_the_system_s_draws_do_not_repeat() -> None:
     assert SystemRandomness().token(16) != SystemRandomness().token(16)
     assert all(0 <= SystemRandomness().below(3) < 3 for _ in range(50))
+
+
+def test_a_manual_clock_tells_how_far_the_next_call_is() -> None:
+    clock = ManualClock()
+    assert clock.seconds_to_next_call() is None
+    cancelled = clock.call_later(2, lambda: None)
+    clock.call_later(5, lambda: None)
+    assert clock.seconds_to_next_call() == 2
+    cancelled.cancel()
+    assert clock.seconds_to_next_call() == 5
+    clock.advance(5)
+    assert clock.seconds_to_next_call() is None
