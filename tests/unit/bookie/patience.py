@@ -1,7 +1,7 @@
 """Waits for something on a manual clock: time passes as long as nothing else happens.
 
-Code may take many turns of the loop without waiting for the clock. So time passes in some short steps, then in one until
-the next call is due. The code must not wait for another clock.
+Code may take many turns of the loop without waiting for the clock. So time passes in some short steps, then in one
+until the next call is due. The code must not wait for another clock.
 """
 
 from __future__ import annotations
