@@ -16,7 +16,7 @@ from magnetar_testing.clock import ManualClock
 T = TypeVar("T")
 
 _TURNS = 60
-_SHORT_STEPS = 4
+_SHORT_STEPS = 2
 _SHORT_STEP_S = 0.05
 _LONGEST_S = 600.0
 
