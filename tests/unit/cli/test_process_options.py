@@ -101,7 +101,7 @@ def test_an_advertised_address_without_a_port_is_refused(
 ) -> None:
     """It was told to clients as it stood, and none could connect."""
     settings = [part for one in (*needed, f"{setting}=foo") for part in ("--set", one)]
-    ended = CommandLine("").run(*words, *settings)
+    ended = CommandLine("").run(*words, *settings, given=b"")
     assert ended.exit_code == 78
     assert f"flag {setting}: {setting} = 'foo'" in ended.stderr
     assert f"{setting} = 'foo': it has no port" in ended.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -18,7 +20,6 @@ from magnetar_cli.standalone.command import app
 from magnetar_cli.standalone.data_folder import DataFolder, FolderTaken, remove_abandoned
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
-from tests.command_line import CommandLine
 
 # There is one bookie; and it serves clients, of which there are more than brokers.
 _CLIENTS = BrokerGrpcOptions.__annotations__
@@ -70,8 +71,9 @@ def test_every_option_is_listed_with_its_default_and_meaning_in_a_line_of_toml(t
 def test_a_folder_and_a_temporary_one_are_not_asked_for_together(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match=r"leave out ephemeral \(--ephemeral\), or data_folder \(--data\)"):
         load(StandaloneSettings, flags=["ephemeral=true"], environment={"MAGNETAR_DATA_FOLDER": str(tmp_path)})
-    refused = CommandLine("").run("standalone", "--ephemeral", "--data", str(tmp_path / "d"))
-    assert refused.exit_code == 78
+    command = [sys.executable, "-m", "magnetar_cli", "standalone", "--ephemeral", "--data", str(tmp_path / "d")]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 78
     assert "leave out ephemeral" in refused.stderr
     assert not (tmp_path / "d").exists()
     assert load(StandaloneSettings, flags=["ephemeral=true"]).ephemeral
