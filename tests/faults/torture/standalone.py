@@ -34,6 +34,8 @@ _STARTS: Final = 5
 _READY_S: Final = 60.0
 _END_S: Final = 10.0
 _LOOK_S: Final = 0.05
+# Of the log of a process that ended by itself: they are in the report.
+_LAST_LINES: Final = 10
 
 
 class Standalone(System):
@@ -151,6 +153,8 @@ class Standalone(System):
         if not self.running(name):
             if self.server.pid != self._told_to_end and not self._has_refused():
                 self.ended_by_themselves[name] += 1
+                log = self.server.logged.splitlines()[-_LAST_LINES:]
+                self.known_of_ends[name] = "\n".join([f"exit status {self.server.wait()}; its log ends so:", *log])
             return await self.start(name)
         return await self._waits_for()
 
