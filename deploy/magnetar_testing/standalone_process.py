@@ -15,11 +15,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from magnetar_cli.bound_process import bound_to_this_process
 from magnetar_cli.source_roots import source_roots
 from magnetar_testing.broker_endpoints import BrokerEndpoints
 from magnetar_wire.configuration import ENVIRONMENT_PREFIX
@@ -46,8 +47,8 @@ class StandaloneProcess(BrokerEndpoints):
         self.flags = flags
         self.settings = settings
         self.environment = dict(environment or {})
-        # Called in the child, before it becomes the server.
-        self.before: Callable[[], None] | None = None
+        # Whether the kernel ends the server when this process has ended (bound_process.py).
+        self.dies_with_parent = False
         self.process: subprocess.Popen[bytes] | None = None
         # The line of JSON that it printed when it was ready.
         self.said: dict[str, Any] = {}
@@ -76,13 +77,12 @@ class StandaloneProcess(BrokerEndpoints):
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command,
+                bound_to_this_process(command) if self.dies_with_parent else command,
                 cwd=self.folder.parent,
                 env={**_surroundings(), "PYTHONPATH": os.pathsep.join(source_roots()), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                preexec_fn=self.before,
             )
         return self.process
 

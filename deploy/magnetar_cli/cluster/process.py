@@ -29,17 +29,12 @@ from typing import Final
 
 import psutil
 
+from magnetar_cli.bound_process import bound_to_this_process
+
 __all__ = ["ProcessId", "find_by_command", "is_paused", "is_running", "send", "start", "wait_ended"]
 
 _DEFAULTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 _LINUX: Final = sys.platform == "linux"
-_PR_SET_PDEATHSIG: Final = 1
-# Asks to die with the parent, looks whether it is there still, and becomes the command.
-_BOUND: Final = (
-    "import ctypes, os, signal, sys\n"
-    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, signal.SIGKILL)\n"
-    "os._exit(1) if os.getppid() != int(sys.argv[1]) else os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ def start(
 ) -> ProcessId:
     """Starts it in a session of its own, its output appended to `log`. Raises `OSError`."""
     if die_with_parent and _LINUX:
-        return _on_the_starter(lambda: _spawn(_bound(command), log, environment))
+        return _on_the_starter(lambda: _spawn(bound_to_this_process(command), log, environment))
     return _spawn(command, log, environment)
 
 
@@ -110,10 +105,6 @@ def find_by_command(command: Sequence[str]) -> ProcessId | None:
             if tuple(found.cmdline()[-len(command) :]) == tuple(command) and found.status() != psutil.STATUS_ZOMBIE:
                 return _identify(found.pid)
     return None
-
-
-def _bound(command: Sequence[str]) -> list[str]:
-    return [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command]
 
 
 def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> ProcessId:

@@ -24,7 +24,6 @@ from tests.faults.checker.recorder import Recorder
 from tests.faults.proxy import Proxy
 from tests.faults.torture.quick import QUICK_LISTENERS, SMALL_LEDGERS
 from tests.faults.torture.system import System
-from tests.faults.workload_processes import die_with_parent
 
 __all__ = ["Standalone"]
 
@@ -48,7 +47,7 @@ class Standalone(System):
         self.pulsar_proxies = {_NAME: Proxy(LOOPBACK, 0)}
         self.metadata_proxies = {}
         self.server = StandaloneProcess(folder / "data")
-        self.server.before = die_with_parent
+        self.server.dies_with_parent = True
         self.server.python_options = ("-W", "error")
         self._choose_ports()
         # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
