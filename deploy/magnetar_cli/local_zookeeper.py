@@ -10,26 +10,23 @@ may take one before the server does, so a server that ends while it is waited fo
 all anew. Data survives `kill` and `restart`.
 
 The servers are ended by `close`, each by its own process id, and by the kernel if the process that started them dies
-(PR_SET_PDEATHSIG; it goes by the **thread** that started them, so start them from one that lives on).
+(bound_process.py).
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
-import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from magnetar_cli.bound_process import start_bound
 from magnetar_cli.local_java import find_java
 
-_PR_SET_PDEATHSIG: Final = 1
 _LOOPBACK: Final = "127.0.0.1"
 _STARTS: Final = 5
 
@@ -81,13 +78,12 @@ class Server:
         """Starts it on the data that it has; returns without waiting for it."""
         assert not self.running, f"ZooKeeper server {self.number} is running already"
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = start_bound(
                 server_command(self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
 
     def kill(self) -> None:
@@ -257,11 +253,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def _die_with_parent() -> None:
-    """In the child, between fork and exec."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The parent may have died before that.
-    if os.getppid() == 1:
-        os._exit(1)

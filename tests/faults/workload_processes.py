@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from magnetar_cli.bound_process import start_bound
+
 __all__ = ["AckWatch", "ChainRun", "WorkloadProcess", "die_with_parent"]
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with_parent() -> None:
-    """In the child, between fork and exec or as it begins. It goes by the thread that starts it."""
+    """In the child, as it begins. It goes by the thread that starts it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -29,13 +31,12 @@ class WorkloadProcess:
     def __init__(self, name: str, words: Sequence[str], standard_error: Path) -> None:
         self.name = name
         with standard_error.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = start_bound(
                 [sys.executable, "-m", "tests.faults.ledger_workload", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                preexec_fn=die_with_parent,
             )
 
     @property

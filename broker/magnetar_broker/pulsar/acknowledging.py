@@ -4,6 +4,11 @@ An ACK names entries, and of batches the messages that are still open. How many 
 the entry, which the broker may have to read. Meanwhile other acknowledgements go on, for their order does not matter,
 and so does the rest of the same one; but each counts as of the epoch in which it came, and a consumer that closes waits
 for those that it sent before. What can't be read is refused, and nothing else.
+
+As on Pulsar, the acknowledgement of a consumer counts also after another consumer has taken over (Failover). The
+libraries send each acknowledgement once. Until it is closed, a consumer of the C++ library, and so of the Python one,
+drops every message up to the last one that it has acknowledged cumulatively: if the broker refused the acknowledgement
+and delivered the messages again to the same consumer, they would never be acknowledged.
 """
 
 from __future__ import annotations
@@ -179,8 +184,9 @@ def _tell(
     if not whole and not batches:
         return None
     cumulative = asked.ack_type == CommandAck.CUMULATIVE
+    request = Acknowledge(epoch=epoch, cumulative=cumulative, entries=whole, messages=batches)
     try:
-        consumer.acknowledge(Acknowledge(epoch=epoch, cumulative=cumulative, entries=whole, messages=batches))
+        consumer.acknowledge(request, active_only=False)
     except BrokerError as error:
         return error
     return None

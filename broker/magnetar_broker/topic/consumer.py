@@ -111,9 +111,10 @@ class Consumer:
     def flow(self, epoch: int, permits: int) -> None:
         self.subscription.flow(self, epoch, permits)
 
-    def acknowledge(self, request: Acknowledge) -> None:
-        """Counts at once. Raises `BrokerError` where it does not count."""
-        self.subscription.acknowledge(self, request)
+    def acknowledge(self, request: Acknowledge, *, active_only: bool = True) -> None:
+        """Counts at once. `active_only`: refuse it while another consumer of the subscription is served instead of this
+        one. Raises `BrokerError` where it does not count."""
+        self.subscription.acknowledge(self, request, active_only=active_only)
 
     def when_saved(self, done: ReceiptDone) -> None:
         """Calls `done` when all that was acknowledged before is durable, or with what went wrong."""

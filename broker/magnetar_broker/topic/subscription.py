@@ -300,11 +300,12 @@ class Subscription:
         self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
         self._pump.run()
 
-    def acknowledge(self, consumer: Consumer, request: Acknowledge) -> None:
+    def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
         acknowledged = read_acknowledge(request, self._log)
         if self._pump is None or consumer.state not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
-        if request.epoch < consumer.acknowledged_from or not self._pump.dispatch.is_active(consumer.state):
+        is_late = active_only and not self._pump.dispatch.is_active(consumer.state)
+        if is_late or request.epoch < consumer.acknowledged_from:
             raise acknowledged.problem or BrokerError(
                 ErrorCode.STALE_EPOCH,
                 f"subscription {self.name} was moved, or went to another consumer, after these messages were "

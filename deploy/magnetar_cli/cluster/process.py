@@ -19,27 +19,20 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Final
 
 import psutil
+
+from magnetar_cli.bound_process import bound_command, run_on_starter
 
 __all__ = ["ProcessId", "find_by_command", "is_paused", "is_running", "send", "start", "wait_ended"]
 
 _DEFAULTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 _LINUX: Final = sys.platform == "linux"
-_PR_SET_PDEATHSIG: Final = 1
-# Asks to die with the parent, looks whether it is there still, and becomes the command.
-_BOUND: Final = (
-    "import ctypes, os, signal, sys\n"
-    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, signal.SIGKILL)\n"
-    "os._exit(1) if os.getppid() != int(sys.argv[1]) else os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ def start(
 ) -> ProcessId:
     """Starts it in a session of its own, its output appended to `log`. Raises `OSError`."""
     if die_with_parent and _LINUX:
-        return _on_the_starter(lambda: _spawn(_bound(command), log, environment))
+        return run_on_starter(lambda: _spawn(bound_command(command), log, environment))
     return _spawn(command, log, environment)
 
 
@@ -110,10 +103,6 @@ def find_by_command(command: Sequence[str]) -> ProcessId | None:
             if tuple(found.cmdline()[-len(command) :]) == tuple(command) and found.status() != psutil.STATUS_ZOMBIE:
                 return _identify(found.pid)
     return None
-
-
-def _bound(command: Sequence[str]) -> list[str]:
-    return [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command]
 
 
 def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> ProcessId:
@@ -197,38 +186,3 @@ def _send_by_psutil(process: ProcessId, number: signal.Signals) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
-
-
-# -- the thread that starts what must die with it ----------------------------------------------------------------------
-
-_orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
-_starter_lock: Final = threading.Lock()
-_starter: threading.Thread | None = None
-
-
-def _on_the_starter(work: Callable[[], ProcessId]) -> ProcessId:
-    global _starter
-    with _starter_lock:
-        if _starter is None or not _starter.is_alive():  # after a fork it is not
-            _starter = threading.Thread(target=_follow_orders, name="starter of processes", daemon=True)
-            _starter.start()
-    done = threading.Event()
-    outcome: list[ProcessId | Exception] = []
-
-    def ordered() -> None:
-        try:
-            outcome.append(work())
-        except Exception as error:  # noqa: BLE001 (it is raised where the order came from)
-            outcome.append(error)
-        done.set()
-
-    _orders.put(ordered)
-    done.wait()
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
-
-
-def _follow_orders() -> None:
-    while True:
-        _orders.get()()

@@ -1,9 +1,7 @@
 """A process that ends with this one, however this one ends: read line by line, and what it logs kept in a file.
 
 It has a session of its own, so that Ctrl-C reaches it through this process alone, which ends it in order. If this one
-is killed the kernel tells it to end (PR_SET_PDEATHSIG; it goes by the **thread** that started it: start it from one
-that lives on). A line of Python asks for that and then becomes the command, so that no code of ours runs between fork
-and exec.
+is killed the kernel tells it to end (bound_process.py).
 """
 
 from __future__ import annotations
@@ -20,14 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from magnetar_cli.bound_process import start_bound
+
 __all__ = ["Child"]
 
-_PR_SET_PDEATHSIG: Final = 1
-_BOUND: Final = (
-    "import ctypes, os, signal, sys\n"
-    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, signal.SIGTERM)\n"
-    "os._exit(1) if os.getppid() != int(sys.argv[1]) else os.execv(sys.argv[2], sys.argv[2:])"
-)
 _PIECE: Final = 65_536
 
 
@@ -40,10 +34,10 @@ class Child:
         self.end_s = 20.0
         # Of its output: what was read behind the last whole line.
         self._said = b""
-        bound = [sys.executable, "-c", _BOUND, str(os.getpid())] if sys.platform == "linux" else []
         with log.open("ab") as file:
-            self._process = subprocess.Popen(
-                [*bound, sys.executable, "-m", *command],
+            self._process = start_bound(
+                [sys.executable, "-m", *command],
+                signal.SIGTERM,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=file,

@@ -161,7 +161,8 @@ class RocksTable:
         return opened
 
     def _keys(self, prefix: bytes) -> Iterator[bytes]:
-        # The bound keeps the scan from wading through the tombstones of what lies behind.
+        # The bound keeps the scan from wading through the tombstones of what lies behind. RocksDB points into `bounds`,
+        # and rocksdict 0.3.29 does not hold them: they must live as long as the iterator.
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix[-1] < 255 else b"\xff" * 4200)
         iterator = self._database.iter(bounds)

@@ -191,7 +191,8 @@ class Rig:
         report.not_struck = [name for name in names if name not in report.faults]
         report.ended_by_themselves = self._system.ended_by_themselves
         report.problems += [
-            f"{name} ended by itself, and nothing that it was struck with explains it: see its log"
+            f"{name} ended by itself, and nothing that it was struck with explains it: "
+            + self._system.known_of_ends.get(name, "see its log")
             for name in report.ended_by_themselves
             if name not in strikes.may_have_ended
         ]

@@ -24,7 +24,6 @@ from tests.faults.checker.recorder import Recorder
 from tests.faults.proxy import Proxy
 from tests.faults.torture.quick import QUICK_LISTENERS, SMALL_LEDGERS
 from tests.faults.torture.system import System
-from tests.faults.workload_processes import die_with_parent
 
 __all__ = ["Standalone"]
 
@@ -34,6 +33,8 @@ _STARTS: Final = 5
 _READY_S: Final = 60.0
 _END_S: Final = 10.0
 _LOOK_S: Final = 0.05
+# Of the log of a process that ended by itself: they are in the report.
+_LAST_LINES: Final = 10
 
 
 class Standalone(System):
@@ -46,7 +47,6 @@ class Standalone(System):
         self.pulsar_proxies = {_NAME: Proxy(LOOPBACK, 0)}
         self.metadata_proxies = {}
         self.server = StandaloneProcess(folder / "data")
-        self.server.before = die_with_parent
         self.server.python_options = ("-W", "error")
         self._choose_ports()
         # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
@@ -134,7 +134,6 @@ class Standalone(System):
             await self._ended()
             if self._has_refused():
                 self._choose_ports()
-            # On this thread: the kernel ends what was started when the thread that started it ends.
             self.server.spawn()
         deadline = asyncio.get_running_loop().time() + timeout_s
         while why := await self._waits_for():
@@ -151,6 +150,8 @@ class Standalone(System):
         if not self.running(name):
             if self.server.pid != self._told_to_end and not self._has_refused():
                 self.ended_by_themselves[name] += 1
+                log = self.server.logged.splitlines()[-_LAST_LINES:]
+                self.known_of_ends[name] = "\n".join([f"exit status {self.server.wait()}; its log ends so:", *log])
             return await self.start(name)
         return await self._waits_for()
 

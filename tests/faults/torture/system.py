@@ -49,8 +49,9 @@ class System(ABC):
     def __init__(self, recorder: Recorder) -> None:
         # The rig's: where acts are written down.
         self.recorder = recorder
-        # Who had ended by itself, and was started again as an init system would: how often.
+        # Who had ended by itself, and was started again as an init system would: how often, and what is known of it.
         self.ended_by_themselves: Counter[str] = Counter()
+        self.known_of_ends: dict[str, str] = {}
         # Who was killed or stopped, and is to stay down until `start`.
         self._struck_down: set[str] = set()
 

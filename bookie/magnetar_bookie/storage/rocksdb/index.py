@@ -141,7 +141,8 @@ class Index:
 
     def last_entry(self, ledger_id: int) -> int:
         begin = entry_key(ledger_id, 0)
-        iterator = self._database.iter(_bounds(begin, _after(b"e", ledger_id)))
+        bounds = _bounds(begin, _after(b"e", ledger_id))
+        iterator = self._database.iter(bounds)
         try:
             iterator.seek_to_last()
             key = iterator.key() if iterator.valid() else b""
@@ -274,6 +275,10 @@ class Index:
 
 
 def _bounds(begin: bytes, end: bytes) -> Any:
+    """The caller must keep these bounds for as long as it uses the iterator: RocksDB points into them, and rocksdict
+    0.3.29 does not hold them. With bounds that were freed an iterator now and then found no entry, and the recovery of
+    a ledger with acknowledged entries closed it as an empty one.
+    """
     bounds = ReadOptions()
     bounds.set_iterate_lower_bound(begin)
     bounds.set_iterate_upper_bound(end)

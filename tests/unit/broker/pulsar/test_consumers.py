@@ -138,6 +138,24 @@ async def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> N
             assert all(one.type != BaseCommand.ACTIVE_CONSUMER_CHANGE for one in behind)
 
 
+async def test_an_acknowledgement_counts_after_another_consumer_has_taken_over() -> None:
+    """WIRE-1, ACK-1: the libraries send it once, and drop what they have acknowledged when it is delivered again."""
+
+    async with running_pulsar_broker() as scene:
+        former, active = await scene.pulsar_client(), await scene.pulsar_client()
+        await published(former, *[1] * 5)
+        await former.subscribe(sub_type=FAILOVER, priority_level=1)
+        last = (await former.wait_delivered(5))[-1]
+        await active.subscribe(sub_type=FAILOVER, priority_level=0)
+        await active.wait_delivered(5)
+        told = await former.acknowledge(1, [id_of(last)], cumulative=True)
+        assert not told.HasField("error"), told
+        await active.close_consumer()
+        await published(former, 1)
+        places = [(one.ledger_id, one.entry_id) for one in await former.wait_delivered(6)]
+        assert places == sorted({*places}), "what was acknowledged came again"
+
+
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
 async def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(kind: int) -> None:
     """WIRE-1, MSG-4, CON-1: whoever has acknowledged the others, and however often they come"""
