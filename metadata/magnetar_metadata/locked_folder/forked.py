@@ -39,10 +39,10 @@ def note(inherited: Inherited) -> None:
 
 def _tell() -> None:
     try:
-        told = list(noted)
-        for inherited in told:
+        opened = list(noted)
+        for inherited in opened:
             inherited.was_forked()
-        if told:
+        if opened:
             _end_without_destructors()
     finally:
         opening.release()
