@@ -26,6 +26,9 @@ TESTS_AT_ONCE ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 FAST_TESTS_AT_ONCE ?= $(shell nproc 2>/dev/null || echo 2)
 START ?= 0
 MINUTES ?= 5
+# Tests start hundreds of processes. Where this is set, each would compile all that it imports: 40 % of what it costs to
+# start a broker.
+export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
@@ -60,18 +63,22 @@ $(VENV)/.can-run: pyproject.toml $(wildcard */*/__init__.py)
 run: $(VENV)/.can-run
 	@$(BIN)/magnetar tour $(if $(filter-out 0 no,$(ONCE)),--once)
 
-# The bytecode is cached whatever the shell says: else each process would rewrite the assertions of all test modules.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
+PYTEST = $(BIN)/python -m pytest -q
 # Each process imports all test modules, which takes as long as some hundred of these tests.
 PYTEST_FAST = $(PYTEST) -n $(FAST_TESTS_AT_ONCE)
 
 test: test-fast test-system
 
 test-fast: $(VENV)/.installed
-	@$(PYTEST_FAST) -m 'not slow and not soak' tests/unit tests/property tests/mutants
+	@$(PYTEST_FAST) -m 'not slow and not soak' $(FAST_FOLDERS)
+
+# Of the folders of fast tests, those files alone that have a slow one: to collect the others takes each process 6 s.
+FAST_FOLDERS := tests/unit/ tests/property/ tests/mutants/
+SYSTEM_FOLDERS = $(filter-out $(FAST_FOLDERS) tests/compose/ tests/__pycache__/,$(sort $(wildcard tests/*/)))
 
 test-system: $(VENV)/.installed
-	@$(PYTEST) -n $(TESTS_AT_ONCE) --dist loadgroup -m 'slow and not soak'
+	@$(PYTEST) -n $(TESTS_AT_ONCE) --dist loadgroup -m 'slow and not soak' $(SYSTEM_FOLDERS) \
+		$$(grep -rlE 'mark\.slow' --include='test_*.py' $(FAST_FOLDERS))
 
 # One test at a time: these strike whole systems, or use all cores themselves. Then all examples of the property tests, of
 # which `make check` runs a quarter.
