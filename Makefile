@@ -1,15 +1,16 @@
-# Everything that one does with a checkout. Needs Python 3.11 or newer and a package index; see CONTRIBUTING.md.
+# All tasks of a checkout. Needs Python 3.11 or newer and a package index; see CONTRIBUTING.md.
 #
-#   make run      installs, and shows a broker, subscriptions and Spark at work; the broker runs on (ONCE=1: it ends)
-#   make check    installs; lint, types and the fast tests        make lint     lint and types alone
-#   make test     the fast tests and those of whole systems       make test-system   the latter alone
-#   make soak     what takes longer: torture, many seeds and examples, mutants of a few kinds, the tour; under an hour
+#   make run      install, and show a broker, subscriptions and Spark at work; the broker runs on (ONCE=1: it stops)
+#   make check    install; lint, types and the fast tests         make lint     only lint and types
+#   make test     the fast tests (make test-fast), then the tests of whole systems (make test-system)
+#   make soak     the long tests: faults, crash rounds, fuzzing, 1,000 seeds, all examples, torture, the tour, containers
 #   make test-compose   the cluster of deploy/ in real containers; needs Docker
 #   make bench    the benchmarks (ONLY=codec: one group)
-#   make protos   generates the code of the .proto files anew     make clean    takes away what make made
+#   make path     the files and functions that one message runs through
+#   make protos   generate the code of the .proto files           make clean    delete what make created
 #   make sim      the simulation (SEEDS=1000 START=0: which seeds; SEED=123: one, with its trace; WORLD=service: where)
-#   make sim-mutants   whether the simulation notices what is broken on purpose
-#   make torture  a cluster of real processes is struck under load, and judged (MINUTES=5, SEED=7: what befalls it)
+#   make sim-mutants   whether the simulation finds known bugs that are put into the code; some hours
+#   make torture  inject faults into a cluster of real processes under load, and judge the result (MINUTES=5, SEED=7)
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -32,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-system test-compose soak lint check bench sim sim-mutants torture protos clean
+.PHONY: help run test test-fast test-system test-compose soak lint check bench path sim sim-mutants torture protos clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
@@ -80,14 +81,18 @@ test-system: $(VENV)/.installed
 	@$(PYTEST) -n $(TESTS_AT_ONCE) --dist loadgroup -m 'slow and not soak' $(SYSTEM_FOLDERS) \
 		$$(grep -rlE 'mark\.slow' --include='test_*.py' $(FAST_FOLDERS))
 
-# One test at a time: these strike whole systems, or use all cores themselves. Then all examples of the property tests, of
-# which `make check` runs a quarter.
+# One after the other: most inject faults into whole systems, or use all cores themselves. All run, also after a failure.
+# Of the property tests `make check` runs a quarter of the examples; here are all.
 soak: $(VENV)/.installed
-	@$(BIN)/python -m pytest -m soak
-	@$(PYTEST_FAST) --hypothesis-profile thorough -m 'not slow and not soak' tests/property
-	@$(MAKE) sim SEEDS=1000 START=$$(date +%s)
-	@$(MAKE) torture MINUTES=10
-	@$(BIN)/python -m pytest tests/compose
+	@failed=; part() { echo "== $$1: $$(date +%T)"; shift; "$$@" || failed="$$failed $$*;"; }; \
+	part 'long tests' $(PYTEST) -m soak --durations 30; \
+	part 'all examples of the property tests' $(PYTEST_FAST) --hypothesis-profile thorough -m 'not slow and not soak' tests/property; \
+	part 'crash rounds' $(BIN)/python -m tests.faults.ledger_storage_rounds --rounds 600 --seed $$(date +%s); \
+	part 'hostile clients' $(BIN)/python -m tests.property.pulsar_fuzz --frames 200000 --seed $$(date +%s); \
+	part 'simulation' $(MAKE) sim SEEDS=1000 START=$$(date +%s); \
+	part 'torture' $(MAKE) torture MINUTES=10; \
+	part 'containers' $(MAKE) test-compose; \
+	echo "== done: $$(date +%T)"; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 # Builds images and runs them: where no engine answers it is skipped, and says so.
 test-compose: $(VENV)/.installed
@@ -102,6 +107,9 @@ check: $(VENV)/.installed
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy >$(VENV)/mypy.log 2>&1 & mypy=$$!; trap 'kill $$mypy' INT TERM; \
 	$(MAKE) test-fast; tests=$$?; wait $$mypy; types=$$?; cat $(VENV)/mypy.log; exit $$((tests | types))
+
+path: $(VENV)/.installed
+	@$(BIN)/python -m tests.message_path
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tests.bench $(ONLY)

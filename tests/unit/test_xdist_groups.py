@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.xdist_groups import LONG_GROUPS, group_of
+from tests.xdist_groups import LONG_GROUPS, group_of, in_fast_folder
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -19,6 +19,16 @@ def test_groups_are_marks_of_whole_modules() -> None:
     for path in (PROJECT / "tests").rglob("test_*.py"):
         marks = len(re.findall(r"^[^#\n']*pytest\.mark\.xdist_group\(", path.read_text(), re.MULTILINE))
         assert marks == (group_of(path) is not None), path
+
+
+def test_make_runs_the_same_folders_as_fast() -> None:
+    """The tests of other folders count as slow (tests/conftest.py): in a folder that only one of the two names, tests
+    would run in no target."""
+    named = re.search(r"^FAST_FOLDERS := (.*)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+    assert named is not None
+    folders = [path for path in (PROJECT / "tests").iterdir() if path.is_dir()]
+    fast = {f"tests/{one.name}/" for one in folders if in_fast_folder(Path("tests", one.name, "test_it.py"))}
+    assert fast == set(named[1].split())
 
 
 def test_each_long_group_is_there() -> None:
