@@ -24,18 +24,18 @@ class Inherited(Protocol):
 # Held while something is opened and noted here: a fork between the two would leave it in the child untold. The thread
 # that forks may be in there itself, by a signal's handler.
 opening: Final = threading.RLock()
-noted: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
+_noted: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
 
 
 def note(inherited: Inherited) -> None:
     """It is forgotten when it is collected."""
     with opening:
-        noted.add(inherited)
+        _noted.add(inherited)
 
 
 def _tell() -> None:
     try:
-        for inherited in list(noted):
+        for inherited in list(_noted):
             inherited.was_forked()
     finally:
         opening.release()
