@@ -34,7 +34,7 @@ from magnetar_spark.filter_bounds import ALL, Range, bounds_of
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.one_query import check_bounds
 from magnetar_spark.options import batch_options
-from tests.unit.spark.fake_service import FakeLog, FakeService
+from tests.unit.spark.fake_service import FakeService, StoredTopic
 
 INDEX, TIME, PARTITION = ("index",), ("broker_time",), ("partition",)
 
@@ -105,7 +105,7 @@ def planned(service: FakeService, filters: list[Filter], **options: str) -> list
     return [one for one in reader.partitions() if isinstance(one, LogSlice)]
 
 
-def grow(log: FakeLog, numbers: random.Random) -> None:
+def grow(log: StoredTopic, numbers: random.Random) -> None:
     """Messages are their own indexes; times never fall; some ledgers are empty, or were deleted."""
     now = 1_000
     for _ in range(numbers.randrange(40)):
