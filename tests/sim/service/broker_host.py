@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
-from tests.owns_everything import OwnsEverything
+from tests.fake_ownership import FakeOwnership
 from tests.sim.service.watched_ledgers import watch_ledgers
 from tests.sim.world.host import Host
 from tests.sim.world.lag_watch import AddsWatch
@@ -89,7 +89,7 @@ class BrokerHost(Host):
         self.adds = AddsWatch(life.client, self.world.checker)
         if self.world.service.everybody_owns:
             # Ownership is a hint: where it is wrong the ledgers' fences decide.
-            everything = OwnsEverything([("internal", self.address)], self.name)
+            everything = FakeOwnership.of_everything([("internal", self.address)], self.name)
             for name in ("home", "check", "admit", "confirm", "doubt"):
                 setattr(life.ownership, name, getattr(everything, name))
 

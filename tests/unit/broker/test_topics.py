@@ -19,7 +19,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import TopicName
-from tests.owns_everything import OwnsEverything
+from tests.fake_ownership import FakeOwnership
 from tests.produce_client import entry
 from tests.running import until, within
 from tests.unit.broker.fake_cursors import FakeCursorTable
@@ -494,7 +494,7 @@ async def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_to
         asked.append(topic.name)
         log_of(topic).leases.any_stands = True
 
-    monkeypatch.setattr(OwnsEverything, "confirm", taken_meanwhile)
+    monkeypatch.setattr(FakeOwnership, "confirm", taken_meanwhile)
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     await passes(clock, 30.0)
     assert asked == [topic.name]

@@ -18,7 +18,7 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
-from tests.owns_everything import OwnsEverything
+from tests.fake_ownership import FakeOwnership
 from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
 
@@ -172,4 +172,4 @@ class FakeCatalog:
 
 def topics_on(storage: FakeStorage, catalog: FakeCatalog | None = None) -> Topics:
     catalog = catalog or FakeCatalog()
-    return Topics(storage, catalog, storage.options, storage.clock, OwnsEverything(()), storage.counters)
+    return Topics(storage, catalog, storage.options, storage.clock, FakeOwnership.of_everything(()), storage.counters)

@@ -154,7 +154,7 @@ async def test_every_lookup_names_the_listener() -> None:
 async def test_nothing_is_kept_of_brokers_that_are_gone() -> None:
     """A client that lives for long: each broker that takes the topic over has an address of its own, and goes."""
     async with scene() as (broker, client):
-        transport = broker._transport
+        transport = broker.transport
         assert transport is not None
         producer = await client.create_producer("t")
         before: FakeBroker | None = None

@@ -29,7 +29,8 @@ from magnetar_wire.messages import Messages
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, TransportError
 from tests.running import until
-from tests.unit.client.fake_broker import ADDRESS, FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.lookup_broker import ADDRESS
 
 
 class Recorder:

@@ -24,7 +24,8 @@ from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
-from tests.unit.client.fake_broker import ADDRESS, FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.lookup_broker import ADDRESS
 from tests.unit.client.test_endpoint_probe import CONNECTED, server_that_answers
 from tests.unit.client.test_finding import TOPIC, pass_time
 
