@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_metadata.store import MetadataStore
 from magnetar_testing.metadata.store import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.clock import SimulatedClock
 from tests.sim.network import SimulatedTransport
 from tests.sim.process import Process

@@ -15,8 +15,8 @@ from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.fake_ownership import FakeOwnership
 from tests.unit.broker.fake_cursors import FakeCursorTable

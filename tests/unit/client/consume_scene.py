@@ -25,11 +25,11 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.entry import with_broker_metadata
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Stream
 from tests.unit.broker.fake_cursors import FakeCursorTable

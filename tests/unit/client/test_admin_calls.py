@@ -13,7 +13,7 @@ from magnetar import exceptions
 from magnetar.admin._calls import AdminCalls
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.transport import (
     Code,
     Connection,

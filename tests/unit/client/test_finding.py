@@ -15,9 +15,9 @@ from magnetar._connections import Connections
 from magnetar._opening import LOOK_AGAIN_S
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
 from tests.unit.client.consume_scene import MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker

@@ -12,8 +12,8 @@ import pytest
 from magnetar import aio, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode, ProduceAnswer, ProducerFlow
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, scene
