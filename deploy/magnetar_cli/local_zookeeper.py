@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from magnetar_cli.bound_process import bound_to_this_process
+from magnetar_cli.bound_process import start_bound
 from magnetar_cli.local_java import find_java
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -78,8 +78,8 @@ class Server:
         """Starts it on the data that it has; returns without waiting for it."""
         assert not self.running, f"ZooKeeper server {self.number} is running already"
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                bound_to_this_process(server_command(self.folder)),
+            self._process = start_bound(
+                server_command(self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -14,8 +14,12 @@ It shares its process with the test. A test that kills the broker, forks, or mea
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -32,6 +36,9 @@ __all__ = ["InProcessBroker"]
 _START_SECONDS: Final = 60.0
 # Standalone.close has a time-out of its own for each part.
 _STOP_SECONDS: Final = 120.0
+_PREFIX: Final = "magnetar-test-"
+# A temporary folder that nobody has locked is being created, or was left behind if it is older than this.
+_ABANDONED_SECONDS: Final = 60.0
 _RESERVED: Final = {
     "data_folder": "pass `folder` instead",
     "ephemeral": "the folder is a temporary one unless you pass `folder`",
@@ -51,6 +58,8 @@ class InProcessBroker(BrokerEndpoints):
         self.settings = {"grpc_port": 0, "pulsar_port": 0, "http_port": 0, **settings}
         self.folder = folder
         self._is_temporary = folder is None
+        # The descriptor of the temporary folder, which holds a lock on it while this process uses it.
+        self._lock = -1
         self._standalone: Standalone | None = None
 
     @property
@@ -111,6 +120,7 @@ class InProcessBroker(BrokerEndpoints):
             if self._is_temporary and self.folder is not None:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 self.folder = None
+                os.close(self._lock)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -132,7 +142,10 @@ class InProcessBroker(BrokerEndpoints):
             problems = [f"there is no setting {name!r}{suggest_nearest(name, fields)}" for name in unknown]
             raise InvalidConfiguration("; ".join(problems))
         if self.folder is None:
-            self.folder = Path(tempfile.mkdtemp(prefix="magnetar-test-"))
+            _remove_abandoned()
+            self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            self._lock = os.open(self.folder, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
             return StandaloneSettings(data_folder=self.folder, **self.settings)
         except ValidationError as error:
@@ -141,3 +154,17 @@ class InProcessBroker(BrokerEndpoints):
 
     def __repr__(self) -> str:
         return f"<InProcessBroker {self.service_url or 'not started'}>"
+
+
+def _remove_abandoned() -> None:
+    """Delete the temporary folders of processes that ended without `close`."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                about = os.fstat(lock)
+                if about.st_uid == os.getuid() and about.st_ctime < time.time() - _ABANDONED_SECONDS:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

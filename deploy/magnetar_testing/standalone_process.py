@@ -8,6 +8,7 @@ with StandaloneProcess(tmp_path / "data") as server:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from magnetar_cli.bound_process import bound_to_this_process
+from magnetar_cli.bound_process import start_bound
 from magnetar_cli.source_roots import source_roots
 from magnetar_testing.broker_endpoints import BrokerEndpoints
 from magnetar_wire.configuration import ENVIRONMENT_PREFIX
@@ -29,11 +30,15 @@ __all__ = ["StandaloneProcess"]
 
 _READY_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
+# A process that closes its output before it is ready is about to end.
+_REPORT_SECONDS: Final = 5.0
 
 
 class StandaloneProcess(BrokerEndpoints):
     """One data folder, on which the process is started any number of times. The first start chooses free ports; later
     ones use the same ports, so that clients reconnect. `settings` are those of `magnetar standalone --options`.
+
+    On Linux the server ends when the test's process has ended, also if that was killed.
     """
 
     # Options of the interpreter, such as ("-W", "error").
@@ -47,8 +52,6 @@ class StandaloneProcess(BrokerEndpoints):
         self.flags = flags
         self.settings = settings
         self.environment = dict(environment or {})
-        # Whether the kernel ends the server when this process has ended (bound_process.py).
-        self.dies_with_parent = False
         self.process: subprocess.Popen[bytes] | None = None
         # The line of JSON that it printed when it was ready.
         self.said: dict[str, Any] = {}
@@ -76,8 +79,8 @@ class StandaloneProcess(BrokerEndpoints):
         command += [*self.flags, *(f"--set={name}={value}" for name, value in self.settings.items())]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                bound_to_this_process(command) if self.dies_with_parent else command,
+            self.process = start_bound(
+                command,
                 cwd=self.folder.parent,
                 env={**_surroundings(), "PYTHONPATH": os.pathsep.join(source_roots()), **self.environment},
                 stdin=subprocess.DEVNULL,
@@ -87,10 +90,15 @@ class StandaloneProcess(BrokerEndpoints):
         return self.process
 
     def start(self) -> Self:
-        """Start the process and return when it serves clients."""
+        """Start the process and return when it serves clients. Raise `RuntimeError` if it ends before, for example
+        because of a wrong setting, or takes longer than a minute."""
         process = self.spawn()
         line = _first_line(process, time.monotonic() + _READY_SECONDS)
-        assert line, f"the standalone did not become ready (exit status {process.poll()}):\n{self.logged}"
+        if not line.endswith(b"\n"):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_REPORT_SECONDS)
+            process.kill()
+            raise RuntimeError(f"the standalone did not start (exit status {self.wait()}):\n{self.logged}")
         self.said = json.loads(line)
         self.service_url, self.pulsar_url = self.said["grpc"], self.said["pulsar"]
         self.http_url = self.said["http"]

@@ -19,17 +19,15 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Final
 
 import psutil
 
-from magnetar_cli.bound_process import bound_to_this_process
+from magnetar_cli.bound_process import bound_command, run_on_starter
 
 __all__ = ["ProcessId", "find_by_command", "is_paused", "is_running", "send", "start", "wait_ended"]
 
@@ -50,7 +48,7 @@ def start(
 ) -> ProcessId:
     """Starts it in a session of its own, its output appended to `log`. Raises `OSError`."""
     if die_with_parent and _LINUX:
-        return _on_the_starter(lambda: _spawn(bound_to_this_process(command), log, environment))
+        return run_on_starter(lambda: _spawn(bound_command(command), log, environment))
     return _spawn(command, log, environment)
 
 
@@ -188,38 +186,3 @@ def _send_by_psutil(process: ProcessId, number: signal.Signals) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
-
-
-# -- the thread that starts what must die with it ----------------------------------------------------------------------
-
-_orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
-_starter_lock: Final = threading.Lock()
-_starter: threading.Thread | None = None
-
-
-def _on_the_starter(work: Callable[[], ProcessId]) -> ProcessId:
-    global _starter
-    with _starter_lock:
-        if _starter is None or not _starter.is_alive():  # after a fork it is not
-            _starter = threading.Thread(target=_follow_orders, name="starter of processes", daemon=True)
-            _starter.start()
-    done = threading.Event()
-    outcome: list[ProcessId | Exception] = []
-
-    def ordered() -> None:
-        try:
-            outcome.append(work())
-        except Exception as error:  # noqa: BLE001 (it is raised where the order came from)
-            outcome.append(error)
-        done.set()
-
-    _orders.put(ordered)
-    done.wait()
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
-
-
-def _follow_orders() -> None:
-    while True:
-        _orders.get()()

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from magnetar_cli.bound_process import bound_to_this_process
+from magnetar_cli.bound_process import start_bound
 
 __all__ = ["Child"]
 
@@ -35,8 +35,9 @@ class Child:
         # Of its output: what was read behind the last whole line.
         self._said = b""
         with log.open("ab") as file:
-            self._process = subprocess.Popen(
-                bound_to_this_process([sys.executable, "-m", *command], signal.SIGTERM),
+            self._process = start_bound(
+                [sys.executable, "-m", *command],
+                signal.SIGTERM,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=file,

@@ -47,7 +47,6 @@ class Standalone(System):
         self.pulsar_proxies = {_NAME: Proxy(LOOPBACK, 0)}
         self.metadata_proxies = {}
         self.server = StandaloneProcess(folder / "data")
-        self.server.dies_with_parent = True
         self.server.python_options = ("-W", "error")
         self._choose_ports()
         # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
@@ -135,7 +134,6 @@ class Standalone(System):
             await self._ended()
             if self._has_refused():
                 self._choose_ports()
-            # On this thread: the kernel ends what was started when the thread that started it ends.
             self.server.spawn()
         deadline = asyncio.get_running_loop().time() + timeout_s
         while why := await self._waits_for():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
+import types
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 import magnetar
+from magnetar_testing import in_process_broker
 from magnetar_testing.in_process_broker import InProcessBroker
 from magnetar_wire.configuration import InvalidConfiguration
 
@@ -49,6 +52,20 @@ def test_its_folder_is_deleted_unless_it_is_the_callers(tmp_path: Path) -> None:
         client.create_producer("t").send(b"kept")
     with InProcessBroker(tmp_path / "data") as broker, broker.client() as client:
         assert _contents(client, "t", 1) == [b"kept"]
+
+
+def test_folders_that_dead_processes_left_are_deleted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "magnetar-test-left"
+    left.mkdir()
+    with InProcessBroker() as used:
+        assert left.exists(), "it may be in the making"
+        later = types.SimpleNamespace(time=lambda: time.time() + 3600)
+        monkeypatch.setattr(in_process_broker, "time", later)
+        with InProcessBroker():
+            assert not left.exists()
+            assert used.folder is not None
+            assert used.folder.exists()
 
 
 def test_wrong_settings_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
