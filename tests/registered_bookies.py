@@ -6,7 +6,7 @@ from magnetar_bookie import paths
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_protos.ledger_pb2 import BookieRegistration, Cookie
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 
 __all__ = ["make_cookie", "register_bookie"]
 

@@ -207,10 +207,6 @@ class BrokerLife:
         """Streams of clients."""
         return len(self._sessions)
 
-    def produce_sessions(self) -> list[ProduceSession]:
-        """Return what serves the streams of producers, oldest first."""
-        return [session for session in self._sessions if isinstance(session, ProduceSession)]
-
     async def _keep(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:

@@ -125,7 +125,10 @@ class ConsumerPart:
 
     @property
     def connection(self) -> tuple[ConsumeLink, int] | None:
-        """The stream that it is connected by, and its id there: another pair each time it was opened."""
+        """The stream that it is connected by, and its id there: another pair each time it was opened.
+
+        The torture records it, so that its judge knows over which connection a message came.
+        """
         return (self._link, self._consumer_id) if self._link is not None and self.connected else None
 
     async def open(self) -> None:

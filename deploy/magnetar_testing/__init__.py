@@ -5,6 +5,7 @@ in_process_broker    InProcessBroker: the production broker on a thread of the t
 standalone_process   StandaloneProcess: `magnetar standalone` as a process that can be killed and started again
 quick_cluster        running_cluster: ZooKeeper, bookies and brokers as processes
 clock                ManualClock, a fake clock
+randomness           SeededRandomness, the same draws for the same seed
 metadata/            a metadata server in memory that injects faults
 """
 

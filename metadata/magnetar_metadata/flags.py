@@ -60,16 +60,12 @@ class FlagBoard:
 
     def put_up(self, changed: Iterable[str], children_changed: Iterable[str]) -> None:
         for path in changed:
-            self._put_up_all(self._nodes.get(path, ()))
+            self._put_up_each(self._nodes.get(path, ()))
             for root, flags in self._subtrees.items():
                 if is_at_or_below(path, root):
-                    self._put_up_all(flags)
+                    self._put_up_each(flags)
         for path in children_changed:
-            self._put_up_all(self._nodes.get(path, ()))
-
-    def put_up_all(self) -> None:
-        for flags in self._all():
-            self._put_up_all(flags)
+            self._put_up_each(self._nodes.get(path, ()))
 
     def end(self, over: Callable[[], SessionLost]) -> None:
         for flags in self._all():
@@ -92,6 +88,6 @@ class FlagBoard:
         return flag
 
     @staticmethod
-    def _put_up_all(flags: Iterable[Flag]) -> None:
+    def _put_up_each(flags: Iterable[Flag]) -> None:
         for flag in flags:
             flag.put_up()

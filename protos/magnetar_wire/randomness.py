@@ -1,4 +1,4 @@
-"""Chance, as all parts ask for it: the machine's own, or a seed's, which comes out the same at every run."""
+"""The source of randomness that all parts take from outside."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Randomness(Protocol):
         """Puts `items` in another order, in place."""
 
 
-class _Drawn:
-    """Both implementations: they differ only in where the bits come from."""
+class SystemRandomness:
+    """The operating system's randomness: different in every process, also after a fork, and fit for secrets."""
 
-    def __init__(self, source: random.Random) -> None:
-        self._source = source
+    def __init__(self) -> None:
+        source = self._source = random.SystemRandom()
         self.random = source.random
         self.below = source.randrange
         self.token = source.randbytes
@@ -42,17 +42,3 @@ class _Drawn:
 
     def shuffle(self, items: MutableSequence[Any]) -> None:
         self._source.shuffle(items)
-
-
-class SystemRandomness(_Drawn):
-    """The operating system's randomness: different in every process, after a fork too, and fit for secrets."""
-
-    def __init__(self) -> None:
-        super().__init__(random.SystemRandom())
-
-
-class SeededRandomness(_Drawn):
-    """A seed's: the same draws in the same order at every run. Never for anything that must not be guessed."""
-
-    def __init__(self, seed: int | str) -> None:
-        super().__init__(random.Random(seed))

@@ -50,8 +50,8 @@ from magnetar_metadata.store import (
     Stat,
     Watch,
 )
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until, within
 
 ROOTS = ("/policies", "/bundles/of")

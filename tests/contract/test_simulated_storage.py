@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from magnetar_bookie.storage.interface import LedgerStorage
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.randomness import SeededRandomness
 from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
 from tests.sim.disk import DiskFaults, SimulatedDisk
 

@@ -14,7 +14,6 @@ from magnetar_metadata.compare_and_set import read
 from magnetar_metadata.errors import NoStore, Unavailable
 from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
-from magnetar_metadata.zookeeper.store import ZooKeeperStore
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import MetadataStoreContract, Space, count_with
 from tests.contract.zookeeper_space import ZooKeeperSpace
@@ -35,15 +34,15 @@ async def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeyp
     space = ZooKeeperSpace(zookeeper.hosts)
     try:
         store = await space.connect()
-        assert isinstance(store, ZooKeeperStore)
-        request, sent = store.kazoo.request, 0
+        session = space.session_beneath(store)
+        request, sent = session.request, 0
 
         async def count(*args: Any, **options: Any) -> Any:
             nonlocal sent
             sent += 1
             return await request(*args, **options)
 
-        monkeypatch.setattr(store.kazoo, "request", count)
+        monkeypatch.setattr(session, "request", count)
         await asyncio.gather(*(store.sync() for _ in range(100)))
         assert sent == 1
     finally:

@@ -8,7 +8,8 @@ import itertools
 from kazoo.client import KazooClient
 
 from magnetar_metadata.store import MetadataStore, SessionState
-from magnetar_metadata.zookeeper import ZooKeeperStore, open_zookeeper
+from magnetar_metadata.zookeeper import ZooKeeperStore
+from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import ROOTS, Space
 from tests.running import until
@@ -22,27 +23,35 @@ class ZooKeeperSpace(Space):
         self._hosts = hosts
         self._chroot = f"/contract/{next(_numbers)}"
         self._session_timeout_s = session_timeout_s
+        self._sessions: dict[MetadataStore, KazooSession] = {}
 
     async def _connect(self) -> ZooKeeperStore:
         return await self.connect_to(self._hosts)
 
     async def connect_to(self, hosts: str, session_timeout_s: float | None = None) -> ZooKeeperStore:
-        """A session through given addresses (a proxy's)."""
-        store = await open_zookeeper(
-            hosts,
-            SystemClock(),
-            chroot=self._chroot,
-            subtree_roots=ROOTS,
-            session_timeout_s=session_timeout_s or self._session_timeout_s,
-            connect_timeout_s=30,
-        )
+        """Open a session through the given addresses, a proxy's for example.
+
+        Does what `open_zookeeper` does, and keeps the session beneath the store, which tests break.
+        """
+        clock = SystemClock()
+        kazoo = KazooSession(hosts, clock, session_timeout_s or self._session_timeout_s)
+        await kazoo.start(30)
+        try:
+            store = ZooKeeperStore(kazoo, clock, self._chroot, ROOTS)
+            await store.make_own_nodes()
+        except BaseException:
+            await kazoo.close()
+            raise
+        self._sessions[store] = kazoo
         self._opened.append(store)
         return store
 
+    def session_beneath(self, store: MetadataStore) -> KazooSession:
+        return self._sessions[store]
+
     async def lose_session(self, store: MetadataStore) -> None:
         """Another client takes the session over and closes it."""
-        assert isinstance(store, ZooKeeperStore)
-        await asyncio.to_thread(self._close_session, store.kazoo.client.client_id)
+        await asyncio.to_thread(self._close_session, self.session_beneath(store).client.client_id)
 
     def _close_session(self, client_id: tuple[int, bytes]) -> None:
         thief = KazooClient(self._hosts, timeout=self._session_timeout_s, client_id=client_id)
@@ -51,10 +60,9 @@ class ZooKeeperSpace(Space):
         thief.close()
 
     async def break_connection(self, store: MetadataStore) -> None:
-        assert isinstance(store, ZooKeeperStore)
         broken: list[SessionState] = []
         stop = store.session.listen(broken.append)
-        store.kazoo.cut_connection()
+        self.session_beneath(store).cut_connection()
         await until(lambda: broken[-1:] == [SessionState.CONNECTED], "the connection is back")
         stop()
         assert broken[0] is SessionState.SUSPENDED

@@ -30,9 +30,10 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.location import open_metadata
 from magnetar_protos.ledger_pb2 import LedgerMetadata
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
-from magnetar_wire.randomness import SeededRandomness, SystemRandomness
+from magnetar_wire.randomness import SystemRandomness
 from tests.faults.ledger_checker import LedgerChecker
 from tests.faults.ledger_history import read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains, unrest

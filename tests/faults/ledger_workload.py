@@ -26,9 +26,10 @@ from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import MetadataError, SessionLost
 from magnetar_metadata.location import open_metadata
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
-from magnetar_wire.randomness import SeededRandomness, SystemRandomness
+from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.transport import Transport
 from tests.faults.ledger_history import Log, WholeReads
 from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp

@@ -12,9 +12,9 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import Admin
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.message_id import MessageId
-from magnetar_wire.randomness import SeededRandomness
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import Fault, MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import OPTIONS, CursorScene, at, running_cursor_scene
 from tests.unit.broker.fake_log import FakeLogPlaces
 

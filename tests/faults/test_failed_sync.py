@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import pytest
 
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes, StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, replay
+from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, put_note
 from magnetar_metadata.locked_folder import DurableMark
 from magnetar_wire.clock import SystemClock
@@ -75,6 +76,20 @@ async def test_what_is_found_after_a_failed_sync_is_durable_before_anybody_hears
     await storage.close()
 
 
+class _BadSectors(io.FileIO):
+    """A file on a disk that can't read what comes after the first `good_bytes`."""
+
+    def __init__(self, path: Path, good_bytes: int) -> None:
+        super().__init__(path)
+        self._good_bytes = good_bytes
+
+    def readinto(self, buffer: Any, /) -> int:
+        good_bytes = self._good_bytes - self.tell()
+        if good_bytes <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().readinto(memoryview(buffer)[:good_bytes]) or 0
+
+
 async def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,14 +104,14 @@ async def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
     (log,) = (copy / "records").iterdir()
     whole = log.read_bytes()
     log.write_bytes(whole * 2)
-    read = replay.read_portions
+    open_file = Path.open
 
-    def bad(file: BinaryIO, size: int) -> bytes:
-        if file.tell() >= len(whole):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return read(file, size)
+    def open_on_bad_disk(path: Path, *args: Any, **options: Any) -> Any:
+        if path != log:
+            return open_file(path, *args, **options)
+        return io.BufferedReader(_BadSectors(path, len(whole)))
 
-    monkeypatch.setattr(replay, "read_portions", bad)
+    monkeypatch.setattr(Path, "open", open_on_bad_disk)
     storage = await open_rocksdb(copy)
     assert storage.intact
     assert await _durable(storage) == [0]

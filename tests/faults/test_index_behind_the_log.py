@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,24 @@ async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     options = RocksOptions(segment_bytes=1 << 20, rewrite_below=0.7)
 
     storage = await open_rocksdb(tmp_path, options)
+    unflushed, most, begun_ahead = 0, 0, 0
+    write, begin_flush = Index.write, Index.begin_flush
+
+    def watched_write(index: Index, batch: Any) -> None:
+        nonlocal unflushed, most
+        unflushed += len(batch)
+        write(index, batch)
+        most = max(most, unflushed)
+
+    def watched_flush(index: Index) -> bool:
+        nonlocal unflushed, begun_ahead
+        begun_ahead += storage.written > storage.durable
+        begun = begin_flush(index)
+        unflushed = 0 if begun else unflushed
+        return begun
+
+    monkeypatch.setattr(Index, "write", watched_write)
+    monkeypatch.setattr(Index, "begin_flush", watched_flush)
     for first in range(0, records, 100):
         both = {(ledger, entry): _RECORD for entry in range(first, first + 100) for ledger in (1, 2)}
         storage.write(Changes(both))
@@ -38,21 +57,6 @@ async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     first_segment = storage.segments.current
     storage.write(Changes({(3, 0): b"x" * (1 << 20)}))  # in the next segment
     await storage.sync()
-    most, begun_ahead = 0, 0
-    put, begin_flush = storage.put, Index.begin_flush
-
-    def watched(changes: Changes, *, moves: bool) -> None:
-        nonlocal most
-        put(changes, moves=moves)
-        most = max(most, storage.unflushed_changes)
-
-    def watched_flush(index: Index) -> bool:
-        nonlocal begun_ahead
-        begun_ahead += storage.written > storage.durable
-        return begin_flush(index)
-
-    monkeypatch.setattr(storage, "put", watched)
-    monkeypatch.setattr(Index, "begin_flush", watched_flush)
     storage.write(Changes(ledgers={2: LedgerRecord(deleted=True)}, dropped=[2]))
     entry = 0
     while first_segment in storage.usage.segments:

@@ -20,9 +20,9 @@ from magnetar_bookie.server.options import BookieOptions
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.faults.ledger_checker import Closed, LedgerChecker
 from tests.faults.ledger_history import Life, Log, ReadBack, Tail, WholeReads, payload, read_lines, read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains

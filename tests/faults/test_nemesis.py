@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.faults.nemesis import Kind, Round, next_round
 from tests.faults.proxy import Proxy
 from tests.running import until, within

@@ -16,7 +16,7 @@ import pytest
 
 import magnetar
 from magnetar_cli.local_java import NoJava, find_java
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.faults.checker.recorder import Recorder
 from tests.faults.proxy import Proxy
 from tests.faults.torture import faults

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar_wire.randomness import Randomness, SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
+from magnetar_wire.randomness import Randomness
 from tests.faults.checker import Verdict
 from tests.faults.checker.recorder import Recorder, digest
 from tests.faults.mistakes import mistakes_in

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from magnetar_wire.randomness import Randomness, SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
+from magnetar_wire.randomness import Randomness
 from tests.faults.torture.fault import Bears, Fault
 from tests.faults.torture.schedule import SORTS, Balance, Round, Schedule, Sort
 from tests.faults.torture.system import System

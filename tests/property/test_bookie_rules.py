@@ -22,7 +22,7 @@ from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.storage.interface import LedgerRecord, StorageFull
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.examples import examples
 from tests.sim.disk import SimulatedDisk, SimulatedStorage
 from tests.unit.bookie.bookie_client import record

@@ -15,7 +15,7 @@ from magnetar_metadata.store import SessionState
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.examples import examples
 
 _WRITERS = 3

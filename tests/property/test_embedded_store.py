@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from magnetar_metadata.embedded import EmbeddedDatabase, open_embedded
-from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch
+from magnetar_metadata.embedded import store as store_module
+from magnetar_metadata.embedded.rocks_table import new_batch, open_database
 from magnetar_metadata.errors import InvalidChange, Refused
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
 from magnetar_testing.metadata import MemoryServer
@@ -24,6 +25,7 @@ from magnetar_wire.clock import SystemClock
 
 _SESSIONS = 3
 _ROUNDS = 16
+_OWNED = b"\x01"
 
 # Who asks, and for what; None closes the session and opens another in its place.
 Step = tuple[int, list[Change] | None]
@@ -91,6 +93,19 @@ class _Side:
         return found
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The databases of RocksDB that stores opened, oldest first."""
+    databases: list[Any] = []
+
+    def open_and_keep(folder: Path, acknowledged: int) -> Any:
+        databases.append(open_database(folder, acknowledged))
+        return databases[-1]
+
+    monkeypatch.setattr(store_module, "open_database", open_and_keep)
+    return databases
+
+
 def _copy_as_killed(folder: Path, to: Path) -> Path:
     while True:
         try:
@@ -100,7 +115,9 @@ def _copy_as_killed(folder: Path, to: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(24))
-async def test_the_embedded_store_does_what_the_server_in_memory_does(tmp_path: Path, seed: int) -> None:
+async def test_the_embedded_store_does_what_the_server_in_memory_does(
+    tmp_path: Path, opened: list[Any], seed: int
+) -> None:
     chance = random.Random(seed)
     server = MemoryServer(SystemClock())
     folder = tmp_path / "0"
@@ -118,7 +135,7 @@ async def test_the_embedded_store_does_what_the_server_in_memory_does(tmp_path: 
         assert answers == [await memory.take(step) for step in steps], (number, steps)
         tree = await embedded.tree()
         assert tree == await memory.tree(), (number, steps)
-        assert len(_index(database)) == sum(owner is not None for *_, owner in tree)
+        assert len(_index(opened[-1])) == sum(owner is not None for *_, owner in tree)
         if chance.random() < 0.15:
             killed = chance.random() < 0.5
             if killed:
@@ -134,12 +151,14 @@ async def test_the_embedded_store_does_what_the_server_in_memory_does(tmp_path: 
 
 
 @pytest.mark.parametrize("ephemeral", [True, False])
-async def test_a_node_made_again_in_the_same_group_outlives_its_first_session(tmp_path: Path, ephemeral: bool) -> None:
+async def test_a_node_made_again_in_the_same_group_outlives_its_first_session(
+    tmp_path: Path, opened: list[Any], ephemeral: bool
+) -> None:
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     first, second = database.connect(), database.connect()
     await first.put("/x", b"first", ABSENT, ephemeral=True)
     await asyncio.gather(first.delete("/x", 0), second.put("/x", b"second", ABSENT, ephemeral=ephemeral))
-    assert len(_index(database)) == ephemeral
+    assert len(_index(opened[-1])) == ephemeral
     await first.close()
     node = await second.get("/x")
     assert node is not None
@@ -150,24 +169,27 @@ async def test_a_node_made_again_in_the_same_group_outlives_its_first_session(tm
 
 
 @pytest.mark.parametrize("closing", [True, False])
-async def test_an_index_that_a_node_disagrees_with_is_not_believed(tmp_path: Path, closing: bool) -> None:
+async def test_an_index_that_a_node_disagrees_with_is_not_believed(
+    tmp_path: Path, opened: list[Any], closing: bool
+) -> None:
     """Neither when the session is closed nor when the folder is opened; then what is wrong with it is gone."""
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     first, second = database.connect(), database.connect()
     await second.put("/persistent/child", b"", ABSENT)
     batch = new_batch()
     for path in ("/persistent", "/gone"):
-        batch.put(b"\x01" + first.session.id.to_bytes(8, "big") + path.encode(), b"")
-    database.database.write(batch)
+        batch.put(_OWNED + first.session.id.to_bytes(8, "big") + path.encode(), b"")
+    opened[-1].write(batch)
     if closing:
         await first.close()
         assert await second.children("/") == ["persistent"]
     await database.close()
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     assert await database.connect().children("/persistent") == ["child"]
-    assert _index(database) == []
+    assert _index(opened[-1]) == []
     await database.close()
 
 
-def _index(database: EmbeddedDatabase) -> list[tuple[int, str]]:
-    return RocksTable(database.database).list_index()
+def _index(database: Any) -> list[bytes]:
+    """Return the keys of the index of ephemeral nodes, as `rocks_table` describes them."""
+    return [key for key in database.keys(from_key=_OWNED) if key.startswith(_OWNED)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from magnetar_broker.core.leases import Lease, Leases, encoded
 from magnetar_protos.managed_ledger_pb2 import LedgerLease
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 
 _IDS = [bytes([number]) * 16 for number in range(2)]
 _MS = (2000, 2000, 3000)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.records import MemoryTable, NodeTable, Overlay
+from magnetar_metadata.core.records import NodeTable, Overlay
 from magnetar_metadata.core.tree import apply, delete_all
 from magnetar_metadata.errors import (
     BadVersion,
@@ -21,6 +21,7 @@ from magnetar_metadata.errors import (
     Refused,
 )
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Put
+from magnetar_testing.metadata.memory_table import MemoryTable
 from tests.examples import examples
 
 # Few names, so that changes meet.

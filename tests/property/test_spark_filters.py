@@ -11,11 +11,11 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 
 from magnetar_spark.errors import DataLost
 from tests.examples import scaled
-from tests.unit.spark.fake_service import FakeLog
+from tests.unit.spark.fake_service import StoredTopic
 from tests.unit.spark.filter_scene import INDEX, TIME, moment, plan_slices, use_fake_service
 
 
-def grow(log: FakeLog, numbers: random.Random) -> None:
+def grow(log: StoredTopic, numbers: random.Random) -> None:
     """Messages are their own indexes; times never fall; some ledgers are empty, or were deleted."""
     now = 1_000
     for _ in range(numbers.randrange(40)):

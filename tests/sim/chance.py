@@ -6,7 +6,7 @@ and a mutant meets the same faults as the code that it was made from.
 
 from __future__ import annotations
 
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 
 __all__ = ["Chance"]
 

@@ -223,7 +223,7 @@ class SimulatedStream:
             return
         if peer._broken is not None:
             return  # it was cancelled before it came
-        work = listener.service.stream(Peer(self._process.name), self._method, peer)
+        work = listener.service.stream(Peer(f"{self._process.name}:{self.number}"), self._method, peer)
         task: asyncio.Task[None] = network.loop.create_task(work, context=listener.process.context.copy())
         peer._task = task
         listener.coming.pop(self, None)

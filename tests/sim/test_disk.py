@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.randomness import SeededRandomness
 from tests.sim.disk import DiskFaults, SimulatedDisk
 
 FAST = DiskFaults(shortest_sync_s=0, longest_sync_s=0, longest_read_s=0)

@@ -151,11 +151,6 @@ class AddChannel:
         """Memory of the unanswered records, estimated."""
         return self._unanswered.bytes
 
-    @property
-    def unanswered_ledgers(self) -> list[int]:
-        """The ledgers that have unanswered records."""
-        return list(self._unanswered.ledger_ids)
-
     def attach(self, ledger_id: int, sink: AddSink) -> Callable[[], None]:
         """Notifies the sink of the ledger's answers, of failures and of lag. Returns the function that ends that.
 

@@ -246,10 +246,6 @@ class Bookies:
                 channel.close()
         return channel
 
-    def add_channels(self) -> dict[str, AddChannel]:
-        """Return the channels of ordinary adds by bookie: those that were used so far."""
-        return {bookie_id: channel for (bookie_id, recovery), channel in self._channels.items() if not recovery}
-
     def _open_stream(self, bookie_id: str) -> Stream:
         try:
             return self._connection(bookie_id).open_stream("add")

@@ -47,11 +47,6 @@ class LedgerClient(LedgerContext):
         self._writers: dict[int, LedgerWriter] = {}
         self._choice = EnsembleChoice(self)
 
-    @property
-    def open_writers(self) -> int:
-        """The number of writers that are neither closed nor abandoned."""
-        return len(self._writers)
-
     async def start(self) -> None:
         """Returns when the bookies are known. Raises `ClientClosed` if it is closed meanwhile."""
         await self.bookies.start()

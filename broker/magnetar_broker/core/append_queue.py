@@ -87,7 +87,10 @@ class AppendQueue:
         return len(entries)
 
     def pending_sizes(self) -> list[int]:
-        """Return the stored bytes of each entry that is not decided, oldest first; refused ones are left out."""
+        """Return the stored bytes of each entry that is not decided, oldest first, without refused ones.
+
+        The simulation compares them with the bound, which goes by `pending_bytes`.
+        """
         return [len(one.entry.stored) for one in (*self._sent, *self._waiting) if one.refused is None]
 
     def refuse(self, error: BrokerError, done: AppendDone) -> None:

@@ -275,7 +275,10 @@ class ManagedLedger:
         return self._writing.queue.pending_bytes
 
     def pending_sizes(self) -> list[int]:
-        """Return the stored bytes of each appended entry that is not decided, oldest first."""
+        """Return the stored bytes of each appended entry that is not decided, oldest first.
+
+        The simulation compares them with the bound, which goes by `pending_bytes`.
+        """
         return self._writing.queue.pending_sizes()
 
     def tick(self, _now: float) -> None:

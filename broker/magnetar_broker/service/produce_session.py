@@ -95,7 +95,10 @@ class ProduceSession:
         self._told_to_end.set()
 
     def undecided_sizes(self) -> list[int]:
-        """Return the bytes of each entry that was received and is not decided."""
+        """Return the bytes of each entry that was received and is not decided.
+
+        The simulation compares them with the bounds, which go by counters.
+        """
         return [size for channel in self._channels.values() for size in channel.undecided_sizes()]
 
     # ── what comes ──

@@ -100,7 +100,7 @@ class ProducerChannel:
         self.closing = False
 
     def undecided_sizes(self) -> list[int]:
-        """Return the bytes of each entry that was received and is not decided."""
+        """Return the bytes of each entry that was received and is not decided: see `ProduceSession.undecided_sizes`."""
         waiting = [len(entry) for run in self._waiting for entry in run.entries]
         return waiting if self._producer is None else [*self._producer.pending_sizes(), *waiting]
 

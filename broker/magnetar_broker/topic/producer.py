@@ -117,7 +117,10 @@ class Producer:
         return len(self._pending)
 
     def pending_sizes(self) -> list[int]:
-        """Return the bytes of each entry that the log has not decided, oldest first."""
+        """Return the bytes of each entry that the log has not decided, oldest first.
+
+        The simulation compares them with the bounds, which go by counters.
+        """
         return [size for _, size, *_ in self._pending]
 
     @property

@@ -246,11 +246,6 @@ class Subscriptions:
             )
         await self.create(name, start, may_exist=True)
 
-    def consumers_of(self, name: str, durable: bool) -> list[Consumer]:
-        """Return the connected consumers of a subscription."""
-        loaded = self._loaded.get((name, durable))
-        return [] if loaded is None else list(loaded.consumers)
-
     def holder(self, name: str, durable: bool) -> Consumer | None:
         """Return the consumer of an exclusive subscription."""
         loaded = self._loaded.get((name, durable))

@@ -113,7 +113,10 @@ class Topic:
         return list(self._names.live.values())
 
     def undecided_producers(self) -> list[Producer]:
-        """Return the connected producers, and those that have left with entries that are not decided yet."""
+        """Return the connected producers, and those that have left with entries that are not decided yet.
+
+        The simulation compares their entries with the topic's bound.
+        """
         left = [one for several in self._pending_of.values() for one in several]
         return list(dict.fromkeys([*self.producers(), *left]))
 

@@ -42,9 +42,9 @@ from typing import Final
 
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.paths import check_roots
-from magnetar_metadata.core.records import MemoryTable
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
+from magnetar_testing.metadata.memory_table import MemoryTable
 from magnetar_testing.metadata.store import MemoryStore, Request
 from magnetar_wire.clock import Clock, Timer
 
@@ -148,7 +148,7 @@ class MemoryServer:
         self._hear_again(link)
         if link.alive:
             # Signs may have vanished too.
-            store.flags.put_up_all()
+            store.put_up_flags()
         else:
             self._answer_next_heartbeat(link)
 

@@ -63,6 +63,9 @@ class MemoryStore(MetadataStore):
         self._roots = roots
         self._under_way: list[asyncio.Future[Any]] = []
         self.flags = FlagBoard()
+        # What was ever watched, in order.
+        self._watched: dict[str, None] = {}
+        self._watched_roots: dict[str, None] = {}
 
     @property
     def session(self) -> StoreSession:
@@ -96,11 +99,17 @@ class MemoryStore(MetadataStore):
 
     def watch(self, path: str) -> Flag:
         check_path(path)
+        self._watched[path] = None
         return self._started(self.flags.watch(path))
 
     def watch_subtree(self, root: str) -> Flag:
         check_declared(root, self._roots)
+        self._watched_roots[root] = None
         return self._started(self.flags.watch_subtree(root))
+
+    def put_up_flags(self) -> None:
+        """Notify all watches: they may have missed a change."""
+        self.flags.put_up(self._watched_roots, self._watched)
 
     async def close(self) -> None:
         if self._session.state is not SessionState.LOST:
@@ -113,7 +122,7 @@ class MemoryStore(MetadataStore):
         self._session.suspend()
 
     def reconnected(self) -> None:
-        self.flags.put_up_all()
+        self.put_up_flags()
         self._session.resume()
 
     def lost(self, because: str) -> None:

@@ -134,13 +134,9 @@ class RocksTable:
         """A session's ephemeral nodes."""
         return [path for _, path in self._indexed(_owned_key(owner, "")) if self._is_owner(owner, path)]
 
-    def list_index(self) -> list[tuple[int, str]]:
-        """Return the owner and the path of each entry in the index of ephemeral nodes."""
-        return list(self._indexed(_OWNED))
-
     def sweep(self, batch: Any) -> None:
         """Deletes the ephemeral nodes of all sessions, and the whole index."""
-        for owner, path in self.list_index():
+        for owner, path in list(self._indexed(_OWNED)):
             batch.delete(_owned_key(owner, path))
             if self._is_owner(owner, path):
                 batch.delete(_node_key(path))

@@ -59,7 +59,7 @@ class EmbeddedDatabase:
     ) -> None:
         self._clock = clock
         self._roots = roots
-        self.database = database
+        self._database = database
         self._mark = mark
         self._next_session_id = (opened << _SESSIONS_BITS) + 1
         self._stores: list[EmbeddedStore] = []
@@ -98,7 +98,7 @@ class EmbeddedDatabase:
         self.is_copy = True
         self.commit.was_forked(_COPY)
         # RocksDB hangs when it is dropped in the child: a reference that nobody gives up keeps it, at the exit too.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.database))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
 
     async def close(self) -> None:
         """Closes all sessions, then the folder: it is closed whatever fails, as nobody else could open it."""
@@ -118,7 +118,7 @@ class EmbeddedDatabase:
     def _close_folder(self) -> None:
         """In a thread."""
         try:
-            self.database.close()
+            self._database.close()
         except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
             # It syncs its log once more. After a failed write it can't, and has closed its files all the same.
             log.warning("The metadata folder was closed with an error: %s", error)

@@ -28,18 +28,18 @@ class Inherited(Protocol):
 # Held while something is opened and noted here: a fork between the two would leave it in the child untold. The thread
 # that forks may be in there itself, by a signal's handler.
 opening: Final = threading.RLock()
-noted: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
+_noted: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
 
 
 def note(inherited: Inherited) -> None:
     """It is forgotten when it is collected."""
     with opening:
-        noted.add(inherited)
+        _noted.add(inherited)
 
 
 def _tell() -> None:
     try:
-        opened = list(noted)
+        opened = list(_noted)
         for inherited in opened:
             inherited.was_forked()
         if opened:

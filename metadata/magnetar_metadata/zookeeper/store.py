@@ -84,7 +84,7 @@ class ZooKeeperStore(MetadataStore):
     """One ZooKeeper session; `open_zookeeper` makes it."""
 
     def __init__(self, kazoo: KazooSession, clock: Clock, chroot: str, roots: tuple[str, ...]) -> None:
-        self.kazoo = kazoo
+        self._kazoo = kazoo
         self._chroot = "" if chroot == ROOT else chroot
         self._roots = roots
         self._watches = ZooKeeperWatches(kazoo, clock)
@@ -94,25 +94,25 @@ class ZooKeeperStore(MetadataStore):
 
     @property
     def session(self) -> StoreSession:
-        return self.kazoo.session
+        return self._kazoo.session
 
     async def get(self, path: str) -> Node | None:
         check_path(path)
         try:
-            value, stat = await self._read(path, self.kazoo.client.get_async)
+            value, stat = await self._read(path, self._kazoo.client.get_async)
         except NoNode:
             return None
         return Node(value, _stat(stat))
 
     async def exists(self, path: str) -> Stat | None:
         check_path(path)
-        stat = await self._read(path, self.kazoo.client.exists_async)
+        stat = await self._read(path, self._kazoo.client.exists_async)
         return _stat(stat) if stat else None
 
     async def children(self, path: str) -> list[str]:
         check_path(path)
         try:
-            return visible(path, await self._read(path, self.kazoo.client.get_children_async))
+            return visible(path, await self._read(path, self._kazoo.client.get_children_async))
         except NoNode:
             return []
 
@@ -143,9 +143,9 @@ class ZooKeeperStore(MetadataStore):
         await self._syncs.sync()
 
     async def ping(self) -> None:
-        multi = self.kazoo.client.transaction()
+        multi = self._kazoo.client.transaction()
         multi.check(self._full(ROOT), _WHATEVER_VERSION)
-        results = await self.kazoo.request(ROOT, multi.commit_async, agreed=True)
+        results = await self._kazoo.request(ROOT, multi.commit_async, agreed=True)
         blamed = culprit(results)
         if blamed is not None:
             raise to_metadata_error(blamed[1], ROOT)
@@ -160,7 +160,7 @@ class ZooKeeperStore(MetadataStore):
 
     async def close(self) -> None:
         try:
-            await self.kazoo.close()
+            await self._kazoo.close()
         finally:
             await self._syncs.wait_ended()
             await self._watches.close()
@@ -183,10 +183,10 @@ class ZooKeeperStore(MetadataStore):
             await self._make(path)
 
     async def _make(self, path: str) -> None:
-        if await self.kazoo.request(path, lambda: self.kazoo.client.exists_async(path)) is not None:
+        if await self._kazoo.request(path, lambda: self._kazoo.client.exists_async(path)) is not None:
             return
         try:
-            await self.kazoo.request(path, lambda: self.kazoo.client.create_async(path, b""), agreed=True)
+            await self._kazoo.request(path, lambda: self._kazoo.client.create_async(path, b""), agreed=True)
         except NodeExists:
             # Another process makes them too.
             return
@@ -203,10 +203,10 @@ class ZooKeeperStore(MetadataStore):
         plan.missing_are(path for path, stat in zip(parents, there, strict=True) if stat is None)
 
     async def _multi(self, path: str, operations: list[Operation]) -> list[Any]:
-        multi = self.kazoo.client.transaction()
+        multi = self._kazoo.client.transaction()
         for operation in operations:
             self._add(multi, operation)
-        results: list[Any] = await self.kazoo.request(path, multi.commit_async, agreed=True)
+        results: list[Any] = await self._kazoo.request(path, multi.commit_async, agreed=True)
         if len(results) != len(operations):
             raise OutcomeUnknown(f"{path!r}: ZooKeeper answered {len(results)} of {len(operations)} operations")
         return results
@@ -242,7 +242,7 @@ class ZooKeeperStore(MetadataStore):
         return [made[index] for index in range(len(made))]
 
     async def _read(self, path: str, call: Any) -> Any:
-        return await self.kazoo.request(path, lambda: call(self._full(path)))
+        return await self._kazoo.request(path, lambda: call(self._full(path)))
 
     def _watch(self, path: str, *, with_children: bool) -> Flag:
         if self.session.state is SessionState.LOST:

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.faults import checker
 from tests.faults.checker.recorder import Recorder
 from tests.faults.mistakes import mistakes_in

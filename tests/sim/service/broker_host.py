@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
-from tests.owns_everything import OwnsEverything
+from tests.fake_ownership import FakeOwnership
 from tests.sim.service.watched_ledgers import watch_ledgers
 from tests.sim.world.host import Host
+from tests.sim.world.lag_watch import AddsWatch
 
 if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
@@ -31,7 +31,7 @@ class _WatchedBroker(Broker):
 
     @life.setter
     def life(self, life: BrokerLife | None) -> None:
-        self._life = life
+        self._life, self.watches.adds = life, None
         if life is not None:
             self.watches.begins(life)
 
@@ -58,10 +58,6 @@ class BrokerHost(Host):
     @property
     def serves(self) -> bool:
         return self.life is not None
-
-    def ledger_clients(self) -> list[LedgerClient]:
-        life = None if self.broker is None else self.broker.life
-        return [] if life is None else [life.client]
 
     def start(self) -> None:
         self.broker = None
@@ -90,9 +86,10 @@ class BrokerHost(Host):
     def begins(self, life: BrokerLife) -> None:
         self.world.count("lives of brokers")
         watch_ledgers(life.client, self.world)
+        self.adds = AddsWatch(life.client, self.world.checker)
         if self.world.service.everybody_owns:
             # Ownership is a hint: where it is wrong the ledgers' fences decide.
-            everything = OwnsEverything([("internal", self.address)], self.name)
+            everything = FakeOwnership.of_everything([("internal", self.address)], self.name)
             for name in ("home", "check", "admit", "confirm", "doubt"):
                 setattr(life.ownership, name, getattr(everything, name))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar import ConsumerType, InitialPosition, Message, MessageId, aio
 from magnetar.exceptions import MagnetarException, Timeout
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.service.errors import told
 from tests.sim.service.history import ConsumerSeen
 from tests.sim.service.plan import ConsumerPlan

@@ -92,9 +92,8 @@ class MemoryWatch:
         if life is not None:
             try:
                 self.check_broker(life)
-                for session in life.produce_sessions():
-                    if session.stream.number == stream:  # type: ignore[attr-defined]
-                        self._check_session(stream, session)
+                if (session := self._world.sessions.producing.get(stream)) is not None:
+                    self._check_session(stream, session)
             except Violation as violation:
                 self.on_violation(violation)
         self._longest_entry = max([self._longest_entry, *(size + _OVERHEAD_BYTES for size in sizes)])

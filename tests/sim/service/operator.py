@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar import MessageId
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import AlreadyExists, MagnetarException
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.invariants.history import Violation
 from tests.sim.service.consuming import any_place
 from tests.sim.service.errors import is_damaged

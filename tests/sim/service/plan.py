@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_broker.options import BrokerOptions
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.service.faults import SERVICE_FAULTS
 from tests.sim.world.odd_options import with_odd

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar import aio
 from magnetar.exceptions import MagnetarException
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.service.errors import told
 from tests.sim.service.history import ProducerSeen
 from tests.sim.service.plan import ProducerPlan

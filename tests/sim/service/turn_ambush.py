@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar import MessageId
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ConsumeRequest, OpenConsumer, StartAt
 from magnetar_wire.topic_name import TopicName
@@ -42,12 +43,12 @@ class TurnAmbush:
             return
         for opened in ConsumeRequest.FromString(message).open:
             topic = self._loaded(by, opened)
-            sessions = [] if topic is None else _sessions(topic, opened.subscription)
-            if topic is not None and sessions and all(one.stream.number != stream for one in sessions):
+            sessions: dict[int, ConsumeSession] = {} if topic is None else self._sessions(topic, opened.subscription)
+            if topic is not None and sessions and stream not in sessions:
                 self._armed = False
                 self._world.count(f"changed as consumers changed: {self._change}")
                 by.spawn(self._changes(topic, opened.subscription), name="a change as consumers change")
-                by.call_soon(_break, sessions)
+                by.call_soon(_break, list(sessions.values()))
                 return
 
     def _loaded(self, by: Process, opened: OpenConsumer) -> Topic | None:
@@ -56,6 +57,13 @@ class TurnAmbush:
         if host is None or host.broker is None or host.broker.life is None or not opened.durable or name.is_partition:
             return None
         return host.broker.life.topics.get_loaded(name)
+
+    def _sessions(self, topic: Topic, subscription: str) -> dict[int, ConsumeSession]:
+        """Return the sessions of the subscription's consumers, by their streams."""
+        durable = [one for one in topic.subscriptions.stats() if one.durable and one.name == subscription]
+        addresses = [consumer.address for one in durable for consumer in one.consumers]
+        streams = [int(address.rpartition(":")[2]) for address in addresses]
+        return {stream: self._world.sessions.consuming[stream] for stream in streams}
 
     async def _changes(self, topic: Topic, subscription: str) -> None:
         """As the administrator's call does it at the broker that serves the topic."""
@@ -80,13 +88,7 @@ class TurnAmbush:
             judged(history.moved, number)
 
 
-def _sessions(topic: Topic, subscription: str) -> list[Any]:
-    """The streams of the subscription's consumers."""
-    consumers = topic.subscriptions.consumers_of(subscription, True)
-    return list(dict.fromkeys(consumer.sink.session for consumer in consumers))  # type: ignore[attr-defined]
-
-
-def _break(sessions: list[Any]) -> None:
+def _break(sessions: list[ConsumeSession]) -> None:
     """As where sending fails: all their consumers leave at once."""
     for session in sessions:
         session.break_off()

@@ -35,6 +35,7 @@ from tests.sim.service.plan import service_plan
 from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.retained import Retained
+from tests.sim.service.served_sessions import ServedSessions
 from tests.sim.service.sessions import watch_lives
 from tests.sim.service.storage_faults import StorageFaults
 from tests.sim.topics.history import chain_of
@@ -63,6 +64,7 @@ class ServiceWorld(World):
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
         watch_lives(self)
+        self.sessions = ServedSessions()
         self.memory = MemoryWatch(self, self.history.look)
         for tap in (self.history.wire, self.history.sessions, self.memory):
             tap.on_violation = self._violated
@@ -103,6 +105,10 @@ class ServiceWorld(World):
             host.skew_ms = skew.below(120_000) - 60_000
         self.faults.add(ServiceFaults(self, self.chance.stream("faults of the service")))
         self.faults.add(StorageFaults(self, self.chance.stream("faults of storage")))
+
+    def run(self) -> None:
+        with self.sessions.watch():
+            super().run()
 
     @property
     def looked(self) -> dict[str, int]:

@@ -30,6 +30,7 @@ from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants import Checker
 from tests.sim.topics.planned import BEFORE_LEDGERS
 from tests.sim.world.chain_writer import ChainWriter
+from tests.sim.world.lag_watch import AddsWatch
 
 if TYPE_CHECKING:
     from tests.sim.topics.world import TopicWorld
@@ -84,7 +85,7 @@ class TopicOwner(ChainWriter):
             store = await self.open_metadata()
             client = _WatchedClient(store, self.transport, self.clock, self.chance, self.world.plan.client)
             client.checker = self.world.checker
-            self.client = client
+            self.client, self.adds = client, AddsWatch(client, self.world.checker)
             sweeper = RemainsSweeper(client, self.clock, self.chance, 2.0)
             sweeping = asyncio.get_running_loop().create_task(sweeper.run())
             try:

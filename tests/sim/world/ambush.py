@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata.errors import MetadataError
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.world.chain_writer import ChainWriter
 
 if TYPE_CHECKING:

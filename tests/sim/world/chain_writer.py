@@ -28,6 +28,7 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.history import CHAINS, Chain
 from tests.sim.world.host import Host
+from tests.sim.world.lag_watch import AddsWatch
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -54,14 +55,11 @@ class ChainWriter(Host):
         self.client = self.owner = self.writing = None
         super().start()
 
-    def ledger_clients(self) -> list[LedgerClient]:
-        return [] if self.client is None else [self.client]
-
     async def main(self) -> None:
         while True:
             store = await self.open_metadata()
             client = LedgerClient(store, self.transport, self.clock, self.chance, self.world.plan.client)
-            self.client = client
+            self.client, self.adds = client, AddsWatch(client, self.world.checker)
             try:
                 await client.start()
                 await self.work(client, store)

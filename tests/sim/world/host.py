@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.store import MetadataStore
 from magnetar_testing.metadata.store import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.clock import SimulatedClock
 from tests.sim.network import SimulatedTransport
 from tests.sim.process import Process
+from tests.sim.world.lag_watch import AddsWatch
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -30,6 +30,8 @@ class Host:
         self.process: Process | None = None
         # The session of the present life, the newest one.
         self.store: MemoryStore | None = None
+        # What watches the adds of the present life, where it writes ledgers.
+        self.adds: AddsWatch | None = None
         self.skew_ms = 0
         self._paused_at = 0.0
         self.partner: Host | None = None
@@ -53,7 +55,7 @@ class Host:
         """Starts a new life."""
         assert not self.runs
         self.lives += 1
-        self.store = None
+        self.store = self.adds = None
         self.process = self.world.loop.process(self.name)
         self.process.unit = self._unit
         self.clock = SimulatedClock(self.world.loop, self.skew_ms)
@@ -71,10 +73,6 @@ class Host:
                 self.pause()
         elif partner.may_start:
             partner.start()
-
-    def ledger_clients(self) -> list[LedgerClient]:
-        """Those that the present life writes ledgers with."""
-        return []
 
     async def main(self) -> None:
         raise NotImplementedError

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.randomness import SeededRandomness
 
 __all__ = ["ODD_AUTO_RECOVERY", "ODD_BOOKIE", "ODD_CLIENT", "with_odd"]
 

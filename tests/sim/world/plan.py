@@ -12,7 +12,7 @@ from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.options import BookieOptions
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
 from tests.sim.world.odd_options import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd

@@ -23,7 +23,6 @@ from tests.sim.world.chain_writer import ChainWriter
 from tests.sim.world.client_hosts import ReaderHost
 from tests.sim.world.faults import Faults
 from tests.sim.world.host import Host
-from tests.sim.world.lag_watch import watch_lag
 from tests.sim.world.metadata import SimulatedMetadata
 from tests.sim.world.plan import fill_up, plan
 
@@ -127,16 +126,9 @@ class World:
         clock, options = self.bookies[0].disk.clock, self.plan.client
         while True:
             await clock.sleep(_LOOK_S)
-            for client in [client for host in self.hosts if host.runs for client in host.ledger_clients()]:
-                watch_lag(client, self.checker)
-                for bookie_id, channel in client.bookies.add_channels().items():
-                    self.checker.unanswered(
-                        bookie_id,
-                        channel.unanswered_bytes,
-                        client.options.lag_bound_bytes,
-                        client.open_writers,
-                        options.max_pending_entries,
-                    )
+            for host in self.hosts:
+                if host.runs and host.adds is not None:
+                    host.adds.check_unanswered(options.max_pending_entries)
 
     def metadata_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         self.loop.call_at(self.loop.now + delay_s, callback, context=self.loop.outside.context)

@@ -26,10 +26,10 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Connection, Listener, Stream
 from tests.sim.disk import DiskFaults, SimulatedDisk
 

@@ -20,9 +20,9 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener
 from tests.registered_bookies import register_bookie
 from tests.sim.disk import DiskFaults, SimulatedDisk

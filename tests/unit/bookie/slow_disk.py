@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_bookie.storage.interface import Changes
 from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.running import until
 from tests.sim.disk import DiskFaults, SimulatedDisk
 

@@ -14,8 +14,8 @@ from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.registered_bookies import register_bookie
 from tests.unit.bookie.honest_bookie import HonestBookie, record_of
 from tests.unit.bookie.patience import patiently

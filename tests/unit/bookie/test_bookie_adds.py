@@ -13,9 +13,9 @@ from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.frame import FrameBuilder
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Disconnected, Failed, Peer, Rejected, Stream, TransportError
 from tests.running import until, within
 from tests.sim.disk import SimulatedDisk

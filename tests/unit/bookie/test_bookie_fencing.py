@@ -11,7 +11,7 @@ from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.storage.interface import LedgerRecord
 from magnetar_protos.ledger_pb2 import FenceAnswer, ReadAnswer, ReadRequest, Status
 from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.running import until
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, OneBookie, record

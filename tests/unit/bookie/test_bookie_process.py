@@ -34,9 +34,9 @@ from magnetar_protos.ledger_pb2 import (
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until, within
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, add_request, record

@@ -23,7 +23,7 @@ from magnetar_protos.ledger_pb2 import (
     Status,
 )
 from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Rejected, TransportError
 from tests.running import until, within
 from tests.unit.bookie.bookie_client import KEY, OneBookie, record

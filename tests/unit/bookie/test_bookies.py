@@ -25,7 +25,7 @@ from magnetar_protos.ledger_pb2 import (
 )
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.transport import Failed, NotReached, Peer
 from tests.unit.bookie.writer_scene import Scene
 

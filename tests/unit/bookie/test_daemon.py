@@ -26,13 +26,13 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.logs import log_to_stderr
 from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.process.exit_status import ExitStatus
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, Stream
 from tests.http_client import ask, ask_json
 from tests.running import until, within

@@ -14,7 +14,7 @@ from magnetar_metadata.store import SessionState
 from magnetar_protos.ledger_pb2 import LedgerIntent
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 
 
 class Scene:

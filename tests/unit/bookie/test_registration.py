@@ -7,8 +7,8 @@ import asyncio
 from magnetar_bookie import paths
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.registration import Registration
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.randomness import SeededRandomness
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.full_store import FullStore
 from tests.unit.bookie.repair_scene import Scene

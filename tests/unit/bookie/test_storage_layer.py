@@ -15,7 +15,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_testing.metadata import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 

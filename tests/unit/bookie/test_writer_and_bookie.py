@@ -14,7 +14,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, RecoveryUndecided
 from magnetar_bookie.read.striping import Striping, fragment_of
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.patience import patiently
 from tests.unit.bookie.writer_scene import FakeBookie, Scene

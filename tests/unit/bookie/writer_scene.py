@@ -23,9 +23,9 @@ from magnetar_protos.ledger_pb2 import (
 )
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
 from tests.registered_bookies import register_bookie
 from tests.running import until

@@ -17,7 +17,7 @@ from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.bookie.patience import passing_time
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
 from tests.unit.broker.fake_log import FakeLogPlaces

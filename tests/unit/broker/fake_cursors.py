@@ -7,7 +7,7 @@ when `gate` is set, and raises `fails` where that is set. No cursor is ever unop
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
@@ -110,11 +110,20 @@ class FakeCursor:
 
 class FakeCursorTable:
     def __init__(self, log: FakeLog) -> None:
+        self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.log = log
         self.cursors: dict[str, FakeCursor] = {}
         self.created = 0
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
+        # How often the log said that it was trimmed.
+        self.trimmed = 0
+        self.closed = self.abandoned = False
+        # `settle` waits for it.
+        self.settled = asyncio.Event()
+        self.settled.set()
+        # `close` hangs, and raises this when it is cancelled.
+        self.fails_when_cancelled: Exception | None = None
 
     def get(self, name: str) -> FakeCursor | None:
         return self.cursors.get(name)
@@ -164,5 +173,22 @@ class FakeCursorTable:
     def slowest_saved(self) -> Position | None:
         return min((cursor.saved_mark_delete for cursor in self.cursors.values()), default=None)
 
+    def tick(self, now: float) -> None:
+        """None of them has a ledger."""
+
     def log_was_trimmed(self) -> None:
-        pass
+        self.trimmed += 1
+
+    async def settle(self) -> None:
+        await self.settled.wait()
+
+    async def close(self) -> None:
+        self.closed = True
+        if self.fails_when_cancelled is not None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise self.fails_when_cancelled from None
+
+    def abandon(self) -> None:
+        self.abandoned = True

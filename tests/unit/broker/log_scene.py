@@ -25,8 +25,8 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import Change
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.entry import decode_entry, encode_entry
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.registered_bookies import register_bookie
 from tests.unit.bookie.honest_bookie import HonestBookie

@@ -20,7 +20,7 @@ from magnetar_protos.broker_pb2 import (
     SubscriptionType,
 )
 from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog

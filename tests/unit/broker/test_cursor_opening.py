@@ -13,7 +13,7 @@ from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, OpeningPlaces
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.running import within
 from tests.unit.broker.cursor_scene import at, entries, running_cursor_scene
 from tests.unit.broker.subscription_scene import EARLIEST

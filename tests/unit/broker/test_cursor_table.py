@@ -18,7 +18,7 @@ from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
 
 

@@ -20,7 +20,7 @@ from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_metadata.compare_and_set import first_value
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST
 

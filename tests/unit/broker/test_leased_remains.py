@@ -18,7 +18,7 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.managed_ledger_pb2 import LeasedRemains
 from magnetar_testing.metadata.server import Fault
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.log_scene import TOPIC, Scene, numbered, running_log_scene
 
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16

@@ -17,7 +17,7 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import ABSENT, Check, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, numbered, payload, running_log_scene
 
 

@@ -27,7 +27,7 @@ from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_protos.managed_ledger_pb2 import NamespaceLease, NamespaceLeases
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.unit.broker.log_scene import TOPIC, Scene, numbered, running_log_scene
 

@@ -13,7 +13,7 @@ from magnetar_broker.core.position import LATEST
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.log_scene import SMALL, running_log_scene
 from tests.unit.broker.test_leases import ONE, OTHER, filled, ids, recorded
 

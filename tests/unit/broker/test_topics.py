@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from magnetar_broker.core.position import Position
+from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic.housekeeping import Housekeeping
@@ -20,14 +19,14 @@ from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import TopicName
-from tests.owns_everything import OwnsEverything
+from tests.fake_ownership import FakeOwnership
 from tests.produce_client import entry
 from tests.running import until, within
+from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.topic_scene import (
     NAME,
     FakeCatalog,
-    FakeCursors,
     FakeProducerSink,
     FakeStorage,
     FakeSubscriptions,
@@ -41,9 +40,9 @@ def subscriptions_of(topic: Topic) -> FakeSubscriptions:
     return subscriptions
 
 
-def cursors_of(topic: Topic) -> FakeCursors:
+def cursors_of(topic: Topic) -> FakeCursorTable:
     cursors: object = topic.cursors
-    assert isinstance(cursors, FakeCursors)
+    assert isinstance(cursors, FakeCursorTable)
     return cursors
 
 
@@ -407,13 +406,13 @@ async def test_housekeeping_trims_as_soon_as_a_ledger_is_done_with_and_goes_on_a
     assert cursors.trimmed == 1
     assert log.ticks in (1, 2)
     log.ends = Position(8, 4)
-    cursors.slowest = Position(8, 4)  # of the ledger that is written
+    cursor = await cursors.create("s", Position(8, 4), {})  # of the ledger that is written
     await passes(clock, 2.0)
     log.closed_ledgers = 1
-    cursors.slowest = Position(8, 3)
+    cursor.start = Position(8, 3)
     await passes(clock, 2.0)
     assert log.trims == [None]
-    cursors.slowest = Position(8, 4)
+    cursor.start = Position(8, 4)
     await passes(clock, 2.0)
     assert log.trims == [None, Position(8, 4)]
     assert len(log_of(other).trims) > 2  # tried again
@@ -434,7 +433,7 @@ async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_as
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
     inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
-    cursors_of(subscribed).open.append(SimpleNamespace(name="s"))
+    await cursors_of(subscribed).create("s", EARLIEST, {})
     subscriptions_of(used).consumers = 1
     await passes(clock, 9.0)
     assert len(topics) == 3
@@ -444,7 +443,7 @@ async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_as
     await passes(clock, 10.0)
     assert topics.loaded() == [used]
     subscriptions_of(used).consumers = 0
-    cursors_of(used).open.append(SimpleNamespace(name="s"))
+    await cursors_of(used).create("s", EARLIEST, {})
     await passes(clock, 15.0)
     assert topics.loaded() == [used]
     await passes(clock, 10.0)
@@ -495,7 +494,7 @@ async def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_to
         asked.append(topic.name)
         log_of(topic).leases.any_stands = True
 
-    monkeypatch.setattr(OwnsEverything, "confirm", taken_meanwhile)
+    monkeypatch.setattr(FakeOwnership, "confirm", taken_meanwhile)
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     await passes(clock, 30.0)
     assert asked == [topic.name]

@@ -15,13 +15,14 @@ from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
-from tests.owns_everything import OwnsEverything
+from tests.fake_ownership import FakeOwnership
+from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
 
-__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeProducerSink", "FakeStorage", "FakeSubscriptions", "topics_on"]
+__all__ = ["NAME", "FakeCatalog", "FakeProducerSink", "FakeStorage", "FakeSubscriptions", "topics_on"]
 
 NAME = TopicName.parse("t")
 
@@ -49,53 +50,6 @@ class FakeProducerSink:
 
     async def lives(self) -> bool:
         return True
-
-
-class FakeCursors:
-    """What a `Topic` and its housekeeping call of the cursors' table; the cursors in `open` are the test's.
-
-    `FakeCursorTable` is the table as subscriptions know it.
-    """
-
-    def __init__(self) -> None:
-        self.on_lost: Callable[[BrokerError], object] = lambda error: None
-        self.slowest: Position | None = None
-        self.open: list[Any] = []
-        self.closed = self.abandoned = False
-        self.trimmed = 0
-        self.settled = asyncio.Event()
-        self.settled.set()
-        # `close` hangs, and raises this when it is cancelled.
-        self.fails_when_cancelled: Exception | None = None
-
-    def durable(self) -> list[Any]:
-        return self.open
-
-    def names(self) -> list[str]:
-        return [cursor.name for cursor in self.open]
-
-    def tick(self, now: float) -> None:
-        """None of them has a ledger."""
-
-    def slowest_saved(self) -> Position | None:
-        return self.slowest
-
-    def log_was_trimmed(self) -> None:
-        self.trimmed += 1
-
-    async def settle(self) -> None:
-        await self.settled.wait()
-
-    async def close(self) -> None:
-        self.closed = True
-        if self.fails_when_cancelled is not None:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                raise self.fails_when_cancelled from None
-
-    def abandon(self) -> None:
-        self.abandoned = True
 
 
 class FakeSubscriptions:
@@ -163,10 +117,11 @@ class FakeStorage:
             if not create:
                 raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
             self.there[name] = f"i{len(self.deleted) + 1}"
+        log = FakeLog(per_ledger=2**40, incarnation=self.there[name])
         topic = Topic(
             name,
-            FakeLog(per_ledger=2**40, incarnation=self.there[name]),  # type: ignore[arg-type]
-            FakeCursors(),  # type: ignore[arg-type]
+            log,  # type: ignore[arg-type]
+            FakeCursorTable(log),  # type: ignore[arg-type]
             FakeSubscriptions(),  # type: ignore[arg-type]
             self.options,
             self.clock,
@@ -217,4 +172,4 @@ class FakeCatalog:
 
 def topics_on(storage: FakeStorage, catalog: FakeCatalog | None = None) -> Topics:
     catalog = catalog or FakeCatalog()
-    return Topics(storage, catalog, storage.options, storage.clock, OwnsEverything(()), storage.counters)
+    return Topics(storage, catalog, storage.options, storage.clock, FakeOwnership.of_everything(()), storage.counters)

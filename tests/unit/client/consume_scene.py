@@ -22,27 +22,21 @@ from magnetar_protos.broker_pb2 import (
     LastMessage,
     LastMessageAnswer,
     LastMessageRequest,
-    LookupAnswer,
-    LookupRequest,
-    PartitionsAnswer,
-    PartitionsRequest,
-    Problem,
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.entry import with_broker_metadata
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import Code, Peer, Refusal, Stream
+from magnetar_wire.transport import Stream
 from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
+from tests.unit.client.lookup_broker import ADDRESS, LookupBroker
 
 __all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "payloads", "receive", "receive_all"]
-
-ADDRESS = "broker:6652"
 
 
 class MemoryTopic:
@@ -73,35 +67,17 @@ class MemoryTopic:
         return self.log.add(messages, batch=batch, payload=stored, time_ms=time_ms)
 
 
-class MemoryBroker:
-    """`await MemoryBroker.start(transport)`."""
+class MemoryBroker(LookupBroker):
+    """Serves consumers by the production's sessions and subscriptions, of logs in memory."""
 
     def __init__(self, address: str = ADDRESS, **options: Any) -> None:
-        self.address = address
-        # Who serves the topics, as `lookup` tells.
-        self.owner = address
+        super().__init__(address)
         self.topics: dict[str, MemoryTopic] = {}
-        self.partitioned: dict[str, int] = {}
-        # What a topic's opening, or a question about it, is answered with in place of going well.
-        self.problems: dict[str, ErrorCode] = {}
         # Every ConsumeRequest, in order; and how many streams there were.
         self.requests: list[ConsumeRequest] = []
         self.streams = 0
-        # Cleared: nothing is answered on streams; on calls.
-        self.answering, self.answering_calls = asyncio.Event(), asyncio.Event()
-        self.answering.set()
-        self.answering_calls.set()
         self._options = SubscriptionOptions(**options)
-        self._streams: list[Stream] = []
         self._made = 0
-        self._listener: Any = None
-
-    async def start(self, transport: InProcessTransport) -> MemoryBroker:
-        self._listener = await transport.listen(self.address, self)
-        return self
-
-    async def stop(self) -> None:
-        await self._listener.close()
 
     def topic(self, name: str) -> MemoryTopic:
         full = str(TopicName.parse(name))
@@ -121,49 +97,29 @@ class MemoryBroker:
         topic = self.topics.pop(str(TopicName.parse(name)))
         await topic.subscriptions.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "deleted by the test"))
 
-    def break_streams(self) -> None:
-        for stream in list(self._streams):
-            stream.cancel()
+    def answer_call(self, method: str, request: bytes) -> bytes:
+        if method != "last_message":
+            return super().answer_call(method, request)
+        log = self.topic(LastMessageRequest.FromString(request).topic).log
+        answer = LastMessageAnswer(incarnation=log.incarnation)
+        if log.entries:
+            size = log.entries[log.last].batch_size
+            answer.last.CopyFrom(LastMessage(ledger_id=log.last[0], entry_id=log.last[1], batch_size=size))
+        return answer.SerializeToString()
 
-    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        await self.answering_calls.wait()
-        if method == "lookup":
-            topic = LookupRequest.FromString(request).topic
-            return LookupAnswer(problem=self._problem(topic), address=self.owner).SerializeToString()
-        if method == "partitions":
-            topic = PartitionsRequest.FromString(request).topic
-            count = self.partitioned.get(topic, 0)
-            return PartitionsAnswer(problem=self._problem(topic), partitions=count).SerializeToString()
-        if method == "last_message":
-            log = self.topic(LastMessageRequest.FromString(request).topic).log
-            answer = LastMessageAnswer(incarnation=log.incarnation)
-            if log.entries:
-                size = log.entries[log.last].batch_size
-                answer.last.CopyFrom(LastMessage(ledger_id=log.last[0], entry_id=log.last[1], batch_size=size))
-            return answer.SerializeToString()
-        raise Refusal(Code.UNIMPLEMENTED, method)
-
-    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+    async def serve_stream(self, method: str, stream: Stream) -> None:
         if method != "consume":
-            raise Refusal(Code.UNIMPLEMENTED, method)
+            return await super().serve_stream(method, stream)
         self.streams += 1
-        self._streams.append(stream)
-        try:
-            await ConsumeSession(_Noting(stream, self.requests, self.answering), self._find).serve()
-        finally:
-            self._streams.remove(stream)
+        return await ConsumeSession(_Noting(stream, self.requests, self.answering), self._find).serve()
 
     async def _find(self, name: TopicName, incarnation: str, create: bool) -> MemoryTopic:
-        problem = self._problem(str(name))
+        problem = self.problem(str(name))
         if problem is not None:
             raise BrokerError(problem.code, problem.text)
         if incarnation and str(name) not in self.topics:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted")
         return self.topic(str(name))
-
-    def _problem(self, topic: str) -> Problem | None:
-        code = self.problems.get(topic)
-        return None if code is None else Problem(code=code, text=f"{topic}: {ErrorCode.Name(code)}")
 
 
 class _Noting:

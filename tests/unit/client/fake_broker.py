@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from magnetar_protos.broker_pb2 import (
     EntryRefused,
     ErrorCode,
-    LookupAnswer,
-    LookupRequest,
     OpenProducer,
-    PartitionsAnswer,
-    PartitionsRequest,
     Problem,
     ProduceAnswer,
     ProducerEnded,
@@ -29,11 +25,9 @@ from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
 from magnetar_wire.errors import WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
-from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
-from magnetar_wire.transport import Code, Peer, Refusal, Stream
-
-ADDRESS = "broker:6652"
+from magnetar_wire.transport import Stream
+from tests.unit.client.lookup_broker import ADDRESS, LookupBroker
 
 
 @dataclass
@@ -67,51 +61,27 @@ class _Producer:
     next_number: int = 0
 
 
-class FakeBroker:
-    """`await FakeBroker.start(transport)`."""
+class FakeBroker(LookupBroker):
+    """Serves producers."""
 
     def __init__(self, address: str = ADDRESS) -> None:
-        self.address = address
-        # Who serves the topics, as `lookup` tells.
-        self.owner = address
-        # By topic, where it is not that one. Brokers may share it.
-        self.owners: dict[str, str] = {}
+        super().__init__(address)
         self.topics: dict[str, Topic] = {}
-        self.partitioned: dict[str, int] = {}
         self.produce_sessions: list[ProduceSession] = []
         # Every OpenProducer, in order.
         self.opened: list[OpenProducer] = []
-        self.calls: list[str] = []
-        # Of every lookup, the listener that was named.
-        self.listener_names: list[str] = []
-        # What a topic's opening, or a question about it, is answered with in place of going well.
-        self.problems: dict[str, ErrorCode] = {}
         # Entries that are refused, by what they hold.
         self.refuses: Callable[[bytes], bool] = lambda _: False
         # Cleared: entries are stored, and not receipted.
         self.receipting = asyncio.Event()
         self.receipting.set()
-        # Cleared: nothing is answered on streams.
-        self.answering = asyncio.Event()
-        self.answering.set()
-        # Cleared: nothing is answered on calls.
-        self.answering_calls = asyncio.Event()
-        self.answering_calls.set()
         # Producers of this topic are ended, with this, as soon as they have sent something.
         self.ends: tuple[Topic, ErrorCode] | None = None
         self._ledgers = 0
         self._names = 0
-        self._listener: object = None
-        self._transport: InProcessTransport | None = None
-
-    async def start(self, transport: InProcessTransport) -> FakeBroker:
-        self._transport = transport
-        self._listener = await transport.listen(self.address, self)
-        return self
 
     async def stop(self) -> None:
-        """All streams break; nobody is reached any more until it is started again."""
-        await self._listener.close()  # type: ignore[attr-defined]
+        await super().stop()
         for topic in self.topics.values():
             topic.producers.clear()
         self.produce_sessions.clear()
@@ -133,42 +103,19 @@ class FakeBroker:
         for producer in list(topic.producers.values()):
             producer.session.end(producer, Problem(code=code, text="ended by the test"))
 
-    def break_streams(self) -> None:
-        for session in list(self.produce_sessions):
-            session.stream.cancel()
-
     def problem_of(self, topic: str) -> Problem | None:
         """Of a stream's producer there."""
         if self.owners.get(topic, self.address) != self.address:
             return Problem(code=ErrorCode.SERVICE_NOT_READY, text=f"{topic} is another broker's")
         return self.problem(topic)
 
-    def problem(self, topic: str) -> Problem | None:
-        code = self.problems.get(topic)
-        return None if code is None else Problem(code=code, text=f"{topic}: {ErrorCode.Name(code)}")
-
     def make_name(self) -> str:
         self._names += 1
         return f"standalone-{self._names}" if self.address == ADDRESS else f"{self.address}-{self._names}"
 
-    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        self.calls.append(method)
-        await self.answering_calls.wait()
-        if method == "lookup":
-            topic = LookupRequest.FromString(request).topic
-            self.listener_names.append(LookupRequest.FromString(request).listener_name)
-            return LookupAnswer(
-                problem=self.problem(topic), address=self.owners.get(topic, self.owner)
-            ).SerializeToString()
-        if method == "partitions":
-            topic = PartitionsRequest.FromString(request).topic
-            count = self.partitioned.get(topic, 0)
-            return PartitionsAnswer(problem=self.problem(topic), partitions=count).SerializeToString()
-        raise Refusal(Code.UNIMPLEMENTED, method)
-
-    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+    async def serve_stream(self, method: str, stream: Stream) -> None:
         if method != "produce":
-            raise Refusal(Code.UNIMPLEMENTED, method)
+            return await super().serve_stream(method, stream)
         session = ProduceSession(self, stream)
         self.produce_sessions.append(session)
         try:

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import magnetar
 from magnetar import aio
 from magnetar._loop import background
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
-from tests.unit.client.fake_broker import ADDRESS, FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.lookup_broker import ADDRESS
 
 T = TypeVar("T")
 URL = f"magnetar://{ADDRESS}"

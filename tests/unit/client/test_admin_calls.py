@@ -13,8 +13,7 @@ from magnetar import exceptions
 from magnetar.admin._calls import AdminCalls
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
-from magnetar_testing.clock import ManualClock
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.transport import (
     Code,
     Connection,
@@ -28,19 +27,13 @@ from magnetar_wire.transport import (
     Stream,
 )
 from tests.running import run
+from tests.unit.hurried_clock import HurriedClock
 
 TIMEOUT_S = 30.0
 SILENT = Exception("no answer at all")
 TENANTS = pb.NamesAnswer(names=["public"])
 
 Told = Message | Exception
-
-
-class HurriedClock(ManualClock):
-    """Time passes when somebody waits for it."""
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds)
 
 
 def problem(code: ErrorCode) -> Problem:

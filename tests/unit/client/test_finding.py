@@ -15,9 +15,9 @@ from magnetar._connections import Connections
 from magnetar._opening import LOOK_AGAIN_S
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
 from tests.unit.client.consume_scene import MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
@@ -154,7 +154,7 @@ async def test_every_lookup_names_the_listener() -> None:
 async def test_nothing_is_kept_of_brokers_that_are_gone() -> None:
     """A client that lives for long: each broker that takes the topic over has an address of its own, and goes."""
     async with scene() as (broker, client):
-        transport = broker._transport
+        transport = broker.transport
         assert transport is not None
         producer = await client.create_producer("t")
         before: FakeBroker | None = None

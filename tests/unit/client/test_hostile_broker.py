@@ -24,7 +24,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Peer, Stream
 from tests.running import within
-from tests.unit.client.fake_broker import ADDRESS
+from tests.unit.client.lookup_broker import ADDRESS
 from tests.unit.client.scene import URL
 
 

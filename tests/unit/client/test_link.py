@@ -20,16 +20,17 @@ from magnetar_protos.broker_pb2 import (
     Receipt,
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.batch import encode_batch
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.grpc_transport.wire import PIECE_BYTES
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
-from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, TransportError
 from tests.running import until
-from tests.unit.client.fake_broker import ADDRESS, FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.lookup_broker import ADDRESS
 
 
 class Recorder:

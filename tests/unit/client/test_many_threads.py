@@ -9,7 +9,7 @@ import pytest
 
 from magnetar import MessageId, Result
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.running import GENEROUS_S
 from tests.unit.client.scene import sync_scene
 

@@ -12,9 +12,9 @@ import pytest
 from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition, aio
 from magnetar.exceptions import StaleEpoch
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.unit.client.consume_scene import MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker, Topic
 

@@ -13,8 +13,8 @@ import pytest
 from magnetar import InitialPosition, MessageId, Result, aio, exceptions
 from magnetar._retry import LONGEST_S
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, sync_scene

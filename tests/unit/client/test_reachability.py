@@ -20,11 +20,12 @@ from magnetar._connections import Connections
 from magnetar._reachability import LEAST_PROBE_S, WARN_AFTER_S
 from magnetar.admin import AsyncAdmin
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
-from tests.unit.client.fake_broker import ADDRESS, FakeBroker
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.lookup_broker import ADDRESS
 from tests.unit.client.test_endpoint_probe import CONNECTED, server_that_answers
 from tests.unit.client.test_finding import TOPIC, pass_time
 

@@ -12,8 +12,8 @@ import pytest
 from magnetar import aio, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode, ProduceAnswer, ProducerFlow
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, scene
@@ -131,8 +131,8 @@ async def test_a_broker_that_is_gone_for_a_while() -> None:
         await broker.stop()
         tasks = sending(producer, b"1", b"2")
         await asyncio.sleep(0.05)
-        assert broker._transport is not None
-        await broker.start(broker._transport)
+        assert broker.transport is not None
+        await broker.start(broker.transport)
         await asyncio.gather(*tasks)
         assert broker.topic("t").payloads() == [b"1", b"2"]
 
@@ -200,8 +200,8 @@ async def test_what_has_no_receipt_in_time_fails(connected: bool) -> None:
             task.result()
         broker.receipting.set()
         if not connected:
-            assert broker._transport is not None
-            await broker.start(broker._transport)
+            assert broker.transport is not None
+            await broker.start(broker.transport)
         (task,) = sending(producer, b"2")
         await _pass_time(clock, task)
         assert task.result().entry_id() == int(connected)
@@ -376,8 +376,8 @@ async def test_closing_waits_for_a_broker_that_comes_back_and_leaves_no_task() -
         (task,) = sending(producer, b"1")
         await asyncio.sleep(0)
         closing = asyncio.get_running_loop().create_task(producer.close())
-        assert broker._transport is not None
-        await broker.start(broker._transport)
+        assert broker.transport is not None
+        await broker.start(broker.transport)
         await closing
         await task
         assert broker.topic("t").payloads() == [b"1"]

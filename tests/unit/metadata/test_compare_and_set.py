@@ -13,7 +13,7 @@ from magnetar_metadata.errors import InvalidChange, NotEmpty, NotSent, OutcomeUn
 from magnetar_metadata.store import ABSENT, Change, Made, SessionState
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 
 
 class Scene:

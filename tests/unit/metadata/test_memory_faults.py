@@ -12,7 +12,7 @@ from magnetar_metadata.errors import BadVersion, NotSent, OutcomeUnknown, Sessio
 from magnetar_metadata.store import ABSENT, Node, SessionState, Stat
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 
 Scenario = Callable[[ManualClock, MemoryServer], Awaitable[None]]
 

@@ -16,7 +16,7 @@ from magnetar.exceptions import ConsumerBusy, NotAllowedError, NotFound, TopicNo
 from magnetar_spark.log_slice import LogSlice
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["FakeLog", "FakeService"]
+__all__ = ["FakeService", "StoredTopic"]
 
 NOWHERE: Final = NextMessage(0, 0, 0)
 _BYTES_EACH: Final = 100
@@ -26,7 +26,9 @@ Numbers: TypeAlias = list[int]
 
 
 @dataclass
-class FakeLog:
+class StoredTopic:
+    """What `FakeService` holds of a topic: its entries, the leases on them, and the progress of readers."""
+
     incarnation: str
     # The messages of each entry, by ledger and entry; ledgers only ever grow in number.
     entries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class FakeService:
     """Stands for an AsyncAdmin, and for its groups `topics` and `reading`."""
 
     def __init__(self) -> None:
-        self.logs: dict[str, FakeLog] = {}
+        self.logs: dict[str, StoredTopic] = {}
         self.partitioned: dict[str, int] = {}
         self.made = 0
         self.asked: Names = []
@@ -119,7 +121,7 @@ class FakeService:
         for one in names:
             if str(one) not in self.logs:
                 self.made += 1
-                log = FakeLog(
+                log = StoredTopic(
                     f"incarnation-{self.made}", ledger_id=100 * self.made, floor=100 * self.made - 1, retained=retained
                 )
                 for (namespace, lease_id), prefix in self.namespace_leases.items():
@@ -133,7 +135,7 @@ class FakeService:
             del self.logs[log]
         self.partitioned.pop(name, None)
 
-    def __getitem__(self, topic: str) -> FakeLog:
+    def __getitem__(self, topic: str) -> StoredTopic:
         return self.logs[str(TopicName.parse(topic))]
 
     def messages_of(self, slices: Sequence[LogSlice]) -> Numbers:
@@ -310,7 +312,7 @@ class FakeService:
             progress[subscription] = max(progress.get(subscription, to), to)
         return progress[subscription]
 
-    def _log(self, log: str) -> FakeLog:
+    def _log(self, log: str) -> StoredTopic:
         if log not in self.logs:
             raise TopicNotFound(f"there is no topic {log}")
         return self.logs[log]
@@ -328,7 +330,7 @@ class _Partitioned:
     partitions: int
 
 
-def _pieces(log: FakeLog, taken: Sequence[tuple[NextMessage, int]]) -> list[Piece]:
+def _pieces(log: StoredTopic, taken: Sequence[tuple[NextMessage, int]]) -> list[Piece]:
     """One for each entry, so that there are many."""
     by_entry: dict[tuple[int, int], Numbers] = {}
     for place, _ in taken:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 
 from magnetar_testing.clock import ManualClock
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.randomness import SeededRandomness, SystemRandomness
+from magnetar_wire.randomness import SystemRandomness
 
 
 def test_a_manual_clock_runs_what_falls_due_at_its_own_time_and_in_order() -> None:

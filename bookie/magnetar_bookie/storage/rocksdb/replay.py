@@ -130,10 +130,10 @@ def groups_passing_over(folder: Path, segment: int, after: int, acknowledged: in
 
 def _group_at(file: BinaryIO, size: int, segment: int, offset: int, acknowledged: int) -> FoundGroup:
     file.seek(offset)
-    head = decode_head(read_portions(file, HEAD_BYTES))
+    head = decode_head(_read_portions(file, HEAD_BYTES))
     if offset + head.size > size:
         raise BadGroup(f"group {head.number} at {offset} is cut off")
-    table = decode_table(head, read_portions(file, head.table_bytes))
+    table = decode_table(head, _read_portions(file, head.table_bytes))
     if head.number > acknowledged and _crc(file, head.records_bytes) != head.records_crc:
         raise BadGroup(f"the records of group {head.number} at {offset} do not match their checksum")
     return FoundGroup(head, table, segment, offset)
@@ -143,7 +143,7 @@ def _where_it_says(file: BinaryIO, size: int, segment: int, offset: int) -> Foun
     """The group behind the one that rotted, if that one's length did not: records are not looked into."""
     try:
         file.seek(offset)
-        head = decode_head(read_portions(file, HEAD_BYTES))
+        head = decode_head(_read_portions(file, HEAD_BYTES))
         found = _group_at(file, size, segment, offset + head.size, _ANY)
     except BadGroup:
         return None
@@ -156,7 +156,7 @@ def _next_one(file: BinaryIO, size: int, segment: int, offset: int, after: int, 
     for at in _places_of_magic(file, offset + 1):
         file.seek(at)
         try:
-            head = decode_head(read_portions(file, HEAD_BYTES))
+            head = decode_head(_read_portions(file, HEAD_BYTES))
             # One at least rotted in between, and no more than there is room for.
             highest = last + 1 + (at - offset) // LEAST_GROUP_BYTES if last else _ANY
             if not (last + 1 if last else after) < head.number <= highest or at + head.size > size:
@@ -176,7 +176,7 @@ def _next_one(file: BinaryIO, size: int, segment: int, offset: int, after: int, 
 def _places_of_magic(file: BinaryIO, offset: int) -> Iterator[int]:
     while True:
         file.seek(offset)
-        data = read_portions(file, _PORTION)
+        data = _read_portions(file, _PORTION)
         place = data.find(MAGIC_BYTES)
         while place >= 0:
             yield offset + place
@@ -186,7 +186,7 @@ def _places_of_magic(file: BinaryIO, offset: int) -> Iterator[int]:
         offset += len(data) - len(MAGIC_BYTES) + 1
 
 
-def read_portions(file: BinaryIO, size: int) -> bytes:
+def _read_portions(file: BinaryIO, size: int) -> bytes:
     parts = []
     while size:
         part = file.read(min(size, _PORTION))

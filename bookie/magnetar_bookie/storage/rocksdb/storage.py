@@ -107,7 +107,7 @@ class RocksStorage:
         # Somebody waits for the index to be flushed.
         self.flush_wanted = False
         self._log_bytes_unflushed = 0
-        self.unflushed_changes = 0
+        self._unflushed_changes = 0
         # The group whose durability ends the note of a loss.
         self._loss_noted_with: int | None = None
         self._loss_stands = not opened.intact
@@ -176,7 +176,7 @@ class RocksStorage:
             self._records_behind += len(group.table.records)
         else:
             self._catch_up()
-            self.unflushed_changes += self._ask(apply_groups, self._index, self._usage, [placed])
+            self._unflushed_changes += self._ask(apply_groups, self._index, self._usage, [placed])
 
     @property
     def index(self) -> Index:
@@ -200,7 +200,7 @@ class RocksStorage:
     def _catch_up(self) -> None:
         behind, self._behind, self._records_behind = self._behind, [], 0
         if behind:
-            self.unflushed_changes += self._ask(apply_groups, self._index, self._usage, behind)
+            self._unflushed_changes += self._ask(apply_groups, self._index, self._usage, behind)
 
     async def sync(self) -> None:
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -358,7 +358,7 @@ class RocksStorage:
         """As soon as not too much waits for a flush."""
         try:
             self.check()
-            if self.unflushed_changes >= MAX_UNFLUSHED_CHANGES:
+            if self._unflushed_changes >= MAX_UNFLUSHED_CHANGES:
                 self._flush_if_due()
                 asyncio.get_running_loop().call_later(_POLL_S, self._tell_synced, done)
                 return
@@ -381,7 +381,7 @@ class RocksStorage:
         if not (
             self.flush_wanted
             or self._log_bytes_unflushed >= self._options.index_flush_bytes
-            or self.unflushed_changes >= INDEX_CHANGES
+            or self._unflushed_changes >= INDEX_CHANGES
         ):
             return False
         if self.written != self.durable:
@@ -390,7 +390,7 @@ class RocksStorage:
         if self._flushing is not None or not self._ask(self.index.begin_flush):
             return True
         self._flushing, self.flush_wanted = self.durable, False
-        self._log_bytes_unflushed = self.unflushed_changes = 0
+        self._log_bytes_unflushed = self._unflushed_changes = 0
         return False
 
     def _sync_mark(self) -> None:

@@ -59,11 +59,6 @@ class FrameReader:
         # That frame, once it has come: it stands before `left`.
         self._whole: tuple[bytes, bytes] | None = None
 
-    @property
-    def kept_bytes(self) -> int:
-        whole = 0 if self._whole is None else sum(map(len, self._whole))
-        return len(self.left) + self.unfinished_bytes + whole
-
     def feed(self, piece: bytes | memoryview) -> None:
         """It may not change before `keep` is called."""
         if self._pieces:

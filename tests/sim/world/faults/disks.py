@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.disk import DiskFaults
 from tests.sim.process import Process
 from tests.sim.world.bookie_host import BookieHost

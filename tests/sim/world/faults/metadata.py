@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar_bookie import paths
 from magnetar_testing.metadata.server import Fault
 from magnetar_testing.metadata.store import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.world.faults.striker import Striker
 from tests.sim.world.host import Host
 

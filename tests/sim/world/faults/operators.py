@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.sim.world.admin import Admin
 from tests.sim.world.bookie_host import BookieHost
 from tests.sim.world.faults.striker import Striker

@@ -17,7 +17,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
 NAMESPACE = NamespaceName("acme", "shop")

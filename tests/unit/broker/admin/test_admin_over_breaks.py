@@ -14,8 +14,8 @@ from magnetar.admin import AsyncAdmin
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import SessionState
 from magnetar_testing.metadata.server import Fault
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.message_id import MessageId
-from magnetar_wire.randomness import SeededRandomness
 from tests.running import within
 from tests.unit.broker.cluster_scene import ClusterScene, running_brokers
 

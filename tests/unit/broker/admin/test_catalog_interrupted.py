@@ -12,7 +12,7 @@ from magnetar_broker.admin.catalog import Catalog
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
-from magnetar_wire.randomness import SeededRandomness
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
 

@@ -32,45 +32,17 @@ from magnetar_wire.transport import (
     Stream,
     TransportError,
 )
+from tests.fake_ownership import FakeOwnership
 from tests.running import run
+from tests.unit.hurried_clock import HurriedClock
 
 TOPIC = TopicName.parse("orders")
 REQUEST = pb.TopicRequest(topic=str(TOPIC))
 TIMEOUT_S = 20.0
 
 
-class HurriedClock(ManualClock):
-    """Time passes when somebody waits for it."""
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds)
-
-
 def home(broker_id: str, *, here: bool = False) -> Home:
     return Home(broker_id, Advertised((("internal", f"{broker_id}:1"),)), here=here)
-
-
-class OwnersOf:
-    """Whom each question about the topic's home names; the last one again and again."""
-
-    def __init__(self, *homes: Home | BrokerError) -> None:
-        self.left = list(homes)
-        self.asked = 0
-
-    async def home(self, topic: TopicName) -> Home:
-        self.asked += 1
-        told = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(told, BrokerError):
-            raise told
-        return told
-
-    def check(self, topic: TopicName) -> None: ...
-
-    async def admit(self, topic: TopicName) -> None: ...
-
-    async def confirm(self, topic: TopicName) -> None: ...
-
-    def doubt(self, topic: TopicName) -> None: ...
 
 
 class Answers:
@@ -120,7 +92,9 @@ class _To:
 
 
 class Scene:
-    def __init__(self, owners: OwnersOf, here: Callable[[], Message] = pb.Done, **answers: list[Message | Exception]):
+    def __init__(
+        self, owners: FakeOwnership, here: Callable[[], Message] = pb.Done, **answers: list[Message | Exception]
+    ):
         self.clock = HurriedClock()
         self.owners = owners
         self.transport = Answers(self.clock, **answers)
@@ -153,10 +127,10 @@ def raises(error: BrokerError) -> Callable[[], Message]:
 
 def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
     """ADM-1."""
-    scene = Scene(OwnersOf(home("a", here=True)))
+    scene = Scene(FakeOwnership(home("a", here=True)))
     scene.ask()
     assert (scene.done_here, scene.transport.calls) == (1, [])
-    scene = Scene(OwnersOf(home("b")), b=[pb.Done()])
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done()])
     scene.ask()
     assert scene.done_here == 0
     assert scene.transport.calls == [("b:1", "here.truncate_topic", REQUEST.SerializeToString())]
@@ -173,27 +147,27 @@ def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
 )
 def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, harmless: bool) -> None:
     """OWN-1: a call that comes while a bundle moves, or its broker has just died, waits for the next owner."""
-    scene = Scene(OwnersOf(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
+    scene = Scene(FakeOwnership(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
     scene.ask(harmless=harmless)
     assert [call[0] for call in scene.transport.calls] == ["b:1", "b:1", "c:1"]
     # The same in this broker, and where the owner can't be told.
     error = NothingDone("it is not here any more")
-    scene = Scene(OwnersOf(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
+    scene = Scene(FakeOwnership(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
     scene.ask(harmless=harmless)
     assert (scene.done_here, len(scene.transport.calls)) == (1, 1)
-    scene = Scene(OwnersOf(TopicGivenUp("nobody knows"), home("c")), c=[pb.Done()])
+    scene = Scene(FakeOwnership(TopicGivenUp("nobody knows"), home("c")), c=[pb.Done()])
     scene.ask(harmless=harmless)
     assert len(scene.transport.calls) == 1
 
 
 def test_nobody_is_asked_for_ever() -> None:
-    scene = Scene(OwnersOf(home("b")), b=[Rejected(Code.UNAVAILABLE, "it is not here")])
+    scene = Scene(FakeOwnership(home("b")), b=[Rejected(Code.UNAVAILABLE, "it is not here")])
     assert fails(scene).code == ErrorCode.SERVICE_NOT_READY
     assert 5 < scene.owners.asked < 100
-    scene = Scene(OwnersOf(home("b")), b=[DeadlinePassed("no answer")])
+    scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
     assert scene.transport.timeouts == [TIMEOUT_S]
-    scene = Scene(OwnersOf(home("b")), b=[DeadlinePassed("no answer")])
+    scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
     assert fails(scene, harmless=True).code == ErrorCode.UNKNOWN_ERROR
     # Of one that hangs another owner may be found in time.
     assert scene.transport.timeouts[:2] == [3.0, 6.0]
@@ -206,41 +180,41 @@ def test_nobody_is_asked_for_ever() -> None:
 def test_a_lost_answer_is_unknown_unless_it_may_be_done_twice(lost: TransportError) -> None:
     """Unknown is not no, and what changes something is not done twice by itself."""
     told: list[Message | Exception] = [lost, pb.Done()]
-    scene = Scene(OwnersOf(home("b")), b=list(told))
+    scene = Scene(FakeOwnership(home("b")), b=list(told))
     if isinstance(lost, Rejected):
         scene.ask()  # a no is a no, whatever its code
         return
     error = fails(scene)
     assert (error.code, len(scene.transport.calls)) == (ErrorCode.UNKNOWN_ERROR, 1)
     assert "here.truncate_topic" in str(error)
-    scene = Scene(OwnersOf(home("b")), b=list(told))
+    scene = Scene(FakeOwnership(home("b")), b=list(told))
     scene.ask(harmless=True)
     assert len(scene.transport.calls) == 2
 
 
 def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown() -> None:
     problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was taken away")
-    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
-    scene = Scene(OwnersOf(home("a", here=True)), raises(TopicGivenUp("taken away")))
+    scene = Scene(FakeOwnership(home("a", here=True)), raises(TopicGivenUp("taken away")))
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
     assert scene.done_here == 1
-    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
     scene.ask(harmless=True)
 
 
 def test_what_the_owner_says_is_told() -> None:
     problem = Problem(code=ErrorCode.NOT_ALLOWED, text="in use")
-    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem)])
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem)])
     error = fails(scene, harmless=True)
     assert (error.code, str(error), len(scene.transport.calls)) == (ErrorCode.NOT_ALLOWED, "in use", 1)
-    scene = Scene(OwnersOf(BrokerError(ErrorCode.NOT_FOUND, "no such namespace")))
+    scene = Scene(FakeOwnership(BrokerError(ErrorCode.NOT_FOUND, "no such namespace")))
     assert fails(scene, harmless=True).code == ErrorCode.NOT_FOUND
     for no, code in (
         (Rejected(Code.UNIMPLEMENTED, "an old broker"), ErrorCode.UNSUPPORTED),
         (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), ErrorCode.INVALID_ARGUMENT),
     ):
-        scene = Scene(OwnersOf(home("b")), b=[no])
+        scene = Scene(FakeOwnership(home("b")), b=[no])
         assert (fails(scene, harmless=True).code, len(scene.transport.calls)) == (code, 1)
 
 
@@ -256,14 +230,14 @@ def refused(here: HereCalls, name: str, request: bytes) -> Code:
 
 def test_a_call_is_never_passed_on_by_the_one_that_is_asked() -> None:
     """Two brokers that each believe the topic to be the other's don't send a call back and forth."""
-    scene = Scene(OwnersOf(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
+    scene = Scene(FakeOwnership(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
     assert refused(scene.here, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
     assert (scene.owners.asked, scene.transport.calls) == (0, [])
 
 
 def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
     request = REQUEST.SerializeToString()
-    scene = Scene(OwnersOf(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
+    scene = Scene(FakeOwnership(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
     assert served(scene.here, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
     assert refused(scene.here, "format_disk", request) is Code.UNIMPLEMENTED
     assert refused(scene.here, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
@@ -271,7 +245,7 @@ def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
     def fault() -> Message:
         raise ZeroDivisionError
 
-    scene = Scene(OwnersOf(home("a", here=True)), fault)
+    scene = Scene(FakeOwnership(home("a", here=True)), fault)
     problem = served(scene.here, "truncate_topic", request).problem
     assert (problem.code, problem.text) == (ErrorCode.INTERNAL_ERROR, "the broker failed at it: ZeroDivisionError")
 
@@ -279,7 +253,7 @@ def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
 def test_a_fault_of_the_owner_is_met_once() -> None:
     """However harmless the question: the same would fail again."""
     problem = Problem(code=ErrorCode.INTERNAL_ERROR, text="the broker failed at it: ZeroDivisionError")
-    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
     assert fails(scene, harmless=True).code == ErrorCode.INTERNAL_ERROR
     assert len(scene.transport.calls) == 1
 

@@ -1,0 +1,27 @@
+"""Randomness that is the same at every run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import MutableSequence, Sequence
+from typing import Any, TypeVar
+
+__all__ = ["SeededRandomness"]
+
+T = TypeVar("T")
+
+
+class SeededRandomness:
+    """A `Randomness` that draws the same in the same order for the same seed. Anybody can guess its tokens."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._source = random.Random(seed)
+        self.random = self._source.random
+        self.below = self._source.randrange
+        self.token = self._source.randbytes
+
+    def choice(self, among: Sequence[T]) -> T:
+        return among[self.below(len(among))]
+
+    def shuffle(self, items: MutableSequence[Any]) -> None:
+        self._source.shuffle(items)

@@ -1,0 +1,92 @@
+"""The part that the fakes of a broker share: lookups, partitions and streams that tests break."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+
+from magnetar_protos.broker_pb2 import (
+    ErrorCode,
+    LookupAnswer,
+    LookupRequest,
+    PartitionsAnswer,
+    PartitionsRequest,
+    Problem,
+)
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.transport import Code, Peer, Refusal, Stream
+
+__all__ = ["ADDRESS", "LookupBroker"]
+
+ADDRESS = "broker:6652"
+
+
+class LookupBroker:
+    """`await LookupBroker.start(transport)`; subclasses serve streams, and answer further calls."""
+
+    def __init__(self, address: str = ADDRESS) -> None:
+        self.address = address
+        # The address of the topics' owner, for lookups.
+        self.owner = address
+        # By topic, where it is not that one. Brokers may share it.
+        self.owners: dict[str, str] = {}
+        self.partitioned: dict[str, int] = {}
+        # The errors of topics that can't be opened or looked up.
+        self.problems: dict[str, ErrorCode] = {}
+        # The methods that were called.
+        self.calls: list[str] = []
+        # The listener that each lookup named.
+        self.listener_names: list[str] = []
+        # Cleared: nothing is answered on streams; on calls.
+        self.answering, self.answering_calls = asyncio.Event(), asyncio.Event()
+        self.answering.set()
+        self.answering_calls.set()
+        # What the broker was started on.
+        self.transport: Any = None
+        self._streams: list[Stream] = []
+        self._listener: Any = None
+
+    async def start(self, transport: InProcessTransport) -> Self:
+        self.transport = transport
+        self._listener = await transport.listen(self.address, self)
+        return self
+
+    async def stop(self) -> None:
+        """Break all streams; nobody reaches the broker until it is started again."""
+        await self._listener.close()
+
+    def break_streams(self) -> None:
+        for stream in list(self._streams):
+            stream.cancel()
+
+    def problem(self, topic: str) -> Problem | None:
+        code = self.problems.get(topic)
+        return None if code is None else Problem(code=code, text=f"{topic}: {ErrorCode.Name(code)}")
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        self.calls.append(method)
+        await self.answering_calls.wait()
+        if method == "lookup":
+            lookup = LookupRequest.FromString(request)
+            self.listener_names.append(lookup.listener_name)
+            address = self.owners.get(lookup.topic, self.owner)
+            return LookupAnswer(problem=self.problem(lookup.topic), address=address).SerializeToString()
+        if method == "partitions":
+            topic = PartitionsRequest.FromString(request).topic
+            count = self.partitioned.get(topic, 0)
+            return PartitionsAnswer(problem=self.problem(topic), partitions=count).SerializeToString()
+        return self.answer_call(method, request)
+
+    def answer_call(self, method: str, request: bytes) -> bytes:
+        """Answer a call that is neither a lookup nor a question for partitions."""
+        raise Refusal(Code.UNIMPLEMENTED, method)
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        self._streams.append(stream)
+        try:
+            await self.serve_stream(method, stream)
+        finally:
+            self._streams.remove(stream)
+
+    async def serve_stream(self, method: str, stream: Stream) -> None:
+        raise Refusal(Code.UNIMPLEMENTED, method)
