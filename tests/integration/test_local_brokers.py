@@ -247,7 +247,7 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     assert cluster.pulsar_url.startswith(f"pulsar://{broker['pulsar']},127.0.0.1:")
     assert magnetar("kill", "broker-1").exit_code == 0
     assert magnetar("status").exit_code == 1
-    assert magnetar("remove", "broker-1").stdout == "broker-1 is taken out\n"
+    assert magnetar("remove", "broker-1").stdout == "broker-1 is removed\n"
     for undecided in (("broker-1",), ("--bookie", "--broker"), ()):
         refused = magnetar("add", *undecided)
         assert (refused.exit_code, "--bookie or --broker" in refused.stderr) == (2, True)
@@ -256,7 +256,7 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     refused = magnetar("add", "--broker", "bookie-7")
     assert (refused.exit_code, "begin with bookie" in refused.stderr) == (1, True)
     told = magnetar("set", "broker-1", "max_topics_per_namespace=7", "cluster_name=d")
-    assert "broker-1 takes that at its next start" in told.stdout
+    assert "`magnetar cluster restart broker-1` makes it effective" in told.stdout
     assert magnetar("restart", "broker-1").exit_code == 0
     settings = cluster.broker("broker-1").ask("/status")[1]["settings"]
     assert (settings["max_topics_per_namespace"], settings["cluster_name"]) == (7, "d")
