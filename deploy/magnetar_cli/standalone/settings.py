@@ -81,7 +81,7 @@ class StandaloneSettings(
     def _one_place(self) -> Self:
         if self.ephemeral and "data_folder" in self.model_fields_set:
             raise ValueError(
-                f"ephemeral data is in a temporary folder, and not in {self.data_folder}: leave out ephemeral "
-                "(--ephemeral), or data_folder (--data)"
+                f"ephemeral excludes data_folder, which is {self.data_folder}: leave out ephemeral (--ephemeral), or "
+                "data_folder (--data)"
             )
         return self
