@@ -19,7 +19,7 @@ class LedgerClientOptions(Configuration):
     speculative_read_timeout_ms: int = Field(default=2000, gt=0)
     # Milliseconds without an add after which a writer sends its LAC to the bookies. 0: never.
     explicit_lac_interval_ms: int = Field(default=100, ge=0)
-    # Entries of one ledger that are added and not completed, maximum. Further adds wait.
+    # Maximum number of entries of one ledger that are added and not completed. Further adds wait.
     max_pending_entries: int = Field(default=1000, gt=0)
     # Memory, in bytes, of the entries of one ledger that are added and not completed; each entry counts with 512 bytes
     # besides its record. Further adds wait. The entry that passes the bound is still added.
@@ -33,8 +33,8 @@ class LedgerClientOptions(Configuration):
     # fails again soon after, up to 32 times this value.
     bookie_quarantine_time_s: float = Field(default=30.0, gt=0)
     # Seconds without a registration after which a writer replaces a bookie, even if the writer adds nothing, provided
-    # that another bookie is available. Set it lower than lost_bookie_recovery_delay_s of the bookies, after which
-    # auto-recovery closes the ledger.
+    # that another bookie is available. Set it lower than auto-recovery's lost_bookie_recovery_delay_s plus
+    # open_ledger_rereplication_grace_period_s, after which the ledger is closed.
     lost_bookie_replacement_delay_s: float = Field(default=15.0, gt=0)
     # Seconds for which a ledger's recovery is retried while bookies can't report whether an entry exists.
     recovery_timeout_s: float = Field(default=60.0, gt=0)

@@ -17,7 +17,7 @@ class OwnershipOptions(Configuration):
     load_balancer_report_update_min_interval_millis: int = Field(default=5_000, gt=0)
     # Maximum time, in minutes, between two reports of a broker's load.
     load_balancer_report_update_max_interval_minutes: float = Field(default=1.0, gt=0)
-    # Seconds that another broker has to claim a bundle when it is requested to. Then the next broker is requested.
+    # Seconds that a broker has to answer when another one assigns a bundle to it. Then the next broker is chosen.
     bundle_claim_timeout_s: float = Field(default=2.0, gt=0)
     # Seconds that lookups, and requests for a topic, wait for a bundle that changes its owner.
     bundle_wait_timeout_s: float = Field(default=10.0, gt=0)

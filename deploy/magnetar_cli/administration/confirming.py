@@ -21,7 +21,7 @@ def confirm(what: str, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        tell(f"{what}? Standard input is no terminal to confirm it at: use --yes. Nothing was done")
+        tell(f"{what}? Nothing was done: standard input is not a terminal to confirm it at, so use --yes")
         raise typer.Exit(ExitCode.USAGE)
     if not typer.confirm(f"{what}?", err=True):
         tell("nothing was done")

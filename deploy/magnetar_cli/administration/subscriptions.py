@@ -50,7 +50,7 @@ def create(
 def delete(
     topic: Topic, subscription: Subscription, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL
 ) -> None:
-    """Delete a subscription. Messages that only it has not acknowledged are no longer retained for it."""
+    """Delete a subscription. Its topic no longer retains messages for it."""
     confirm(f"Delete the subscription {subscription} of {topic}", yes)
     administered(url, lambda admin: admin.subscriptions.delete(topic, subscription, force), changes=True)
     print(f"{subscription} of {topic}: deleted")

@@ -207,7 +207,7 @@ def stop(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def restart(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Stop processes gracefully, and start them again. Each is ready before the next one is stopped."""
+    """Stop processes gracefully if they run, and start them. Each is ready before the next one is stopped."""
     with _cluster(folder) as cluster:
         for name in names:
             cluster.restart(name)
@@ -219,7 +219,7 @@ def set_options(
     settings: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="Settings.", show_default=False)],
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Set settings of one bookie or broker. They take effect after `restart`."""
+    """Change settings of one bookie or broker. They take effect after `restart`."""
     with _cluster(folder) as cluster:
         chosen = from_flags(cluster.daemon_part(name).options, settings)
         cluster.set(name, **chosen)

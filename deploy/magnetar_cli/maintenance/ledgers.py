@@ -70,7 +70,7 @@ def show_ledger(
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Request from each bookie which entries it has undamaged. It reads all.")
+        bool, typer.Option("--check", help="Count the undamaged entries at each bookie, which reads all of them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -49,8 +49,8 @@ class StandaloneSettings(
     pulsar_port: int = Field(default=6650, ge=0, le=65_535)
     # Port of health and metrics over HTTP. 0: any free port.
     http_port: int = Field(default=8080, ge=0, le=65_535)
-    # Address that clients connect to, host:port. Empty: the address that the broker listens at. Port 0: the port that
-    # it listens at.
+    # Address that clients connect to, host:port. Empty: the address that the broker listens at, or 127.0.0.1 if it
+    # listens at all addresses. Port 0: the port that it listens at.
     advertised_address: str = ""
     # Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, with
     # pulsar_port; if the broker listens at all addresses and neither is set, the address that a client connected to.

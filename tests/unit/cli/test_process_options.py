@@ -62,7 +62,7 @@ def test_each_bound_has_a_description_of_its_own() -> None:
         "max_bookie_lag_bytes": "bytes",
         "max_message_publish_buffer_size_in_mb": "MiB",
         "max_pending_bytes": "bytes",
-        "max_pending_entries": "Entries",
+        "max_pending_entries": "entries",
         "max_pending_publish_bytes_per_connection": "bytes",
         "max_pending_publish_bytes_per_topic": "bytes",
         "max_queued_bytes_per_stream": "bytes",
