@@ -1,15 +1,13 @@
-"""What every ledger storage must do. Each storage's test module makes a class of it and says what lies below.
+"""The contract of ledger storages. Each storage's test module subclasses `LedgerStorageContract` and gives it a disk.
 
-A test is a coroutine that takes a `Disk`: an empty one, whose storage is opened as often as wanted. What a kind of disk
-can't be made to do, it says with `NotImplementedError`; the tests that need it are skipped.
+A test takes the fixture `disk`: an empty `Disk`, whose storage it opens as often as it needs. Faults that a kind of
+disk does not override skip the tests that need them.
 """
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Self
 
 import pytest
 
@@ -21,7 +19,7 @@ from magnetar_bookie.storage.interface import (
     StorageFailed,
     StorageFull,
 )
-from tests.running import run, until
+from tests.running import until
 
 LARGEST_ID = 2**63 - 2
 # More bytes than any test writes.
@@ -30,7 +28,13 @@ _CRASHES = 30
 
 
 class Disk(ABC):
-    """An empty disk."""
+    """An empty disk. Leaving it closes it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     @abstractmethod
     async def open(self) -> LedgerStorage:
@@ -41,42 +45,23 @@ class Disk(ABC):
         """The machine stops: what was not synced is on the disk or not."""
 
     async def fail_next_sync(self) -> None:
-        raise NotImplementedError
+        pytest.skip("this disk can't fail a sync")
 
     async def fill(self) -> None:
         """No room for any record from now on."""
-        raise NotImplementedError
+        pytest.skip("this disk can't be full")
 
     async def damage(self, ledger_id: int, entry_id: int) -> None:
         """What is on the disk of this record is other bytes from now on."""
-        raise NotImplementedError
+        pytest.skip("this disk can't damage a record")
 
     async def lose_synced(self) -> None:
         """The machine stops, and of what was synced last something is lost."""
-        raise NotImplementedError
+        pytest.skip("this disk can't lose what was synced")
 
     @abstractmethod
     async def close(self) -> None:
         """The test is over."""
-
-
-def on_disk(test: Callable[[Any, Disk], Awaitable[None]]) -> Callable[[Any, Callable[[], Disk]], None]:
-    @functools.wraps(test)
-    def sync_test(self: Any, disk: Callable[[], Disk]) -> None:
-        async def body() -> None:
-            one = disk()
-            try:
-                await test(self, one)
-            finally:
-                await one.close()
-
-        try:
-            run(body())
-        except NotImplementedError as error:
-            pytest.skip(f"this disk can't be made to: {error}")
-
-    del sync_test.__wrapped__  # or pytest asks for its parameters
-    return sync_test
 
 
 def record_of(ledger_id: int, entry_id: int) -> bytes:
@@ -102,7 +87,8 @@ def all_ledgers(storage: LedgerStorage) -> list[int]:
 
 
 class LedgerStorageContract:
-    @on_disk
+    """The tests. A subclass defines the async fixture `disk`."""
+
     async def test_new_disk_is_empty_and_intact(self, disk: Disk) -> None:
         storage = await disk.open()
         assert storage.intact
@@ -114,7 +100,6 @@ class LedgerStorageContract:
         assert storage.entry_ids(1, 0, 10, 10) == []
         assert await storage.read(1, [0, 5], ALL) == [None, None]
 
-    @on_disk
     async def test_write_is_readable_before_it_is_synced(self, disk: Disk) -> None:
         storage = await disk.open()
         remembered = LedgerRecord(master_key=b"key", fenced=True, last_add_confirmed=7, limbo_cleared=3)
@@ -124,7 +109,6 @@ class LedgerStorageContract:
         assert all_ledgers(storage) == [1]
         assert storage.bookie() == b"who I am"
 
-    @on_disk
     async def test_what_was_synced_survives_a_crash(self, disk: Disk) -> None:
         storage = await disk.open()
         remembered = LedgerRecord(master_key=b"\0key", deleted=True, last_add_confirmed=-1, settled=True)
@@ -138,7 +122,6 @@ class LedgerStorageContract:
         assert storage.ledger(2) == remembered
         assert storage.bookie() == b"me"
 
-    @on_disk
     async def test_crash_leaves_whole_groups_and_none_without_those_before_it(self, disk: Disk) -> None:
         """Each group has a record in two ledgers and what is remembered; all three tell how far the disk got."""
         synced, written = 0, 0
@@ -166,7 +149,6 @@ class LedgerStorageContract:
                     synced = written
             await disk.crash()
 
-    @on_disk
     async def test_close_makes_all_durable(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
@@ -175,7 +157,6 @@ class LedgerStorageContract:
         assert storage.intact
         assert await held(storage, 1) == [0]
 
-    @on_disk
     async def test_entries_are_found_in_order_whatever_the_order_of_writing(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 300, 2), ledgers={1: LedgerRecord()}))
@@ -187,7 +168,6 @@ class LedgerStorageContract:
         assert storage.entry_ids(1, 5, 5, 10) == []
         assert storage.last_entry(1) == LARGEST_ID
 
-    @on_disk
     async def test_ledgers_do_not_see_each_other(self, disk: Disk) -> None:
         storage = await disk.open()
         ids = [1, 2, 255, 256, 2**32, 2**63, 2**64 - 1]
@@ -203,13 +183,11 @@ class LedgerStorageContract:
         assert storage.ledger_ids(2**64, 10) == []
         assert storage.last_entry(3) == -1
 
-    @on_disk
     async def test_records_come_in_the_order_in_which_they_were_asked_for(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
         assert await storage.read(1, [2, 7, 0], ALL) == [record_of(1, 2), None, record_of(1, 0)]
 
-    @on_disk
     async def test_reading_stops_after_the_record_that_passes_the_bytes_allowed(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1, 2, 3), ledgers={1: LedgerRecord()}))
@@ -228,7 +206,6 @@ class LedgerStorageContract:
             assert await storage.read(1, asked, max_bytes) == found[:count], f"{max_bytes} bytes allowed"
         assert (await storage.read(1, [7, 8], 0))[0] is None, "what is not held takes nothing"
 
-    @on_disk
     async def test_dropped_ledger_keeps_what_is_remembered_of_it_only(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(
@@ -244,7 +221,6 @@ class LedgerStorageContract:
             await disk.crash()
             storage = await disk.open()
 
-    @on_disk
     async def test_group_discards_and_drops_before_it_writes(self, disk: Disk) -> None:
         storage = await disk.open()
         other = records(1, 5) | {(2, 0): b"what was there before"}
@@ -256,7 +232,6 @@ class LedgerStorageContract:
         assert await held(storage, 1) == [0]
         assert await held(storage, 2) == [0]
 
-    @on_disk
     async def test_discarded_record_is_gone(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord()}))
@@ -266,7 +241,6 @@ class LedgerStorageContract:
         await disk.crash()
         assert await held(await disk.open(), 1) == [0]
 
-    @on_disk
     async def test_full_disk_takes_nothing_of_a_group_with_records_and_all_of_one_without(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
@@ -287,7 +261,6 @@ class LedgerStorageContract:
         assert storage.ledger(3) == LedgerRecord(fenced=True)
         assert storage.bookie() == b"me"
 
-    @on_disk
     async def test_failed_sync_is_the_last_thing_that_a_storage_does(self, disk: Disk) -> None:
         """CHK-21, the storage's part: no second sync succeeds, as the system has forgotten what it could not write."""
         storage = await disk.open()
@@ -306,7 +279,6 @@ class LedgerStorageContract:
         await disk.crash()
         assert (await held(await disk.open(), 1))[:1] == [0]
 
-    @on_disk
     async def test_sync_that_was_begun_tells_once_and_later_how_it_went(self, disk: Disk) -> None:
         storage = await disk.open()
         told: list[StorageFailed | None] = []
@@ -327,7 +299,6 @@ class LedgerStorageContract:
         await disk.crash()
         assert (await held(await disk.open(), 1))[:3] == [0, 1, 2]
 
-    @on_disk
     async def test_damaged_record_is_held_and_never_absent(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
@@ -343,7 +314,6 @@ class LedgerStorageContract:
         await disk.crash()
         assert await held(await disk.open(), 1) == [0, 1, 2]
 
-    @on_disk
     async def test_loss_is_told_until_the_bookie_has_written_it_down(self, disk: Disk) -> None:
         storage = await disk.open()
         for entry_id in range(3):

@@ -1,17 +1,15 @@
-"""What every metadata store must do. Each store's test module makes a class of it and says how sessions are made.
+"""The contract of metadata stores. Each store's test module subclasses `MetadataStoreContract` and gives it a space.
 
-A test is a coroutine that takes a `Space`: a tree of its own, empty, with as many sessions as it asks for.
+A test takes the fixture `space`: a `Space`, which is an empty tree of its own, and opens as many sessions as it needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Self
 
 import pytest
 
@@ -54,16 +52,22 @@ from magnetar_metadata.store import (
 )
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SeededRandomness
-from tests.running import run, until, within
+from tests.running import until, within
 
 ROOTS = ("/policies", "/bundles/of")
 
 
 class Space(ABC):
-    """A tree of its own."""
+    """A tree of its own. Leaving it closes its sessions."""
 
     def __init__(self) -> None:
         self._opened: list[MetadataStore] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def connect(self) -> MetadataStore:
         """Another session; closed with the space."""
@@ -87,44 +91,11 @@ class Space(ABC):
         pytest.skip("this store has no connection that could break")
 
 
-Backend = Callable[[], AbstractAsyncContextManager[Space]]
-Scenario = Callable[[Any, Space], Awaitable[None]]
-
-
-def scenario(test: Scenario) -> Callable[[Any, Backend], None]:
-    """Makes a test of a coroutine: pytest gives the backend, the coroutine gets a space on it."""
-
-    def running(self: Any, backend: Backend) -> None:
-        async def bounded() -> None:
-            async with backend() as space:
-                await test(self, space)
-
-        run(bounded())
-
-    functools.update_wrapper(running, test)
-    # pytest would read the coroutine's arguments through it.
-    del running.__dict__["__wrapped__"]
-    return running
-
-
-def backend_of(make: Callable[[], Awaitable[Space]]) -> Backend:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Space]:
-        space = await make()
-        try:
-            yield space
-        finally:
-            await space.close()
-
-    return opened
-
-
 class MetadataStoreContract:
-    """The tests. Subclasses give the fixture `backend`."""
+    """The tests. A subclass defines the async fixture `space`."""
 
     # Nodes and versions
 
-    @scenario
     async def test_a_node_is_made_changed_and_deleted_by_version(self, space: Space) -> None:
         store = await space.connect()
         assert await store.get("/a") is None
@@ -139,7 +110,6 @@ class MetadataStoreContract:
         assert await store.get("/a") is None
         assert await store.put("/a", b"again", ABSENT) == Made("/a", 0)
 
-    @scenario
     async def test_a_change_is_refused_unless_the_node_is_as_expected(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/a", b"one", ABSENT)
@@ -156,7 +126,6 @@ class MetadataStoreContract:
         assert await store.get("/a") == Node(b"one", Stat(0))
         assert await store.exists("/b") is None
 
-    @scenario
     async def test_any_makes_or_overwrites(self, space: Space) -> None:
         store = await space.connect()
         assert await store.put("/deep/er/any", b"1", ANY) == Made("/deep/er/any", 0)
@@ -164,13 +133,11 @@ class MetadataStoreContract:
         await store.delete("/deep/er/any", ANY)
         assert await store.put("/deep/er/any", b"3", ANY) == Made("/deep/er/any", 0)
 
-    @scenario
     async def test_any_put_by_many_at_once_happens_each_time(self, space: Space) -> None:
         stores = [await space.connect() for _ in range(3)]
         made = await asyncio.gather(*(store.put("/any/node", b"", ANY) for store in stores * 4))
         assert sorted(each.version for each in made) == list(range(12))
 
-    @scenario
     async def test_parents_come_by_themselves_and_stay(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/p/q/r", b"deep", ABSENT)
@@ -180,7 +147,6 @@ class MetadataStoreContract:
         assert await store.children("/p") == ["q"]
         assert await store.children("/p/q") == []
 
-    @scenario
     async def test_children_are_the_direct_ones_sorted(self, space: Space) -> None:
         store = await space.connect()
         for name in ("b", "a", "a.b", "a-b", "c/below", "é", "Z"):
@@ -191,7 +157,6 @@ class MetadataStoreContract:
         assert await store.children("/nowhere") == []
         assert await store.children("/") == ["f"]
 
-    @scenario
     async def test_the_root_is_there_and_can_not_be_changed(self, space: Space) -> None:
         store = await space.connect()
         assert await store.get("/") == Node(b"", Stat(0))
@@ -200,7 +165,6 @@ class MetadataStoreContract:
             with pytest.raises(InvalidChange):
                 await store.transaction([change_])
 
-    @scenario
     async def test_a_node_with_children_is_not_deleted(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/a/b", b"", ABSENT)
@@ -213,7 +177,6 @@ class MetadataStoreContract:
 
     # Transactions
 
-    @scenario
     async def test_a_transaction_happens_whole_and_in_order(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/old", b"", ABSENT)
@@ -236,7 +199,6 @@ class MetadataStoreContract:
         assert await store.children("/x") == ["new"]
         assert await store.children("/y/any") == ["below"]
 
-    @scenario
     async def test_a_refused_transaction_does_nothing_and_names_the_change(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/there", b"", ABSENT)
@@ -263,14 +225,12 @@ class MetadataStoreContract:
         assert await store.children("/there") == []
         assert await store.get("/there") == Node(b"", Stat(0))
 
-    @scenario
     async def test_deletes_and_their_parents_go_together(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/a/b/c", b"", ABSENT)
         await store.transaction([Delete("/a/b/c", 0), Delete("/a/b", 0), Delete("/a", 0)])
         assert await store.exists("/a") is None
 
-    @scenario
     async def test_what_no_store_can_do_is_refused_before_it_is_asked(self, space: Space) -> None:
         store = await space.connect()
         invalid: list[list[Change]] = [
@@ -293,7 +253,6 @@ class MetadataStoreContract:
                 await store.transaction(changes)
         assert await store.children("/") == []
 
-    @scenario
     async def test_what_is_no_value_or_no_version_is_refused_and_harms_nobody(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         await store.put("/a", b"", ABSENT)
@@ -312,7 +271,6 @@ class MetadataStoreContract:
             assert each.session.state is SessionState.CONNECTED
             assert await each.get("/a") == Node(b"", Stat(0))
 
-    @scenario
     async def test_parents_that_may_be_missing_count_in_the_size_of_a_transaction(self, space: Space) -> None:
         """What is within the limit is made, the missing parents with it; what is above never leaves."""
         store = await space.connect()
@@ -340,7 +298,6 @@ class MetadataStoreContract:
         await store.transaction([Put(f"/p{n}/{deep}", b"x" * 9000, 0) for n in range(100)])
         assert heard == []
 
-    @scenario
     async def test_the_largest_value_and_the_most_changes_fit(self, space: Space) -> None:
         store = await space.connect()
         largest = bytes(range(256)) * (MAX_VALUE_BYTES // 256) + b"\0" * (MAX_VALUE_BYTES % 256)
@@ -357,7 +314,6 @@ class MetadataStoreContract:
         assert len(made) == MAX_CHANGES
         assert len(await store.children("/many")) == MAX_CHANGES
 
-    @scenario
     async def test_paths_that_no_node_can_have(self, space: Space) -> None:
         store = await space.connect()
         bad = ["", "a", "a/b", "//", "/a/", "/a//b", "/.", "/a/../b", "/a/./b", "/a\0b", "/a\nb", "/a\x7f", "/\ud800"]
@@ -377,7 +333,6 @@ class MetadataStoreContract:
 
     # Sequential and ephemeral nodes
 
-    @scenario
     async def test_sequence_numbers_are_never_used_again(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         made = [(await store.put("/q/n-", b"", ABSENT, sequential=True)).path for _ in range(3)]
@@ -390,7 +345,6 @@ class MetadataStoreContract:
         assert made[:4] == sorted(made[:4])
         assert max(made[:4]) < min(made[4:])
 
-    @scenario
     async def test_a_number_that_is_taken_by_its_full_name_refuses_until_it_goes(self, space: Space) -> None:
         store = await space.connect()
         first = (await store.put("/q/n-", b"", ABSENT, sequential=True)).path
@@ -408,7 +362,6 @@ class MetadataStoreContract:
         made = await store.put("/q/n-", b"", ABSENT, sequential=True)
         assert made.path > first
 
-    @scenario
     async def test_ephemeral_nodes_go_with_the_session_that_made_them(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         await store.put("/e/mine", b"1", ABSENT, ephemeral=True)
@@ -426,7 +379,6 @@ class MetadataStoreContract:
         assert await other.children("/e") == ["theirs"]
         assert await other.exists(numbered.path) is None
 
-    @scenario
     async def test_a_replaced_node_belongs_to_the_session_that_replaced_it(self, space: Space) -> None:
         """OWN-2: it goes with the new session only, and of two that replace the same node one succeeds."""
         store, other, third = await space.connect(), await space.connect(), await space.connect()
@@ -454,7 +406,6 @@ class MetadataStoreContract:
         with pytest.raises(NotEmpty):
             await loser.put("/e/folder", b"", 0, ephemeral=True)
 
-    @scenario
     async def test_ephemeral_nodes_go_when_the_session_is_lost(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         await store.put("/e/mine", b"", ABSENT, ephemeral=True)
@@ -469,7 +420,6 @@ class MetadataStoreContract:
 
         await until(gone, "the ephemeral node is gone")
 
-    @scenario
     async def test_ephemeral_nodes_have_no_children(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/e/mine", b"", ABSENT, ephemeral=True)
@@ -477,7 +427,6 @@ class MetadataStoreContract:
             with pytest.raises(NoChildrenAllowed):
                 await store.put(path, b"", ABSENT)
 
-    @scenario
     async def test_ephemeral_nodes_are_refused_at_and_below_declared_roots(self, space: Space) -> None:
         store = await space.connect()
         for path in ("/policies", "/policies/deep/er", "/bundles/of/one"):
@@ -488,7 +437,6 @@ class MetadataStoreContract:
 
     # Reading
 
-    @scenario
     async def test_reads_after_sync_see_what_others_did_before(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         for version in range(20):
@@ -496,7 +444,6 @@ class MetadataStoreContract:
             await other.sync()
             assert await other.get("/a") == Node(b"%d" % version, Stat(version))
 
-    @scenario
     async def test_a_store_sees_its_own_changes(self, space: Space) -> None:
         store = await space.connect()
         for version in range(20):
@@ -505,7 +452,6 @@ class MetadataStoreContract:
 
     # Watches
 
-    @scenario
     async def test_a_watch_is_up_at_the_start_and_after_each_kind_of_change(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         watch = store.watch("/w/node")
@@ -533,7 +479,6 @@ class MetadataStoreContract:
         await sees(b"", ["child"])
         watch.close()
 
-    @scenario
     async def test_a_watch_sees_ephemeral_children_go(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         await other.put("/brokers/one", b"", ABSENT, ephemeral=True)
@@ -545,12 +490,10 @@ class MetadataStoreContract:
             if await store.children("/brokers") == []:
                 break
 
-    @scenario
     async def test_a_watch_folds_changes_and_never_misses_the_last(self, space: Space) -> None:
         store, writers = await space.connect(), [await space.connect() for _ in range(3)]
         await self._last_change_is_seen(store, store.watch("/w/node"), "/w/node", writers)
 
-    @scenario
     async def test_a_subtree_watch_never_misses_the_last_of_concurrent_changes(self, space: Space) -> None:
         store, writers = await space.connect(), [await space.connect() for _ in range(3)]
         await self._last_change_is_seen(store, store.watch_subtree("/policies"), "/policies/a/b", writers)
@@ -572,7 +515,6 @@ class MetadataStoreContract:
         await writing
         assert waits <= 15 * len(writers) + 5
 
-    @scenario
     async def test_a_subtree_watch_sees_all_below_its_root_and_the_root(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         watch = store.watch_subtree("/bundles/of")
@@ -597,20 +539,17 @@ class MetadataStoreContract:
         await within(watch.wait(), "the first sign")
         await self._take_down(watch)
 
-    @scenario
     async def test_only_declared_roots_can_be_watched_as_subtrees(self, space: Space) -> None:
         store = await space.connect()
         for path in ("/", "/policies/below", "/bundles", "/undeclared"):
             with pytest.raises(InvalidPath):
                 store.watch_subtree(path)
 
-    @scenario
     async def test_change_counters_are_nobodys_business(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/policies/a", b"", ABSENT)
         assert await store.children("/") == ["policies"]
 
-    @scenario
     async def test_a_closed_watch_ends_its_wait(self, space: Space) -> None:
         store = await space.connect()
         watch, again = store.watch("/w"), store.watch("/w")
@@ -626,7 +565,6 @@ class MetadataStoreContract:
         await store.put("/w", b"", ABSENT)
         await within(again.wait(), "the other watch")
 
-    @scenario
     async def test_a_cancelled_wait_leaves_the_watch_as_it_was(self, space: Space) -> None:
         store = await space.connect()
         watch = store.watch("/w")
@@ -639,7 +577,6 @@ class MetadataStoreContract:
         await store.put("/w", b"", ABSENT)
         await within(watch.wait(), "the sign after a cancelled wait")
 
-    @scenario
     async def test_watches_go_up_after_a_reconnection(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         watches = [store.watch("/w"), store.watch_subtree("/policies")]
@@ -661,7 +598,6 @@ class MetadataStoreContract:
 
     # Sessions
 
-    @scenario
     async def test_a_closed_store_is_closed_for_all(self, space: Space) -> None:
         store = await space.connect()
         heard: list[SessionState] = []
@@ -680,7 +616,6 @@ class MetadataStoreContract:
         assert heard == [SessionState.LOST]
         assert store.session.state is SessionState.LOST
 
-    @scenario
     async def test_a_lost_session_can_not_be_missed(self, space: Space) -> None:
         """From the loss on every request and every watch raises, and listeners are told once."""
         store = await space.connect()
@@ -722,7 +657,6 @@ class MetadataStoreContract:
             with pytest.raises(kind):
                 await each
 
-    @scenario
     async def test_requests_under_way_end_when_the_session_does(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         asked = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
@@ -738,7 +672,6 @@ class MetadataStoreContract:
             except (Unavailable, SessionLost):
                 pass
 
-    @scenario
     async def test_how_long_the_session_is_safe_goes_by_the_sending_of_answered_requests(self, space: Space) -> None:
         """The time counts from when an answered request was sent, not from its answer."""
         clock = SystemClock()
@@ -755,7 +688,6 @@ class MetadataStoreContract:
         await asyncio.gather(*(store.put(f"/t/{n}", b"", ANY) for n in range(10)))
         assert before <= session.answered_sent_at <= clock.monotonic()
 
-    @scenario
     async def test_a_cancelled_request_harms_nobody(self, space: Space) -> None:
         store = await space.connect()
         asked = [asyncio.create_task(store.put(f"/c/{n}", b"", ABSENT)) for n in range(10)]
@@ -770,7 +702,6 @@ class MetadataStoreContract:
 
     # Compare and set
 
-    @scenario
     async def test_compare_and_set_by_many_loses_nothing(self, space: Space) -> None:
         stores = [await space.connect() for _ in range(3)]
         clock = SystemClock()
@@ -781,7 +712,6 @@ class MetadataStoreContract:
         assert stored is not None
         assert (stored.payload, stored.version) == (b"24", 23)
 
-    @scenario
     async def test_compare_and_set_leaves_deletes_and_refuses_foreign_values(self, space: Space) -> None:
         store = await space.connect()
         clock, randomness = SystemClock(), SeededRandomness(1)

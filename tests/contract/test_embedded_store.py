@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.locked_folder import DurableMark
 from magnetar_metadata.store import ANY, MetadataStore
 from magnetar_wire.clock import SystemClock
-from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
+from tests.contract.metadata_store_contract import ROOTS, MetadataStoreContract, Space
 
 
 class EmbeddedSpace(Space):
@@ -46,8 +47,7 @@ def _fail(mark: DurableMark) -> None:
 
 class TestEmbeddedStore(MetadataStoreContract):
     @pytest.fixture
-    def backend(self, tmp_path: Path) -> Backend:
-        async def make() -> Space:
-            return EmbeddedSpace(tmp_path, await EmbeddedDatabase.open(tmp_path, SystemClock(), ROOTS))
-
-        return backend_of(make)
+    async def space(self, tmp_path: Path) -> AsyncIterator[Space]:
+        database = await EmbeddedDatabase.open(tmp_path, SystemClock(), ROOTS)
+        async with EmbeddedSpace(tmp_path, database) as space:
+            yield space

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from magnetar_metadata.store import MetadataStore
 from magnetar_testing.metadata import MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.clock import SystemClock
-from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
+from tests.contract.metadata_store_contract import ROOTS, MetadataStoreContract, Space
 
 
 class MemorySpace(Space):
@@ -31,8 +33,6 @@ class MemorySpace(Space):
 
 class TestMemoryStore(MetadataStoreContract):
     @pytest.fixture
-    def backend(self) -> Backend:
-        async def make() -> Space:
-            return MemorySpace()
-
-        return backend_of(make)
+    async def space(self) -> AsyncIterator[Space]:
+        async with MemorySpace() as space:
+            yield space

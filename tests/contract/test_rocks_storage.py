@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -93,11 +93,12 @@ class _Folder(Disk):
 
 class TestRocksStorage(LedgerStorageContract):
     @pytest.fixture(params=["as it comes", "small segments"])
-    def disk(
+    async def disk(
         self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> Callable[[], Disk]:
+    ) -> AsyncIterator[Disk]:
         options = RocksOptions() if request.param == "as it comes" else _SMALL
-        return lambda: _Folder(tmp_path, monkeypatch, options)
+        async with _Folder(tmp_path, monkeypatch, options) as disk:
+            yield disk
 
 
 @settings(max_examples=25)

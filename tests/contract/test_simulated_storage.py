@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -41,5 +41,6 @@ class _Simulated(Disk):
 
 class TestSimulatedStorage(LedgerStorageContract):
     @pytest.fixture(params=[1, 2])
-    def disk(self, request: pytest.FixtureRequest) -> Callable[[], Disk]:
-        return lambda: _Simulated(request.param)
+    async def disk(self, request: pytest.FixtureRequest) -> AsyncIterator[Disk]:
+        async with _Simulated(request.param) as disk:
+            yield disk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
 from magnetar_metadata.zookeeper.store import ZooKeeperStore
 from magnetar_wire.clock import SystemClock
-from tests.contract.metadata_store_contract import Backend, MetadataStoreContract, Space, backend_of, count_with
+from tests.contract.metadata_store_contract import MetadataStoreContract, Space, count_with
 from tests.contract.zookeeper_space import ZooKeeperSpace
 from tests.running import run, until, within
 
@@ -25,11 +25,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("zookeeper")]
 
 class TestZooKeeperStore(MetadataStoreContract):
     @pytest.fixture
-    def backend(self, zookeeper: LocalZooKeeper) -> Backend:
-        async def make() -> Space:
-            return ZooKeeperSpace(zookeeper.hosts)
-
-        return backend_of(make)
+    async def space(self, zookeeper: LocalZooKeeper) -> AsyncIterator[Space]:
+        async with ZooKeeperSpace(zookeeper.hosts) as space:
+            yield space
 
 
 async def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +68,7 @@ def half(request: pytest.FixtureRequest) -> Iterator[int]:
     cls = request.cls
     cls._begun, cls._killed = 0, False
     chosen = [each for each in request.session.items if isinstance(each, pytest.Function) and each.cls is cls]
-    yield sum("backend" in each.fixturenames for each in chosen) // 2
+    yield sum("space" in each.fixturenames for each in chosen) // 2
     stopped_early = request.session.shouldstop or request.session.shouldfail
     assert cls._killed or stopped_early, "the leader was never killed"
 
@@ -85,19 +83,16 @@ class TestQuorum(MetadataStoreContract):
     _killed: ClassVar[bool] = False
 
     @pytest.fixture
-    def backend(self, quorum: LocalZooKeeper, half: int) -> Backend:
+    async def space(self, quorum: LocalZooKeeper, half: int) -> AsyncIterator[Space]:
         cls = type(self)
         kills = cls._begun == half
         cls._begun += 1
 
-        async def make() -> Space:
-            space = ZooKeeperSpace(quorum.hosts)
+        async with ZooKeeperSpace(quorum.hosts) as space:
             if kills:
                 await _leader_killed_under(space, quorum)
                 cls._killed = True
-            return space
-
-        return backend_of(make)
+            yield space
 
     def test_a_sync_is_answered_by_a_majority(self, quorum: LocalZooKeeper) -> None:
         """A leader alone may lack changes that others have answered: ZooKeeper's own sync is answered by it at once."""

@@ -13,6 +13,7 @@ import pytest
 import magnetar
 from magnetar_cli.local_java import NoJava, java_home_for_spark
 from magnetar_testing.standalone_process import StandaloneProcess
+from tests.running_spark import BRIEF_JAVA
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +30,7 @@ def send(rows):
     return daemon.send_partition(rows)
 
 settings = {
+    "spark.driver.extraJavaOptions": "%s",
     "spark.ui.enabled": "false",
     "spark.python.daemon.module": "tests.integration.spark_daemon",
     "spark.python.worker.reuse": "false",  # a fork for each partition
@@ -52,12 +54,13 @@ def test_workers_of_a_daemon_that_has_used_a_client(tmp_path: Path) -> None:
             **os.environ,
             "JAVA_HOME": str(java_home),
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LAUNCHER_OPTS": BRIEF_JAVA,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_TEST_URL": server.service_url,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         driver = tmp_path / "driver.py"
-        driver.write_text(_DRIVER % (ROWS, PARTITIONS))
+        driver.write_text(_DRIVER % (BRIEF_JAVA, ROWS, PARTITIONS))
         found = subprocess.run(
             [sys.executable, driver], env=environment, capture_output=True, text=True, timeout=LONGEST_S, check=False
         )

@@ -17,6 +17,7 @@ import pytest
 from magnetar_cli.local_java import NoJava, java_home_for_spark
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.guide import PROJECT, SHOWN_URL, Interpreter, blocks, command_lines
+from tests.running_spark import BRIEF_JAVA
 from tests.shell import Shell
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("guide of Spark")]
@@ -26,7 +27,9 @@ _LONGEST_S = 240.0
 _SHOWN = {"README.md": "|amy|100|", "spark_connector/README.md": "|amy|249500|"}
 # Where there is much to do besides, a Python worker takes its time to come up.
 _PATIENT = "--conf spark.python.authenticate.socketTimeout=120s"
-_SUBMIT = f"--conf spark.ui.enabled=false {_PATIENT} --master local[2] pyspark-shell"
+_SUBMIT = (
+    f"--driver-java-options '{BRIEF_JAVA}' --conf spark.ui.enabled=false {_PATIENT} --master local[2] pyspark-shell"
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,7 @@ def interpreter(
         "JAVA_HOME": str(java_home),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
         "PYSPARK_SUBMIT_ARGS": _SUBMIT,
+        "SPARK_LAUNCHER_OPTS": BRIEF_JAVA,
         "SPARK_LOCAL_IP": "127.0.0.1",
         # Where they are not: what the examples say themselves goes first.
         "MAGNETAR_URL": "magnetar://localhost:1",

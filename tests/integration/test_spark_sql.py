@@ -15,7 +15,7 @@ from tests.running_spark import available_now, read, read_rows, spark_session, u
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark streams")]
 
 
 @pytest.fixture(scope="module")

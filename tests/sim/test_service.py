@@ -15,7 +15,7 @@ from tests.sim.reach import Branch, Reach
 from tests.sim.run import run_seed
 from tests.sim.service.world import ServiceWorld
 
-_PARTS: Final = 2
+_PARTS: Final = [0, pytest.param(1, marks=pytest.mark.soak)]
 _SEEDS: Final = 20
 _MOST_SEEDS: Final = 150
 _BRANCHES: Final = [
@@ -65,7 +65,7 @@ class _OwnersDisagree(ServiceWorld):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.parametrize("part", _PARTS)
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
     """OWN-1, OWN-2, RET-1, CHK-30, CHK-31, CHK-33, CHK-34, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the judge
     asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions and each

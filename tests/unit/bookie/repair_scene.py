@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Self
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
@@ -27,7 +27,7 @@ from magnetar_wire.transport import Listener
 from tests.registered_bookies import register_bookie
 from tests.sim.disk import DiskFaults, SimulatedDisk
 
-__all__ = ["PATIENT", "Scene", "SceneBookie", "scene"]
+__all__ = ["PATIENT", "Scene", "SceneBookie"]
 
 PATIENT = AutoRecoveryOptions(
     lost_bookie_recovery_delay_s=3,
@@ -86,10 +86,13 @@ class SceneBookie:
 
 
 class Scene:
-    """Bookies b1, b2 …"""
+    """Bookies b1, b2 …, registered while the scene is open."""
 
     def __init__(
-        self, bookies: int, options: AutoRecoveryOptions, client_options: LedgerClientOptions = _CLIENT
+        self,
+        bookies: int = 4,
+        options: AutoRecoveryOptions = PATIENT,
+        client_options: LedgerClientOptions = _CLIENT,
     ) -> None:
         self.clock = ManualClock()
         self.randomness = SeededRandomness("scene")
@@ -103,12 +106,13 @@ class Scene:
         self.store: MemoryStore = self.server.connect()
         self.client: LedgerClient
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         for bookie in self.bookies.values():
             await bookie.come()
         self.client = await self.new_client(self.store)
+        return self
 
-    async def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self.tasks:
             task.cancel()
         for task in self.tasks:
@@ -194,24 +198,3 @@ class Scene:
 
     async def no_tasks(self) -> bool:
         return not await self.store.children(paths.TASKS)
-
-
-def scene(
-    bookies: int = 4, options: AutoRecoveryOptions = PATIENT, client_options: LedgerClientOptions = _CLIENT
-) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
-    """A test that is a coroutine over a scene whose bookies are all there."""
-
-    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def running() -> None:
-            of = Scene(bookies, options, client_options)
-            await of.start()
-            try:
-                await test(of)
-            finally:
-                await of.stop()
-
-        running.__doc__ = test.__doc__
-        running.__name__ = test.__name__
-        return running
-
-    return decorate

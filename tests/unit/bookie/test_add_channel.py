@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Self
 
 import pytest
 
@@ -95,12 +95,24 @@ class Sink:
 
 
 class Bench:
-    def __init__(self, options: LedgerClientOptions, *, recovery: bool = False) -> None:
+    """A channel and its streams. Leaving the bench closes the channel and awaits its tasks."""
+
+    def __init__(self, options: LedgerClientOptions | None = None, *, recovery: bool = False) -> None:
         self.clock = ManualClock()
         self.streams: list[FakeStream] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.recovery = recovery
-        self.channel = AddChannel("b1", self._open, self._spawn, self.clock, options, recovery=recovery)
+        self.channel = AddChannel(
+            "b1", self._open, self._spawn, self.clock, options or LedgerClientOptions(), recovery=recovery
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.channel.close()
+        for task in self.tasks:
+            await task
 
     def _open(self) -> FakeStream:
         self.streams.append(FakeStream())
@@ -123,24 +135,13 @@ class Bench:
             await asyncio.sleep(0)
 
 
-def bench(
-    options: LedgerClientOptions | None = None, *, recovery: bool = False
-) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
-    def decorate(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def running() -> None:
-            scene = Bench(options or LedgerClientOptions(), recovery=recovery)
-            await test(scene)
-            scene.channel.close()
-            for task in scene.tasks:
-                await task
-
-        running.__doc__ = test.__doc__
-        return running
-
-    return decorate
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """A channel with the default options."""
+    async with Bench() as bench:
+        yield bench
 
 
-@bench()
 async def test_what_gathers_while_a_frame_is_on_its_way_leaves_in_the_next(bench: Bench) -> None:
     bench.send(1, 0)
     bench.send(2, 0)
@@ -159,7 +160,6 @@ async def test_what_gathers_while_a_frame_is_on_its_way_leaves_in_the_next(bench
     assert all(said.master_key == b"key" and not said.recovery for message in stream.sent for said in message.runs)
 
 
-@bench()
 async def test_answers_reach_the_ledgers_that_they_are_for(bench: Bench) -> None:
     one, two, other = bench.sink(1), bench.sink(2), bench.sink(1)
     bench.send(1, 0, 1)
@@ -172,7 +172,6 @@ async def test_answers_reach_the_ledgers_that_they_are_for(bench: Bench) -> None
     assert bench.channel.unanswered_bytes == 0
 
 
-@bench()
 async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: Bench) -> None:
     """The answer that is on its way when the stream breaks reaches nobody."""
     one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
@@ -197,25 +196,24 @@ async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: 
     assert len(one.failures) == 1
 
 
-@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
-async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody(bench: Bench) -> None:
-    one = bench.sink(1)
-    bench.send(1, 0)
-    await bench.settle()
-    bench.streams[0].answer((1, 0, 1))  # it is there, and was not read yet when the time is over
-    bench.clock.advance(2)
-    assert len(one.failures) == 1
-    bench.channel.registered_anew()
-    bench.send(1, 0)  # the next stream is open before the old one has ended
-    await bench.settle()
-    assert len(bench.streams) == 2
-    assert (one.answers, len(one.failures)) == ([], 1)
-    bench.streams[1].answer((1, 0, 1))
-    await bench.settle()
-    assert one.answers == [(0, 1)]
+async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody() -> None:
+    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+        one = bench.sink(1)
+        bench.send(1, 0)
+        await bench.settle()
+        bench.streams[0].answer((1, 0, 1))  # it is there, and was not read yet when the time is over
+        bench.clock.advance(2)
+        assert len(one.failures) == 1
+        bench.channel.registered_anew()
+        bench.send(1, 0)  # the next stream is open before the old one has ended
+        await bench.settle()
+        assert len(bench.streams) == 2
+        assert (one.answers, len(one.failures)) == ([], 1)
+        bench.streams[1].answer((1, 0, 1))
+        await bench.settle()
+        assert one.answers == [(0, 1)]
 
 
-@bench()
 async def test_the_end_of_an_idle_stream_is_nobodys_failure(bench: Bench) -> None:
     one = bench.sink(1)
     bench.send(1, 0)
@@ -229,39 +227,38 @@ async def test_the_end_of_an_idle_stream_is_nobodys_failure(bench: Bench) -> Non
     assert bench.streams[1].entries == [[(1, 1)]]
 
 
-@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
-async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream(bench: Bench) -> None:
-    one = bench.sink(1)
-    bench.send(1, 0)
-    await bench.settle()
-    bench.clock.advance(1.5)
-    bench.send(1, 1)
-    bench.streams[0].answer((1, 0, 1))
-    await bench.settle()
-    bench.clock.advance(1.9)
-    assert one.failures == []
-    bench.clock.advance(0.2)
-    assert len(one.failures) == 1
-    assert "within 2.0 s" in one.failures[0]
+async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream() -> None:
+    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+        one = bench.sink(1)
+        bench.send(1, 0)
+        await bench.settle()
+        bench.clock.advance(1.5)
+        bench.send(1, 1)
+        bench.streams[0].answer((1, 0, 1))
+        await bench.settle()
+        bench.clock.advance(1.9)
+        assert one.failures == []
+        bench.clock.advance(0.2)
+        assert len(one.failures) == 1
+        assert "within 2.0 s" in one.failures[0]
 
 
-@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
-async def test_an_add_that_could_not_even_be_sent_times_out_too(bench: Bench) -> None:
-    one = bench.sink(1)
-    bench.send(1, 0)
-    await bench.settle()
-    bench.streams[0].answer((1, 0, 1))
-    bench.streams[0].open.clear()
-    await bench.settle()
-    bench.send(1, 1, 2)
-    await bench.settle()
-    bench.clock.advance(2.5)
-    assert len(one.failures) == 1
-    await bench.settle()
-    assert bench.streams[0].entries == [[(1, 0)]]
+async def test_an_add_that_could_not_even_be_sent_times_out_too() -> None:
+    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+        one = bench.sink(1)
+        bench.send(1, 0)
+        await bench.settle()
+        bench.streams[0].answer((1, 0, 1))
+        bench.streams[0].open.clear()
+        await bench.settle()
+        bench.send(1, 1, 2)
+        await bench.settle()
+        bench.clock.advance(2.5)
+        assert len(one.failures) == 1
+        await bench.settle()
+        assert bench.streams[0].entries == [[(1, 0)]]
 
 
-@bench()
 async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_bookie(bench: Bench) -> None:
     one = bench.sink(1)
     bench.send(1, 0)
@@ -279,60 +276,59 @@ async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_boo
     assert len(one.failures) == 1
 
 
-@bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
-async def test_a_lag_breaks_nothing_and_is_notified_until_it_is_over(bench: Bench) -> None:
+async def test_a_lag_breaks_nothing_and_is_notified_until_it_is_over() -> None:
     """CHK-66: each ledger with something unanswered hears of it, once; and a ledger that comes later, at once."""
-    one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
-    bench.send(1, 0, 1, 2, size=800)
-    bench.send(2, 0)
-    await bench.settle()
-    bench.send(1, 3, 4, size=800)
-    assert one.lags == []  # never from within `send`
-    bench.send(1, 5, size=800)
-    await bench.settle()
-    assert (len(one.lags), len(two.lags), idle.lags) == (1, 1, [])
-    assert "of at most 5000" in one.lags[0]
-    bench.send(3, 0)
-    late = bench.sink(4)
-    assert len(late.lags) == 1
-    await bench.settle()
-    assert len(idle.lags) == 1
-    bench.streams[0].answer((1, 0, 3))
-    await bench.settle()
-    assert len(one.lags) == 1  # less, and more than half of it
-    bench.streams[0].answer((1, 3, 3))
-    await bench.settle()
-    assert one.lags[1:] == two.lags[1:] == idle.lags[1:] == late.lags[1:] == [""]
-    assert one.failures == two.failures == []
-    assert len(bench.streams) == 1
+    async with Bench(LedgerClientOptions(max_bookie_lag_bytes=5000)) as bench:
+        one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
+        bench.send(1, 0, 1, 2, size=800)
+        bench.send(2, 0)
+        await bench.settle()
+        bench.send(1, 3, 4, size=800)
+        assert one.lags == []  # never from within `send`
+        bench.send(1, 5, size=800)
+        await bench.settle()
+        assert (len(one.lags), len(two.lags), idle.lags) == (1, 1, [])
+        assert "of at most 5000" in one.lags[0]
+        bench.send(3, 0)
+        late = bench.sink(4)
+        assert len(late.lags) == 1
+        await bench.settle()
+        assert len(idle.lags) == 1
+        bench.streams[0].answer((1, 0, 3))
+        await bench.settle()
+        assert len(one.lags) == 1  # less, and more than half of it
+        bench.streams[0].answer((1, 3, 3))
+        await bench.settle()
+        assert one.lags[1:] == two.lags[1:] == idle.lags[1:] == late.lags[1:] == [""]
+        assert one.failures == two.failures == []
+        assert len(bench.streams) == 1
 
 
-@bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
-async def test_records_of_a_ledger_that_abandons_the_bookie_are_not_sent(bench: Bench) -> None:
+async def test_records_of_a_ledger_that_abandons_the_bookie_are_not_sent() -> None:
     """CHK-66: those in line. The stream goes on for the other ledgers."""
-    one, two = bench.sink(1), bench.sink(2)
-    bench.send(1, 0)
-    await bench.settle()
-    bench.streams[0].open.clear()
-    bench.send(1, 1)
-    await bench.settle()
-    bench.send(1, 2, 3, 4, 5, 6, size=800)
-    bench.send(2, 0)
-    await bench.settle()
-    assert len(one.lags) == len(two.lags) == 1
-    bench.channel.abandon(1, one)
-    await bench.settle()
-    assert two.lags[1:] == [""]
-    bench.streams[0].open.set()
-    await bench.settle()
-    assert bench.streams[0].entries == [[(1, 0)], [(1, 1)], [(2, 0)]]
-    bench.streams[0].answer((1, 0, 2), (2, 0, 1))
-    await bench.settle()
-    assert (one.answers, two.answers) == ([], [(0, 1)])
-    assert bench.channel.unanswered_bytes == 0
+    async with Bench(LedgerClientOptions(max_bookie_lag_bytes=5000)) as bench:
+        one, two = bench.sink(1), bench.sink(2)
+        bench.send(1, 0)
+        await bench.settle()
+        bench.streams[0].open.clear()
+        bench.send(1, 1)
+        await bench.settle()
+        bench.send(1, 2, 3, 4, 5, 6, size=800)
+        bench.send(2, 0)
+        await bench.settle()
+        assert len(one.lags) == len(two.lags) == 1
+        bench.channel.abandon(1, one)
+        await bench.settle()
+        assert two.lags[1:] == [""]
+        bench.streams[0].open.set()
+        await bench.settle()
+        assert bench.streams[0].entries == [[(1, 0)], [(1, 1)], [(2, 0)]]
+        bench.streams[0].answer((1, 0, 2), (2, 0, 1))
+        await bench.settle()
+        assert (one.answers, two.answers) == ([], [(0, 1)])
+        assert bench.channel.unanswered_bytes == 0
 
 
-@bench()
 async def test_records_that_another_sink_waits_for_stay_in_line(bench: Bench) -> None:
     """Several recoveries of one ledger may share a channel."""
     one, other = bench.sink(1), bench.sink(1)
@@ -352,7 +348,6 @@ async def test_records_that_another_sink_waits_for_stay_in_line(bench: Bench) ->
     assert (one.answers, other.answers) == ([], [(0, 3)])
 
 
-@bench()
 async def test_a_ledger_that_comes_back_after_it_abandoned_the_bookie_is_sent(bench: Bench) -> None:
     """In the same turn of the loop, too."""
     one = bench.sink(1)
@@ -367,42 +362,41 @@ async def test_a_ledger_that_comes_back_after_it_abandoned_the_bookie_is_sent(be
     assert one.answers == [(1, 1)]
 
 
-@bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
-async def test_a_break_ends_the_lag(bench: Bench) -> None:
-    one, idle = bench.sink(1), bench.sink(2)
-    bench.send(1, 0, 1, 2, 3, 4, size=1000)
-    await bench.settle()
-    late = bench.sink(3)
-    bench.streams[0].incoming.put_nowait(Disconnected("gone"))
-    await bench.settle()
-    assert len(one.failures) == 1
-    assert (idle.lags, late.lags[1:], late.failures) == ([], [""], [])
-
-
-@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
-async def test_the_time_in_line_does_not_count(bench: Bench) -> None:
-    """CHK-66: the time-out runs from when a record leaves the process, for as long as the bookie answers older ones."""
-    one = bench.sink(1)
-    bench.send(1, 0)
-    await bench.settle()
-    bench.streams[0].open.clear()
-    bench.send(1, 1)
-    await bench.settle()
-    bench.send(1, 2)  # stays in line while the frame before is being sent
-    for answered in (0, 1):
-        bench.clock.advance(1.8)
-        bench.streams[0].answer((1, answered, 1))
+async def test_a_break_ends_the_lag() -> None:
+    async with Bench(LedgerClientOptions(max_bookie_lag_bytes=5000)) as bench:
+        one, idle = bench.sink(1), bench.sink(2)
+        bench.send(1, 0, 1, 2, 3, 4, size=1000)
         await bench.settle()
-    bench.clock.advance(2.5)
-    bench.streams[0].open.set()
-    await bench.settle()
-    bench.clock.advance(1.8)
-    assert one.failures == []
-    bench.clock.advance(0.3)
-    assert len(one.failures) == 1
+        late = bench.sink(3)
+        bench.streams[0].incoming.put_nowait(Disconnected("gone"))
+        await bench.settle()
+        assert len(one.failures) == 1
+        assert (idle.lags, late.lags[1:], late.failures) == ([], [""], [])
 
 
-@bench()
+async def test_the_time_in_line_does_not_count() -> None:
+    """CHK-66: the time-out runs from when a record leaves the process, for as long as the bookie answers older ones."""
+    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+        one = bench.sink(1)
+        bench.send(1, 0)
+        await bench.settle()
+        bench.streams[0].open.clear()
+        bench.send(1, 1)
+        await bench.settle()
+        bench.send(1, 2)  # stays in line while the frame before is being sent
+        for answered in (0, 1):
+            bench.clock.advance(1.8)
+            bench.streams[0].answer((1, answered, 1))
+            await bench.settle()
+        bench.clock.advance(2.5)
+        bench.streams[0].open.set()
+        await bench.settle()
+        bench.clock.advance(1.8)
+        assert one.failures == []
+        bench.clock.advance(0.3)
+        assert len(one.failures) == 1
+
+
 async def test_a_dead_bookie_is_left_alone_for_a_pause_that_grows_until_it_registers_anew(bench: Bench) -> None:
     one = bench.sink(1)
     opened: list[float] = []
@@ -422,7 +416,6 @@ async def test_a_dead_bookie_is_left_alone_for_a_pause_that_grows_until_it_regis
     assert len(bench.streams) == len(opened) + 1
 
 
-@bench()
 async def test_answers_that_are_nonsense_do_no_harm(bench: Bench) -> None:
     one = bench.sink(1)
     bench.send(1, 5)
@@ -437,7 +430,6 @@ async def test_answers_that_are_nonsense_do_no_harm(bench: Bench) -> None:
     assert "can't be read" in one.failures[0]
 
 
-@bench()
 async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench) -> None:
     class Failing(Sink):
         def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
@@ -453,7 +445,6 @@ async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench
     assert len(two.failures) == 1
 
 
-@bench()
 async def test_who_detached_hears_nothing_more(bench: Bench) -> None:
     gone, stays = Sink(), bench.sink(1)
     detach = bench.channel.attach(1, gone)
@@ -468,10 +459,10 @@ async def test_who_detached_hears_nothing_more(bench: Bench) -> None:
     assert (stays.answers, len(stays.failures)) == ([(0, 1)], 1)
 
 
-@bench(recovery=True)
-async def test_adds_of_recovery_have_a_channel_of_their_own(bench: Bench) -> None:
-    bench.send(1, 0)
-    await bench.settle()
-    assert all(said.recovery for message in bench.streams[0].sent for said in message.runs)
-    with pytest.raises(AssertionError):
-        bench.channel.send(1, b"key", 1, [b"x"], recovery=False)
+async def test_adds_of_recovery_have_a_channel_of_their_own() -> None:
+    async with Bench(recovery=True) as bench:
+        bench.send(1, 0)
+        await bench.settle()
+        assert all(said.recovery for message in bench.streams[0].sent for said in message.runs)
+        with pytest.raises(AssertionError):
+            bench.channel.send(1, b"key", 1, [b"x"], recovery=False)

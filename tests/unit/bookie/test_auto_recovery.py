@@ -20,10 +20,9 @@ from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost, StoreFull
 from magnetar_metadata.store import Change, Made, SessionState
 from magnetar_testing.metadata import Fault, MemoryStore
-from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
+from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 
-@scene()
 async def test_a_dead_bookies_replicas_are_made_again_elsewhere(of: Scene) -> None:
     ledgers = [await of.ledger(20), await of.ledger(7)]
     await of.bookies["b2"].go()
@@ -39,19 +38,18 @@ async def test_a_dead_bookies_replicas_are_made_again_elsewhere(of: Scene) -> No
             assert "b2" not in metadata.bookies()
 
 
-@scene(bookies=6)
-async def test_striped_entries_are_copied_slot_by_slot(of: Scene) -> None:
-    ledger_id = await of.ledger(23, ensemble=5, write=3, ack=2)
-    lost = (await of.metadata(ledger_id)).fragments[0].bookies[1]
-    await of.bookies[lost].go()
-    await of.auto_recovery("b1")
-    await of.until(lambda: of.whole(ledger_id, without=[lost]), "the ledger is whole")
-    new = (await of.metadata(ledger_id)).fragments[0].bookies[1]
-    held = [entry_id for entry_id in range(23) if of.bookies[new].holds(ledger_id, entry_id)]
-    assert held == [entry_id for entry_id in range(23) if (1 - entry_id) % 5 < 3]
+async def test_striped_entries_are_copied_slot_by_slot() -> None:
+    async with Scene(bookies=6) as of:
+        ledger_id = await of.ledger(23, ensemble=5, write=3, ack=2)
+        lost = (await of.metadata(ledger_id)).fragments[0].bookies[1]
+        await of.bookies[lost].go()
+        await of.auto_recovery("b1")
+        await of.until(lambda: of.whole(ledger_id, without=[lost]), "the ledger is whole")
+        new = (await of.metadata(ledger_id)).fragments[0].bookies[1]
+        held = [entry_id for entry_id in range(23) if of.bookies[new].holds(ledger_id, entry_id)]
+        assert held == [entry_id for entry_id in range(23) if (1 - entry_id) % 5 < 3]
 
 
-@scene()
 async def test_a_bookie_that_returns_in_time_is_left_alone(of: Scene) -> None:
     ledger_id = await of.ledger(5)
     before = await of.metadata(ledger_id)
@@ -66,7 +64,6 @@ async def test_a_bookie_that_returns_in_time_is_left_alone(of: Scene) -> None:
     assert await of.no_tasks()
 
 
-@scene()
 async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_one_comes_or_goes(of: Scene) -> None:
     options = of.options.model_copy(update={"auditor_scan_interval_s": 1000.0, "lost_bookie_recovery_delay_s": 20.0})
     passes: list[float] = []
@@ -90,25 +87,24 @@ async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_o
     assert passes[1] >= gone_at + 20
 
 
-@scene(bookies=3)
-async def test_a_bookie_that_came_after_the_last_pass_and_dies_is_missed_as_soon_as_any_other(of: Scene) -> None:
+async def test_a_bookie_that_came_after_the_last_pass_and_dies_is_missed_as_soon_as_any_other() -> None:
     """STO-2: as in a cluster that has just been made, where the auditor's first pass is earlier than most bookies."""
-    patient = of.options.model_copy(update={"auditor_scan_interval_s": 100_000.0})
-    await of.auto_recovery("b1", patient)
-    await of.passes(10)
-    for name in ("b4", "b5"):
-        of.bookies[name] = SceneBookie(of, name)
-        await of.bookies[name].come()
-    await of.bookies["b2"].go()
-    await of.passes(2)
-    ledger_id = await of.ledger(5, ensemble=4)
-    await of.bookies["b2"].come()
-    await of.passes(1)
-    await of.bookies["b5"].go()
-    await of.until(lambda: of.whole(ledger_id, without=["b5"]), "what it held is made again")
+    async with Scene(bookies=3) as of:
+        patient = of.options.model_copy(update={"auditor_scan_interval_s": 100_000.0})
+        await of.auto_recovery("b1", patient)
+        await of.passes(10)
+        for name in ("b4", "b5"):
+            of.bookies[name] = SceneBookie(of, name)
+            await of.bookies[name].come()
+        await of.bookies["b2"].go()
+        await of.passes(2)
+        ledger_id = await of.ledger(5, ensemble=4)
+        await of.bookies["b2"].come()
+        await of.passes(1)
+        await of.bookies["b5"].go()
+        await of.until(lambda: of.whole(ledger_id, without=["b5"]), "what it held is made again")
 
 
-@scene()
 async def test_entries_that_one_bookie_lacks_are_found_and_copied(of: Scene) -> None:
     """CHK-28: an ack quorum has them, so nothing fails, and nobody died: the inventories tell."""
     writer = await of.writer()
@@ -125,7 +121,6 @@ async def test_entries_that_one_bookie_lacks_are_found_and_copied(of: Scene) -> 
     await of.until(of.no_tasks, "the task is done")
 
 
-@scene()
 async def test_a_reported_ledger_is_looked_through(of: Scene) -> None:
     """What read-repair relies on: a task that names no lost bookie has every replica checked."""
     ledger_id = await of.ledger(6)
@@ -137,7 +132,6 @@ async def test_a_reported_ledger_is_looked_through(of: Scene) -> None:
     await of.until(lambda: of.whole(ledger_id), "the ledger is whole")
 
 
-@scene()
 async def test_a_read_only_bookie_that_lacks_entries_is_replaced(of: Scene) -> None:
     ledger_id = await of.ledger(6)
     name = (await of.metadata(ledger_id)).bookies()[1]
@@ -148,57 +142,56 @@ async def test_a_read_only_bookie_that_lacks_entries_is_replaced(of: Scene) -> N
     await of.until(lambda: of.whole(ledger_id, without=[name]), "the ledger is whole")
 
 
-@scene(bookies=3)
-async def test_without_a_bookie_to_copy_to_it_says_so_and_goes_on_when_one_comes(of: Scene) -> None:
-    ledger_id = await of.ledger(5)
-    await of.bookies["b3"].go()
-    client = await of.auto_recovery()
+async def test_without_a_bookie_to_copy_to_it_says_so_and_goes_on_when_one_comes() -> None:
+    async with Scene(bookies=3) as of:
+        ledger_id = await of.ledger(5)
+        await of.bookies["b3"].go()
+        client = await of.auto_recovery()
 
-    async def stuck() -> bool:
-        return any("no bookie to copy to" in one.stuck for one in await repair_progress(client))
+        async def stuck() -> bool:
+            return any("no bookie to copy to" in one.stuck for one in await repair_progress(client))
 
-    await of.until(stuck, "the task says why it is stuck")
-    (progress,) = await repair_progress(client)
-    assert (progress.ledger_id, progress.lost_bookies) == (ledger_id, ("b3",))
-    await of.bookies["b3"].come()
-    await of.until(of.no_tasks, "the task is done")
-    assert await of.whole(ledger_id)
+        await of.until(stuck, "the task says why it is stuck")
+        (progress,) = await repair_progress(client)
+        assert (progress.ledger_id, progress.lost_bookies) == (ledger_id, ("b3",))
+        await of.bookies["b3"].come()
+        await of.until(of.no_tasks, "the task is done")
+        assert await of.whole(ledger_id)
 
 
-@scene(bookies=3)
-async def test_empty_ledgers_and_single_replicas_come_to_rest(of: Scene) -> None:
+async def test_empty_ledgers_and_single_replicas_come_to_rest() -> None:
     """CHK-29."""
-    empty = await of.ledger(0)
-    single = await of.ledger(4, ensemble=1, write=1, ack=1)
-    (holder,) = (await of.metadata(single)).bookies()
-    await of.bookies[holder].go()
-    await of.auto_recovery()
+    async with Scene(bookies=3) as of:
+        empty = await of.ledger(0)
+        single = await of.ledger(4, ensemble=1, write=1, ack=1)
+        (holder,) = (await of.metadata(single)).bookies()
+        await of.bookies[holder].go()
+        await of.auto_recovery()
 
-    async def stuck() -> bool:
-        said = [one.stuck for one in await repair_progress(of.client)]
-        return len(said) == 1 and "no replica could be read of entry 0" in said[0]
+        async def stuck() -> bool:
+            said = [one.stuck for one in await repair_progress(of.client)]
+            return len(said) == 1 and "no replica could be read of entry 0" in said[0]
 
-    await of.until(stuck, "the single replica's task says why it is stuck")
-    tried = [(await repair_progress(of.client))[0].tried_ms]
-    for _ in range(4):
+        await of.until(stuck, "the single replica's task says why it is stuck")
+        tried = [(await repair_progress(of.client))[0].tried_ms]
+        for _ in range(4):
 
-        async def tried_again() -> bool:
-            return (await repair_progress(of.client))[0].tried_ms > tried[-1]
+            async def tried_again() -> bool:
+                return (await repair_progress(of.client))[0].tried_ms > tried[-1]
 
-        await of.until(tried_again, "it was tried again")
-        tried.append((await repair_progress(of.client))[0].tried_ms)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
-    assert pauses == sorted(pauses)
-    assert pauses[-1] >= 4 * pauses[0] or pauses[-1] >= 8000
-    assert [one.ledger_id for one in await repair_progress(of.client)] == [single]
-    assert (await of.metadata(empty)).last_entry_id == -1
-    # It returns, and all is well.
-    await of.bookies[holder].come()
-    await of.until(of.no_tasks, "the task is done")
-    assert await of.whole(single)
+            await of.until(tried_again, "it was tried again")
+            tried.append((await repair_progress(of.client))[0].tried_ms)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
+        assert pauses == sorted(pauses)
+        assert pauses[-1] >= 4 * pauses[0] or pauses[-1] >= 8000
+        assert [one.ledger_id for one in await repair_progress(of.client)] == [single]
+        assert (await of.metadata(empty)).last_entry_id == -1
+        # It returns, and all is well.
+        await of.bookies[holder].come()
+        await of.until(of.no_tasks, "the task is done")
+        assert await of.whole(single)
 
 
-@scene()
 async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
     ledger_id = await of.ledger(3)
     await of.client.delete(ledger_id)
@@ -208,7 +201,6 @@ async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
     await of.until(of.no_tasks, "the tasks are gone")
 
 
-@scene()
 async def test_another_takes_the_office_when_the_auditors_session_is_lost(of: Scene) -> None:
     first = await of.new_client()
     running = of.spawn(AutoRecovery("b1", first, of.options).run())
@@ -224,7 +216,6 @@ async def test_another_takes_the_office_when_the_auditors_session_is_lost(of: Sc
     await of.until(lambda: of.whole(ledger_id, without=["b3"]), "the ledger is whole")
 
 
-@scene()
 async def test_a_metadata_store_that_is_away_for_a_while_delays_and_ends_nothing(of: Scene) -> None:
     ledger_id = await of.ledger(12)
     client = await of.auto_recovery()
@@ -243,7 +234,6 @@ async def test_a_metadata_store_that_is_away_for_a_while_delays_and_ends_nothing
     await of.until(of.no_tasks, "the task is done")
 
 
-@scene()
 async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing(of: Scene) -> None:
     """Neither the auditor, who finds a ledger to be repaired, nor its checks, nor the worker, who would lock it."""
     lacking, losing = await of.ledger(3), await of.ledger(3)
@@ -278,7 +268,6 @@ async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing
             await of.until(lambda one=ledger_id: of.whole(one, without=[away]), "it is whole")  # type: ignore[misc]
 
 
-@scene()
 async def test_a_lock_is_given_back_though_the_store_is_away_just_then(of: Scene) -> None:
     """Its session goes on, and would keep everybody else from the ledger. A store that is full is no other case."""
     one, other = await of.new_client(), await of.new_client()
@@ -300,7 +289,6 @@ async def test_a_lock_is_given_back_though_the_store_is_away_just_then(of: Scene
         assert mine
 
 
-@scene()
 async def test_two_that_repair_the_same_ledgers_do_no_harm(of: Scene) -> None:
     ledgers = [await of.ledger(6) for _ in range(4)]
     for name in ("b1", "b2"):
@@ -311,28 +299,27 @@ async def test_two_that_repair_the_same_ledgers_do_no_harm(of: Scene) -> None:
     await of.until(of.no_tasks, "the tasks are done")
 
 
-@scene(bookies=0)
-async def test_a_report_that_came_during_the_work_is_not_lost_with_the_task(of: Scene) -> None:
-    tasks = Tasks(of.client)
-    await tasks.report(7, ["b1"])
-    worked_on = await tasks.read(7)
-    assert worked_on is not None
-    await tasks.note(7, 3, 5, "")  # the worker's own notes don't count
-    await tasks.report(7, ["b2", "b1"])
-    assert not await tasks.finish(7, worked_on)
-    (progress,) = await repair_progress(of.client)
-    assert (progress.lost_bookies, progress.entries_copied, progress.entries_total) == (("b1", "b2"), 3, 5)
-    now = await tasks.read(7)
-    assert now is not None
-    assert await tasks.finish(7, now)
-    assert await of.no_tasks()
-    # And a worker that is late neither finds nor makes one.
-    await tasks.note(7, 5, 5, "")
-    assert await tasks.finish(7, now)
-    assert await of.no_tasks()
+async def test_a_report_that_came_during_the_work_is_not_lost_with_the_task() -> None:
+    async with Scene(bookies=0) as of:
+        tasks = Tasks(of.client)
+        await tasks.report(7, ["b1"])
+        worked_on = await tasks.read(7)
+        assert worked_on is not None
+        await tasks.note(7, 3, 5, "")  # the worker's own notes don't count
+        await tasks.report(7, ["b2", "b1"])
+        assert not await tasks.finish(7, worked_on)
+        (progress,) = await repair_progress(of.client)
+        assert (progress.lost_bookies, progress.entries_copied, progress.entries_total) == (("b1", "b2"), 3, 5)
+        now = await tasks.read(7)
+        assert now is not None
+        assert await tasks.finish(7, now)
+        assert await of.no_tasks()
+        # And a worker that is late neither finds nor makes one.
+        await tasks.note(7, 5, 5, "")
+        assert await tasks.finish(7, now)
+        assert await of.no_tasks()
 
 
-@scene()
 async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_holder(of: Scene) -> None:
     """The copies that were made by then are dropped like all others."""
     ledger_id = await of.ledger(4)
@@ -349,25 +336,24 @@ async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_hold
     assert spare in (await of.metadata(ledger_id)).holders
 
 
-@scene(bookies=5)
-async def test_small_batches_come_to_the_same(of: Scene) -> None:
+async def test_small_batches_come_to_the_same() -> None:
     """By entries, by bytes, and by what one question for an inventory covers."""
-    small = {"rereplication_entry_batch_size": 2, "rereplication_batch_bytes": 100, "inventory_entries": 3}
-    ledgers = [await of.ledger(11), await of.ledger(11, ensemble=4, write=2, ack=2)]
-    for options in (of.options.model_copy(update={name: small[name]}) for name in small):
-        name = (await of.metadata(ledgers[0])).bookies()[0]
-        await of.bookies[name].go()
-        client = await of.new_client()
-        running = of.spawn(AutoRecovery("b1", client, options).run())
-        for ledger_id in ledgers:
-            await of.until(lambda one=ledger_id, without=name: of.whole(one, [without]), "it is whole")  # type: ignore[misc]
-        running.cancel()
-        await of.until(running.done, "it has ended")
-        await client.ledgers.store.close()
-        await of.bookies[name].come()
+    async with Scene(bookies=5) as of:
+        small = {"rereplication_entry_batch_size": 2, "rereplication_batch_bytes": 100, "inventory_entries": 3}
+        ledgers = [await of.ledger(11), await of.ledger(11, ensemble=4, write=2, ack=2)]
+        for options in (of.options.model_copy(update={name: small[name]}) for name in small):
+            name = (await of.metadata(ledgers[0])).bookies()[0]
+            await of.bookies[name].go()
+            client = await of.new_client()
+            running = of.spawn(AutoRecovery("b1", client, options).run())
+            for ledger_id in ledgers:
+                await of.until(lambda one=ledger_id, without=name: of.whole(one, [without]), "it is whole")  # type: ignore[misc]
+            running.cancel()
+            await of.until(running.done, "it has ended")
+            await client.ledgers.store.close()
+            await of.bookies[name].come()
 
 
-@scene()
 async def test_who_has_long_returned_is_not_lost_though_the_watch_says_nothing(of: Scene) -> None:
     client = await of.new_client()
     cluster = Cluster(client, of.options)

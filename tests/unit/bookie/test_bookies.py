@@ -27,10 +27,9 @@ from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Failed, NotReached, Peer
-from tests.unit.bookie.writer_scene import Scene, scenario
+from tests.unit.bookie.writer_scene import Scene
 
 
-@scenario()
 async def test_bookies_come_go_turn_read_only_and_leave(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     assert bookies.writable() == list(bookies.alive()) == ["b1", "b2", "b3", "b4"]
@@ -54,7 +53,6 @@ async def test_bookies_come_go_turn_read_only_and_leave(scene: Scene) -> None:
     assert len(told) == count
 
 
-@scenario()
 async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None:
     read: list[str] = []
     get = MemoryStore.get
@@ -72,7 +70,6 @@ async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None
     assert read == [*both, paths.available("b1")]
 
 
-@scenario()
 async def test_a_bookie_in_quarantine_is_not_chosen_until_it_is_over_or_registers_anew(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     bookies.quarantine("b1")
@@ -112,7 +109,6 @@ def test_the_quarantine_of_one_that_fails_again_and_again_grows() -> None:
     assert stay() == 10
 
 
-@scenario()
 async def test_a_bookie_is_called_at_its_last_address_registered_or_not(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     b1 = scene.bookies["b1"]
@@ -138,7 +134,6 @@ async def test_a_bookie_is_called_at_its_last_address_registered_or_not(scene: S
     assert (await ask("b1")).last_add_confirmed == -1
 
 
-@scenario()
 async def test_a_mark_that_changes_while_a_new_bookie_is_read_is_not_missed(scene: Scene) -> None:
     """Its cookie was read with the mark, and arrives when the mark is cancelled already."""
     operator = await scene.client()
@@ -167,7 +162,6 @@ async def test_a_mark_that_changes_while_a_new_bookie_is_read_is_not_missed(scen
     await scene.settled(lambda: bookies.writable() == ["b1", "b2", "b3", "b4"])
 
 
-@scenario()
 async def test_an_answer_that_cant_be_read_is_a_failure(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     b1 = scene.bookies["b1"]
@@ -180,7 +174,6 @@ async def test_an_answer_that_cant_be_read_is_a_failure(scene: Scene) -> None:
         await bookies.call("b1", "confirm", ConfirmRequest(), ConfirmAnswer, timeout_s=5)
 
 
-@scenario()
 async def test_a_registration_that_cant_be_read_is_passed_over(scene: Scene) -> None:
     await scene.store.put(paths.available("bx"), b"\xff\xff", ABSENT, ephemeral=True)
     bookies = (await scene.client()).bookies
@@ -189,7 +182,6 @@ async def test_a_registration_that_cant_be_read_is_passed_over(scene: Scene) -> 
     await scene.settled(lambda: "bx" in bookies.alive())
 
 
-@scenario()
 async def test_reading_goes_on_after_the_connection_was_away(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     scene.server.suspend(scene.store)
@@ -201,7 +193,6 @@ async def test_reading_goes_on_after_the_connection_was_away(scene: Scene) -> No
     await scene.settled(lambda: "b1" not in bookies.alive())
 
 
-@scenario()
 async def test_with_a_lost_session_nothing_starts(scene: Scene) -> None:
     lost: MemoryStore = scene.server.connect()
     scene.server.expire(lost)
@@ -209,7 +200,6 @@ async def test_with_a_lost_session_nothing_starts(scene: Scene) -> None:
         await scene.client(lost)
 
 
-@scenario()
 async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
     scene.server.suspend(scene.store)
     starting = asyncio.create_task(scene.client())
@@ -224,8 +214,7 @@ async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
 async def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> None:
     """Its starter was not cancelled, and is told by an error. At once, too, when nothing has begun yet."""
 
-    @scenario(bookies=1)
-    async def test(scene: Scene) -> None:
+    async with Scene(bookies=1) as scene:
         scene.server.suspend(scene.store)
         client = LedgerClient(scene.store, scene.transport, scene.clock, SeededRandomness(1))
         starting = asyncio.create_task(client.start())
@@ -236,17 +225,16 @@ async def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> No
         with pytest.raises(ClientClosed):
             await starting
 
-    await test()
 
+async def test_a_client_whose_start_fails_says_why() -> None:
+    async with Scene(bookies=1) as scene:
 
-@scenario(bookies=1)
-async def test_a_client_whose_start_fails_says_why(scene: Scene) -> None:
-    async def children(_: object, path: str) -> list[str]:
-        raise InvalidPath(path)
+        async def children(_: object, path: str) -> list[str]:
+            raise InvalidPath(path)
 
-    with patch.object(MemoryStore, "children", children), pytest.raises(BaseExceptionGroup) as raised:
-        await scene.client()
-    assert raised.group_contains(InvalidPath)
+        with patch.object(MemoryStore, "children", children), pytest.raises(BaseExceptionGroup) as raised:
+            await scene.client()
+        assert raised.group_contains(InvalidPath)
 
 
 def test_the_placement_spreads() -> None:

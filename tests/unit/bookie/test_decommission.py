@@ -19,10 +19,9 @@ from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
 from magnetar_bookie.auto_recovery.ledger_nodes import ReadNode, ledger_nodes
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, without_holders
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 
 
-@scene()
 async def test_a_bookie_is_emptied_while_it_serves_and_then_struck_off(of: Scene) -> None:
     ledgers = [await of.ledger(6), await of.ledger(3), await of.ledger(0)]
     leaving = (await of.metadata(ledgers[0])).bookies()[0]
@@ -42,32 +41,32 @@ async def test_a_bookie_is_emptied_while_it_serves_and_then_struck_off(of: Scene
         assert await of.whole(ledger_id, without=[leaving])
 
 
-@scene(bookies=3)
-async def test_a_bookie_that_is_named_keeps_its_cookie(of: Scene) -> None:
+async def test_a_bookie_that_is_named_keeps_its_cookie() -> None:
     """Closed, open and deleted ledgers hold it, each by itself; the number of them is told."""
-    closed = await of.ledger(2)
-    writer = await of.writer()
-    deleted = await of.ledger(2)
-    await of.client.delete(deleted)
-    await decommission(of.client, "b2")
-    await of.client.bookies.close()  # nobody heard of it here
-    of.client = await of.new_client()
-    auditor = of.auditor()
+    async with Scene(bookies=3) as of:
+        closed = await of.ledger(2)
+        writer = await of.writer()
+        deleted = await of.ledger(2)
+        await of.client.delete(deleted)
+        await decommission(of.client, "b2")
+        await of.client.bookies.close()  # nobody heard of it here
+        of.client = await of.new_client()
+        auditor = of.auditor()
 
-    async def left() -> int | None:
-        await auditor.scan()
-        progress = await decommission_progress(of.client, "b2")
-        assert progress is not None
-        assert progress.done is (await of.store.exists(paths.cookie("b2")) is None)
-        return progress.ledgers_left
+        async def left() -> int | None:
+            await auditor.scan()
+            progress = await decommission_progress(of.client, "b2")
+            assert progress is not None
+            assert progress.done is (await of.store.exists(paths.cookie("b2")) is None)
+            return progress.ledgers_left
 
-    assert await left() == 3
-    await of.client.delete(closed)
-    await of.client.delete(writer.ledger_id)
-    assert await left() == 3
-    for count, ledger_id in enumerate((closed, writer.ledger_id, deleted), 1):
-        await _dropped(of, ledger_id, "b2")
-        assert await left() == 3 - count
+        assert await left() == 3
+        await of.client.delete(closed)
+        await of.client.delete(writer.ledger_id)
+        assert await left() == 3
+        for count, ledger_id in enumerate((closed, writer.ledger_id, deleted), 1):
+            await _dropped(of, ledger_id, "b2")
+            assert await left() == 3 - count
 
 
 async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
@@ -80,88 +79,88 @@ async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
     await of.client.ledgers.change(ledger_id, update)
 
 
-@scene(bookies=3)
-async def test_nobody_is_emptied_who_does_not_exist(of: Scene) -> None:
-    with pytest.raises(NoSuchBookie, match="b9"):
-        await decommission(of.client, "b9")
-    assert await decommission_progress(of.client, "b9") is None
+async def test_nobody_is_emptied_who_does_not_exist() -> None:
+    async with Scene(bookies=3) as of:
+        with pytest.raises(NoSuchBookie, match="b9"):
+            await decommission(of.client, "b9")
+        assert await decommission_progress(of.client, "b9") is None
 
 
-@scene(bookies=3)
-async def test_one_that_can_not_be_emptied_is_taken_back(of: Scene) -> None:
+async def test_one_that_can_not_be_emptied_is_taken_back() -> None:
     """With nobody to take its place it waits for ever; taken back, it stays and holds what it held."""
-    ledger_id = await of.ledger(3)
-    await of.auto_recovery("b1")
-    await decommission(of.client, "b2")
-
-    async def counted() -> bool:
-        progress = await decommission_progress(of.client, "b2")
-        return progress is not None and progress.ledgers_left == 1 and not progress.done
-
-    await of.until(counted, "its ledger is counted")
-    await cancel_decommission(of.client, "b2")
-    assert await decommission_progress(of.client, "b2") is None
-    assert await of.store.exists(paths.cookie("b2")) is not None
-
-    async def settled() -> bool:
-        return not await of.store.children(paths.TASKS) and "b2" in of.client.bookies.writable()
-
-    await of.until(settled, "nothing is to be done, and it takes entries again")
-    assert "b2" in (await of.metadata(ledger_id)).bookies()
-    with pytest.raises(NotLeaving, match="b2"):
-        await cancel_decommission(of.client, "b2")
-
-
-@scene(bookies=3)
-async def test_one_that_is_struck_off_is_not_taken_back(of: Scene) -> None:
-    await decommission(of.client, "b2")
-    await of.auditor().scan()
-    with pytest.raises(NotLeaving, match="for good"):
-        await cancel_decommission(of.client, "b2")
-    progress = await decommission_progress(of.client, "b2")
-    assert progress is not None
-    assert progress.done
-
-
-@scene(bookies=3)
-async def test_a_scan_says_nothing_of_a_mark_that_was_made_after_it_began(of: Scene) -> None:
-    """Taken back and marked again, with a new ledger in between, while a scan that has counted none is under way."""
-    named: list[int] = []
-
-    async def meanwhile(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
-        async for one in ledger_nodes(ledgers):
-            yield one
-        await cancel_decommission(of.client, "b2")
-        await of.until(lambda: "b2" in of.client.bookies.writable(), "it is chosen again")
-        named.append(await of.ledger(3))
+    async with Scene(bookies=3) as of:
+        ledger_id = await of.ledger(3)
+        await of.auto_recovery("b1")
         await decommission(of.client, "b2")
 
-    await decommission(of.client, "b2")
-    auditor = of.auditor()
-    with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(auditing, "ledger_nodes", meanwhile)
+        async def counted() -> bool:
+            progress = await decommission_progress(of.client, "b2")
+            return progress is not None and progress.ledgers_left == 1 and not progress.done
+
+        await of.until(counted, "its ledger is counted")
+        await cancel_decommission(of.client, "b2")
+        assert await decommission_progress(of.client, "b2") is None
+        assert await of.store.exists(paths.cookie("b2")) is not None
+
+        async def settled() -> bool:
+            return not await of.store.children(paths.TASKS) and "b2" in of.client.bookies.writable()
+
+        await of.until(settled, "nothing is to be done, and it takes entries again")
+        assert "b2" in (await of.metadata(ledger_id)).bookies()
+        with pytest.raises(NotLeaving, match="b2"):
+            await cancel_decommission(of.client, "b2")
+
+
+async def test_one_that_is_struck_off_is_not_taken_back() -> None:
+    async with Scene(bookies=3) as of:
+        await decommission(of.client, "b2")
+        await of.auditor().scan()
+        with pytest.raises(NotLeaving, match="for good"):
+            await cancel_decommission(of.client, "b2")
+        progress = await decommission_progress(of.client, "b2")
+        assert progress is not None
+        assert progress.done
+
+
+async def test_a_scan_says_nothing_of_a_mark_that_was_made_after_it_began() -> None:
+    """Taken back and marked again, with a new ledger in between, while a scan that has counted none is under way."""
+    async with Scene(bookies=3) as of:
+        named: list[int] = []
+
+        async def meanwhile(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
+            async for one in ledger_nodes(ledgers):
+                yield one
+            await cancel_decommission(of.client, "b2")
+            await of.until(lambda: "b2" in of.client.bookies.writable(), "it is chosen again")
+            named.append(await of.ledger(3))
+            await decommission(of.client, "b2")
+
+        await decommission(of.client, "b2")
+        auditor = of.auditor()
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(auditing, "ledger_nodes", meanwhile)
+            await auditor.scan()
+        assert "b2" in (await of.metadata(named[0])).bookies()
+        assert await of.store.exists(paths.cookie("b2")) is not None, "a ledger names it"
         await auditor.scan()
-    assert "b2" in (await of.metadata(named[0])).bookies()
-    assert await of.store.exists(paths.cookie("b2")) is not None, "a ledger names it"
-    await auditor.scan()
-    progress = await decommission_progress(of.client, "b2")
-    assert progress is not None
-    assert (progress.ledgers_left, progress.done) == (1, False)
+        progress = await decommission_progress(of.client, "b2")
+        assert progress is not None
+        assert (progress.ledgers_left, progress.done) == (1, False)
 
 
-@scene(bookies=5)
-async def test_one_without_whom_too_few_were_left_is_not_let_go(of: Scene) -> None:
+async def test_one_without_whom_too_few_were_left_is_not_let_go() -> None:
     """As many must be left that take entries as the widest ensemble names that it is in; others' don't count."""
-    await check_farewell(of.client, "b1")
-    assert len((await of.metadata(await of.ledger(2))).bookies()) == 3
-    leaver = (await of.metadata(1)).bookies()[0]
-    others = [name for name in of.bookies if name != leaver]
-    await check_farewell(of.client, leaver)
-    await decommission(of.client, others[0])
-    await check_farewell(of.client, leaver)
-    await of.bookies[others[1]].go()
-    with pytest.raises(CannotLeave, match=rf"2 .*{others[0]} is leaving, {others[1]} is lost.* 3"):
+    async with Scene(bookies=5) as of:
+        await check_farewell(of.client, "b1")
+        assert len((await of.metadata(await of.ledger(2))).bookies()) == 3
+        leaver = (await of.metadata(1)).bookies()[0]
+        others = [name for name in of.bookies if name != leaver]
         await check_farewell(of.client, leaver)
-    named = (await of.metadata(1)).bookies()
-    stranger = next(name for name in others[2:] if name not in named)
-    await check_farewell(of.client, stranger)
+        await decommission(of.client, others[0])
+        await check_farewell(of.client, leaver)
+        await of.bookies[others[1]].go()
+        with pytest.raises(CannotLeave, match=rf"2 .*{others[0]} is leaving, {others[1]} is lost.* 3"):
+            await check_farewell(of.client, leaver)
+        named = (await of.metadata(1)).bookies()
+        stranger = next(name for name in others[2:] if name not in named)
+        await check_farewell(of.client, stranger)

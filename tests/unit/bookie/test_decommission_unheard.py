@@ -20,7 +20,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import Change, Check, Made
 from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_wire.randomness import Randomness
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 
 ONE = Striping(1, 1, 1)
 
@@ -47,64 +47,63 @@ async def deaf_client(of: Scene) -> LedgerClient:
         return await of.new_client()
 
 
-@scene(bookies=3)
-async def test_a_new_ledger_is_not_made_on_a_bookie_that_leaves(of: Scene) -> None:
+async def test_a_new_ledger_is_not_made_on_a_bookie_that_leaves() -> None:
     """STO-2: with an ack quorum of one an entry would be acknowledged by that bookie alone."""
-    client = await deaf_client(of)
-    await decommission(of.client, "b2")
-    assert "b2" in client.bookies.writable()
-    for _ in range(12):
-        made, _ = await client.create(ONE, "a test")
-        assert made.metadata.bookies() != ["b2"]
-    assert "b2" not in client.bookies.writable()
+    async with Scene(bookies=3) as of:
+        client = await deaf_client(of)
+        await decommission(of.client, "b2")
+        assert "b2" in client.bookies.writable()
+        for _ in range(12):
+            made, _ = await client.create(ONE, "a test")
+            assert made.metadata.bookies() != ["b2"]
+        assert "b2" not in client.bookies.writable()
 
 
-@scene(bookies=3)
-async def test_making_a_ledger_asks_no_more_of_the_store_than_one_transaction(of: Scene) -> None:
+async def test_making_a_ledger_asks_no_more_of_the_store_than_one_transaction() -> None:
     """CHK-59: idle topics roll, and so ledgers are made often."""
-    store = of.client.ledgers.store
-    await of.client.create(Striping(3, 3, 2), "takes ids")
-    asked: list[Sequence[Change]] = []
-    transaction = MemoryStore.transaction
+    async with Scene(bookies=3) as of:
+        store = of.client.ledgers.store
+        await of.client.create(Striping(3, 3, 2), "takes ids")
+        asked: list[Sequence[Change]] = []
+        transaction = MemoryStore.transaction
 
-    async def noted(one: MemoryStore, changes: Sequence[Change]) -> list[Made]:
-        asked.append(changes)
-        return await transaction(one, changes)
+        async def noted(one: MemoryStore, changes: Sequence[Change]) -> list[Made]:
+            asked.append(changes)
+            return await transaction(one, changes)
 
-    async def read(*_: object) -> None:
-        raise AssertionError("it reads")
+        async def read(*_: object) -> None:
+            raise AssertionError("it reads")
 
-    with (
-        patch.object(MemoryStore, "transaction", noted),
-        patch.object(store, "sync", read),
-        patch.object(store, "exists", read),
-    ):
-        for _ in range(3):
-            await of.client.create(Striping(3, 3, 2), "a test")
-    made = [changes for changes in asked if any(isinstance(one, Check) for one in changes)]
-    checked = [sorted(one.path for one in changes if isinstance(one, Check)) for changes in made]
-    assert checked == [[paths.cookie(one) for one in ("b1", "b2", "b3")]] * 3
+        with (
+            patch.object(MemoryStore, "transaction", noted),
+            patch.object(store, "sync", read),
+            patch.object(store, "exists", read),
+        ):
+            for _ in range(3):
+                await of.client.create(Striping(3, 3, 2), "a test")
+        made = [changes for changes in asked if any(isinstance(one, Check) for one in changes)]
+        checked = [sorted(one.path for one in changes if isinstance(one, Check)) for changes in made]
+        assert checked == [[paths.cookie(one) for one in ("b1", "b2", "b3")]] * 3
 
 
-@scene(bookies=3)
-async def test_a_cancelled_decommission_is_heard_of_by_the_next_ledger(of: Scene) -> None:
+async def test_a_cancelled_decommission_is_heard_of_by_the_next_ledger() -> None:
     """The cookie has another version, so the client is refused once, and then names the bookie."""
-    client = await deaf_client(of)
-    await decommission(of.client, "b1")
-    await cancel_decommission(of.client, "b1")
-    made, _ = await client.create(Striping(3, 3, 2), "a test")
-    assert sorted(made.metadata.bookies()) == ["b1", "b2", "b3"]
-    await decommission(of.client, "b1")
-    made, _ = await client.create(Striping(3, 3, 2), "a test")
-    assert sorted(made.metadata.bookies()) == ["b2", "b3"]
+    async with Scene(bookies=3) as of:
+        client = await deaf_client(of)
+        await decommission(of.client, "b1")
+        await cancel_decommission(of.client, "b1")
+        made, _ = await client.create(Striping(3, 3, 2), "a test")
+        assert sorted(made.metadata.bookies()) == ["b1", "b2", "b3"]
+        await decommission(of.client, "b1")
+        made, _ = await client.create(Striping(3, 3, 2), "a test")
+        assert sorted(made.metadata.bookies()) == ["b2", "b3"]
 
 
 @pytest.mark.parametrize("spares", [1, 2])
 async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> None:
     """STO-2: the change is refused, and another bookie chosen, or none where there is none."""
 
-    @scene(bookies=1 + spares)
-    async def changed(of: Scene) -> None:
+    async with Scene(bookies=1 + spares) as of:
         client = await deaf_client(of)
         made, writer = await client.create(ONE, "a test")
         (listed,) = made.metadata.bookies()
@@ -123,82 +122,80 @@ async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> No
         assert (await of.metadata(writer.ledger_id)).bookies() == [listed, *others]
         assert not of.bookies[leaving].holds(writer.ledger_id, 4)
 
-    await changed()
 
-
-@scene(bookies=4)
-async def test_a_recovery_closes_on_no_bookie_that_leaves(of: Scene) -> None:
+async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
     """STO-2: it chose the bookie before it could hear of the mark."""
-    writer = await of.writer()
-    for number in range(3):
-        await of.over(writer.add(b"%d" % number))
-    writer.abandon()
-    bookies = writer.metadata.bookies()
-    (spare,) = [one for one in of.bookies if one not in bookies]
-    client = await deaf_client(of)
-    await decommission(of.client, spare)
-    await of.bookies[bookies[0]].go()
-    closed = await of.over(client.recover(writer.ledger_id))
-    assert closed.closed
-    assert spare not in closed.bookies()
+    async with Scene(bookies=4) as of:
+        writer = await of.writer()
+        for number in range(3):
+            await of.over(writer.add(b"%d" % number))
+        writer.abandon()
+        bookies = writer.metadata.bookies()
+        (spare,) = [one for one in of.bookies if one not in bookies]
+        client = await deaf_client(of)
+        await decommission(of.client, spare)
+        await of.bookies[bookies[0]].go()
+        closed = await of.over(client.recover(writer.ledger_id))
+        assert closed.closed
+        assert spare not in closed.bookies()
 
 
-@scene(bookies=5)
-async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves(of: Scene) -> None:
+async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
     """STO-2: the mark comes while the entries are copied."""
-    ledger_id = await of.ledger(4)
-    bookies = (await of.metadata(ledger_id)).bookies()
-    leaving, other = [one for one in of.bookies if one not in bookies]
-    client = await deaf_client(of)
-    client.placement = Prefers(leaving)
-    cluster = Cluster(client, of.options)
-    await cluster.look()
-    await of.bookies[bookies[0]].go()
-    await of.passes(of.options.lost_bookie_recovery_delay_s + 1)
-    look = cluster.look
+    async with Scene(bookies=5) as of:
+        ledger_id = await of.ledger(4)
+        bookies = (await of.metadata(ledger_id)).bookies()
+        leaving, other = [one for one in of.bookies if one not in bookies]
+        client = await deaf_client(of)
+        client.placement = Prefers(leaving)
+        cluster = Cluster(client, of.options)
+        await cluster.look()
+        await of.bookies[bookies[0]].go()
+        await of.passes(of.options.lost_bookie_recovery_delay_s + 1)
+        look = cluster.look
 
-    async def marked_after_the_look() -> ClusterView:
-        found = await look()
-        if not found.leaving:
-            assert leaving in found.writable
-            await decommission(of.client, leaving)
-        return found
+        async def marked_after_the_look() -> ClusterView:
+            found = await look()
+            if not found.leaving:
+                assert leaving in found.writable
+                await decommission(of.client, leaving)
+            return found
 
-    async def progress(_: int) -> None: ...
+        async def progress(_: int) -> None: ...
 
-    repair = LedgerRepair(client, cluster, of.options, ledger_id, progress)
-    with patch.object(cluster, "look", marked_after_the_look):
-        assert await of.over(repair.run([bookies[0]])) == ""
-    assert sorted((await of.metadata(ledger_id)).bookies()) == sorted([*bookies[1:], other])
+        repair = LedgerRepair(client, cluster, of.options, ledger_id, progress)
+        with patch.object(cluster, "look", marked_after_the_look):
+            assert await of.over(repair.run([bookies[0]])) == ""
+        assert sorted((await of.metadata(ledger_id)).bookies()) == sorted([*bookies[1:], other])
 
 
-@scene(bookies=3)
-async def test_cookies_that_could_not_be_read_again_are_read_later(of: Scene) -> None:
+async def test_cookies_that_could_not_be_read_again_are_read_later() -> None:
     """Until then the bookie is not chosen; and a writer does not wait for it."""
-    client = await deaf_client(of)
-    made, writer = await client.create(ONE, "a test")
-    (listed,) = made.metadata.bookies()
-    others = [one for one in of.bookies if one != listed]
-    for one in others:
-        await decommission(of.client, one)
-        await cancel_decommission(of.client, one)
-    store = client.ledgers.store
-    assert isinstance(store, MemoryStore)
-    await of.over(writer.add(b"0"))
-    sync = store.sync
-    failed: list[bool] = []
+    async with Scene(bookies=3) as of:
+        client = await deaf_client(of)
+        made, writer = await client.create(ONE, "a test")
+        (listed,) = made.metadata.bookies()
+        others = [one for one in of.bookies if one != listed]
+        for one in others:
+            await decommission(of.client, one)
+            await cancel_decommission(of.client, one)
+        store = client.ledgers.store
+        assert isinstance(store, MemoryStore)
+        await of.over(writer.add(b"0"))
+        sync = store.sync
+        failed: list[bool] = []
 
-    async def cut_off() -> None:
-        if not failed:
-            failed.append(True)
-            of.server.next_request(store, Fault.LOSE_REQUEST)
-        await sync()
+        async def cut_off() -> None:
+            if not failed:
+                failed.append(True)
+                of.server.next_request(store, Fault.LOSE_REQUEST)
+            await sync()
 
-    with patch.object(store, "sync", cut_off):
-        await of.bookies[listed].go()
-        adding = of.spawn(writer.add(b"1"))
-        await of.until(lambda: bool(failed), "the cookies are read again")
-        await of.passes(1)
-        of.server.resume(store)
-        await of.until(adding.done, "the add is decided")
-    await of.until(lambda: set(client.bookies.writable()) >= set(others), "both may be chosen again")
+        with patch.object(store, "sync", cut_off):
+            await of.bookies[listed].go()
+            adding = of.spawn(writer.add(b"1"))
+            await of.until(lambda: bool(failed), "the cookies are read again")
+            await of.passes(1)
+            of.server.resume(store)
+            await of.until(adding.done, "the add is decided")
+        await of.until(lambda: set(client.bookies.writable()) >= set(others), "both may be chosen again")

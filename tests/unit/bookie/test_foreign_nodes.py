@@ -24,7 +24,7 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
 from magnetar_metadata.store import ABSENT
 from magnetar_protos import ledger_pb2
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 
 
 @contextmanager
@@ -75,7 +75,6 @@ def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
     assert len(foreign._told) <= 1000
 
 
-@scene()
 async def test_auto_recovery_passes_over_what_it_cant_read_and_goes_on_with_the_rest(of: Scene) -> None:
     """One such node anywhere would otherwise end auto-recovery on every bookie, again and again."""
     foreign = [paths.task(70), paths.intent(70), paths.ledger(70)]
@@ -110,7 +109,6 @@ async def test_auto_recovery_passes_over_what_it_cant_read_and_goes_on_with_the_
     assert await repair_progress(of.client) == []
 
 
-@scene()
 async def test_an_audit_that_meets_marks_it_cant_read_goes_on_to_its_end(of: Scene) -> None:
     """Behind the marks come the intents."""
     await of.store.put(paths.leaving("b70"), b"not ours", ABSENT)
@@ -126,76 +124,76 @@ async def test_an_audit_that_meets_marks_it_cant_read_goes_on_to_its_end(of: Sce
     assert [message.split()[0] for message in messages] == [paths.leaving("b70"), paths.leaving("b71")]
 
 
-@scene(bookies=3)
-async def test_a_task_is_not_put_down_over_what_stands_there(of: Scene) -> None:
-    ledger_id = await of.ledger(2)
-    for value in (b"not ours", no_message(of)):
-        await of.store.put(paths.task(ledger_id), value, ABSENT)
-        with told() as messages:
-            await Tasks(of.client).report(ledger_id, ["b1"])
-            await Tasks(of.client).note(ledger_id, 1, 2, "")
-            assert not await Tasks(of.client).finish(ledger_id, ledger_pb2.RepairTask())
-        assert len(messages) == 1
-        await of.store.delete(paths.task(ledger_id), 0)
+async def test_a_task_is_not_put_down_over_what_stands_there() -> None:
+    async with Scene(bookies=3) as of:
+        ledger_id = await of.ledger(2)
+        for value in (b"not ours", no_message(of)):
+            await of.store.put(paths.task(ledger_id), value, ABSENT)
+            with told() as messages:
+                await Tasks(of.client).report(ledger_id, ["b1"])
+                await Tasks(of.client).note(ledger_id, 1, 2, "")
+                assert not await Tasks(of.client).finish(ledger_id, ledger_pb2.RepairTask())
+            assert len(messages) == 1
+            await of.store.delete(paths.task(ledger_id), 0)
 
 
-@scene(bookies=3)
-async def test_an_intent_that_cant_be_read_is_not_due_all_the_time(of: Scene) -> None:
+async def test_an_intent_that_cant_be_read_is_not_due_all_the_time() -> None:
     """An audit goes through all ledgers: it waits for its turn, and is not made for this."""
-    await of.store.put(paths.intent(70), b"not ours", ABSENT)
-    # The intent is well, and its ledger is not.
-    orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
-    writer.abandon()
-    stored = await compare_and_set.read(of.store, paths.ledger(orphan.ledger_id))
-    assert stored is not None
-    await of.store.put(paths.ledger(orphan.ledger_id), b"not ours", stored.version)
-    sweeper = Sweeper(of.client, 20)
-    await sweeper.sweep(lambda: True)
-    assert sweeper.next_due() == of.clock.monotonic() + 20
-    of.clock.advance(20)
-    await of.over(sweeper.sweep(lambda: True))
-    assert sweeper.next_due() is None
-    await of.store.delete(paths.ledger(orphan.ledger_id), stored.version + 1)
-    await of.over(sweeper.sweep(lambda: True))
-    assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
+    async with Scene(bookies=3) as of:
+        await of.store.put(paths.intent(70), b"not ours", ABSENT)
+        # The intent is well, and its ledger is not.
+        orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
+        writer.abandon()
+        stored = await compare_and_set.read(of.store, paths.ledger(orphan.ledger_id))
+        assert stored is not None
+        await of.store.put(paths.ledger(orphan.ledger_id), b"not ours", stored.version)
+        sweeper = Sweeper(of.client, 20)
+        await sweeper.sweep(lambda: True)
+        assert sweeper.next_due() == of.clock.monotonic() + 20
+        of.clock.advance(20)
+        await of.over(sweeper.sweep(lambda: True))
+        assert sweeper.next_due() is None
+        await of.store.delete(paths.ledger(orphan.ledger_id), stored.version + 1)
+        await of.over(sweeper.sweep(lambda: True))
+        assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
 
 
-@scene(bookies=3)
-async def test_a_mark_that_cant_be_read_is_an_error_that_says_where(of: Scene) -> None:
-    for value in (b"not ours", no_message(of)):
-        await of.store.put(paths.leaving("b1"), value, ABSENT)
-        with pytest.raises(ForeignValue, match="/bookies/leaving/b1"):
-            await decommission_progress(of.client, "b1")
-        await of.store.delete(paths.leaving("b1"), 0)
-    await decommission(of.client, "b1")
-    assert await decommission_progress(of.client, "b1") is not None
+async def test_a_mark_that_cant_be_read_is_an_error_that_says_where() -> None:
+    async with Scene(bookies=3) as of:
+        for value in (b"not ours", no_message(of)):
+            await of.store.put(paths.leaving("b1"), value, ABSENT)
+            with pytest.raises(ForeignValue, match="/bookies/leaving/b1"):
+                await decommission_progress(of.client, "b1")
+            await of.store.delete(paths.leaving("b1"), 0)
+        await decommission(of.client, "b1")
+        assert await decommission_progress(of.client, "b1") is not None
 
 
-@scene(bookies=3)
-async def test_a_counter_that_cant_be_read_is_an_error_that_says_where(of: Scene) -> None:
-    await of.store.put(paths.LEDGER_IDS, no_message(of), ABSENT)
-    with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
-        await of.client.ledgers.last_ledger_id()
-    with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
-        await of.writer()
+async def test_a_counter_that_cant_be_read_is_an_error_that_says_where() -> None:
+    async with Scene(bookies=3) as of:
+        await of.store.put(paths.LEDGER_IDS, no_message(of), ABSENT)
+        with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
+            await of.client.ledgers.last_ledger_id()
+        with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
+            await of.writer()
 
 
-@scene(bookies=3)
-async def test_the_collector_goes_on_behind_metadata_that_cant_be_read(of: Scene) -> None:
-    ledgers = [await of.ledger(1) for _ in range(2)]
-    stored = await compare_and_set.read(of.store, paths.ledger(ledgers[0]))
-    assert stored is not None
-    await of.store.put(paths.ledger(ledgers[0]), b"not ours", stored.version)
-    await of.client.delete(ledgers[1])
-    bookie = of.bookies["b1"].bookie
-    assert bookie is not None
-    collector = GarbageCollector(bookie, of.clock, of.randomness)
-    with told() as messages:
-        for _ in range(3):
-            await of.over(collector.collect(of.client.ledgers))
-    assert len(messages) == 1
-    assert of.bookies["b1"].holds(ledgers[0], 0)
-    assert not of.bookies["b1"].holds(ledgers[1], 0)
+async def test_the_collector_goes_on_behind_metadata_that_cant_be_read() -> None:
+    async with Scene(bookies=3) as of:
+        ledgers = [await of.ledger(1) for _ in range(2)]
+        stored = await compare_and_set.read(of.store, paths.ledger(ledgers[0]))
+        assert stored is not None
+        await of.store.put(paths.ledger(ledgers[0]), b"not ours", stored.version)
+        await of.client.delete(ledgers[1])
+        bookie = of.bookies["b1"].bookie
+        assert bookie is not None
+        collector = GarbageCollector(bookie, of.clock, of.randomness)
+        with told() as messages:
+            for _ in range(3):
+                await of.over(collector.collect(of.client.ledgers))
+        assert len(messages) == 1
+        assert of.bookies["b1"].holds(ledgers[0], 0)
+        assert not of.bookies["b1"].holds(ledgers[1], 0)
 
 
 def test_metadata_of_an_open_ledger_name_bookies() -> None:

@@ -15,7 +15,7 @@ from magnetar_bookie.core.ensemble_change import Ensemble
 from magnetar_bookie.errors import TooManyPending
 from magnetar_bookie.read.striping import Striping
 from tests.unit.bookie.small_cluster import running_small_cluster
-from tests.unit.bookie.writer_scene import Outcomes, Scene, scenario
+from tests.unit.bookie.writer_scene import Outcomes, Scene
 
 # Some four entries of this size pass the bound.
 LAG_BYTES = 5000
@@ -67,110 +67,110 @@ def test_a_bookie_that_failed_or_caught_up_holds_nothing_up() -> None:
     assert ensemble.held_up_by == []
 
 
-@scenario(bookies=1, options=TIGHT)
-async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on(scene: Scene) -> None:
+async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
     """CHK-66, STO-1: nothing breaks, nothing fails, and each ledger has room again when the bookie has caught up."""
-    one, other = await scene.writer(1, 1, 1), await scene.writer(1, 1, 1)
-    (bookie,) = scene.bookies.values()
-    rooms: list[str] = []
-    one.on_room = lambda: rooms.append("one")
-    other.on_room = lambda: rooms.append("other")
-    bookie.holding = True
-    outcomes, others = Outcomes(one), Outcomes(other)
-    others.append(b"small")
-    outcomes.append(*[ENTRY] * 5)
-    await scene.settled(lambda: one.held_up and other.held_up)
-    assert one.held_up_by == other.held_up_by == ["b1"]
-    assert not one.has_room()
-    with pytest.raises(TooManyPending, match="b1"):
-        one.append(b"more", lambda _: None)
-    assert rooms == []
-    await bookie.release()
-    await scene.settled(lambda: len(outcomes.completed) == 5 and one.has_room() and other.has_room())
-    assert sorted(rooms) == ["one", "other"]
-    assert (outcomes.failures, others.failures, one.failed, other.failed) == ([], [], None, None)
-    assert scene.clients[0].bookies.in_quarantine() == []
-    assert len(bookie.frames) <= 3
-    outcomes.append(b"goes on")
-    await scene.settled(lambda: len(outcomes.completed) == 6)
-
-
-@scenario(bookies=4, options=TIGHT)
-async def test_a_ledger_leaves_a_bookie_that_it_can_do_without_and_others_keep_it(scene: Scene) -> None:
-    """CHK-66: one stream serves both ledgers, and does not break for the one that needs the bookie."""
-    spared = await scene.writer(3, 3, 2)
-    lagging = scene.ensemble(spared)[0]
-    needs = await scene.writer(4, 4, 4)
-    needed = Outcomes(needs)
-    needed.append(b"needs all four")
-    await scene.settled(lambda: len(needed.completed) == 1)
-    lagging.holding = True
-    needed.append(b"waits")
-    outcomes = Outcomes(spared)
-    outcomes.append(*[ENTRY] * 5)
-    await scene.settled(lambda: len(outcomes.completed) == 5 and lagging not in scene.ensemble(spared))
-    assert spared.failed is None
-    assert spared.has_room()
-    assert scene.clients[0].bookies.in_quarantine() == [lagging.bookie_id]
-    # Dropped, what the other ledger has there is below the bound.
-    await scene.settled(lambda: not needs.held_up)
-    outcomes.append(b"goes on")
-    await scene.settled(lambda: len(outcomes.completed) == 6)
-    assert len(needed.completed) == 1
-    await lagging.release()
-    await scene.settled(lambda: len(needed.completed) == 2)
-    assert needs.failed is None
-    assert lagging in scene.ensemble(needs)
-
-
-@scenario(bookies=3, options=TIGHT)
-async def test_bookies_that_lag_together_are_all_waited_for(scene: Scene) -> None:
-    """CHK-66: two of three lag, and one of those is needed. Their memory stays bounded, though adds complete."""
-    writer = await scene.writer(3, 3, 2)
-    first, second, third = scene.ensemble(writer)
-    first.holding = second.holding = True
-    outcomes = Outcomes(writer)
-    outcomes.append(*[ENTRY] * 5)
-    # All three do at first, and one of them answers.
-    await scene.settled(lambda: writer.held_up_by == [first.bookie_id, second.bookie_id])
-    assert not outcomes.told
-    # One of the two answers all it was sent: the other is left, and the ledger goes on.
-    await first.release()
-    await scene.settled(lambda: len(outcomes.completed) == 5 and writer.has_room())
-    await scene.settled(lambda: writer.absent == [second.bookie_id])
-    assert not third.held
-    assert writer.failed is None
-
-
-@scenario(bookies=1, options=TIGHT)
-async def test_a_bookie_that_lags_and_answers_nothing_fails(scene: Scene) -> None:
-    """CHK-66: back-pressure ends with the add time-out."""
-    writer = await scene.writer(1, 1, 1)
-    (bookie,) = scene.bookies.values()
-    bookie.holding = True
-    outcomes = Outcomes(writer)
-    outcomes.append(*[ENTRY] * 5)
-    await scene.settled(lambda: writer.held_up)
-    scene.clock.advance(5.1)
-    await scene.settled(lambda: len(outcomes.failures) == 5)
-    assert not writer.held_up
-    assert scene.clients[0].bookies.adds("b1").unanswered_bytes == 0
-
-
-@scenario(bookies=2, options=TIGHT)
-async def test_a_new_ledger_learns_of_the_lag_before_its_first_add(scene: Scene) -> None:
-    """CHK-66: else each new ledger would send as much as it may have pending."""
-    writer = await scene.writer(2, 2, 2)
-    for bookie in scene.bookies.values():
+    async with Scene(bookies=1, options=TIGHT) as scene:
+        one, other = await scene.writer(1, 1, 1), await scene.writer(1, 1, 1)
+        (bookie,) = scene.bookies.values()
+        rooms: list[str] = []
+        one.on_room = lambda: rooms.append("one")
+        other.on_room = lambda: rooms.append("other")
         bookie.holding = True
-    Outcomes(writer).append(*[ENTRY] * 5)
-    await scene.settled(lambda: writer.held_up)
-    late = await scene.writer(2, 2, 2)
-    assert late.held_up
-    assert not late.has_room()
-    for bookie in scene.bookies.values():
+        outcomes, others = Outcomes(one), Outcomes(other)
+        others.append(b"small")
+        outcomes.append(*[ENTRY] * 5)
+        await scene.settled(lambda: one.held_up and other.held_up)
+        assert one.held_up_by == other.held_up_by == ["b1"]
+        assert not one.has_room()
+        with pytest.raises(TooManyPending, match="b1"):
+            one.append(b"more", lambda _: None)
+        assert rooms == []
         await bookie.release()
-    await scene.settled(lambda: late.has_room() and writer.has_room())
+        await scene.settled(lambda: len(outcomes.completed) == 5 and one.has_room() and other.has_room())
+        assert sorted(rooms) == ["one", "other"]
+        assert (outcomes.failures, others.failures, one.failed, other.failed) == ([], [], None, None)
+        assert scene.clients[0].bookies.in_quarantine() == []
+        assert len(bookie.frames) <= 3
+        outcomes.append(b"goes on")
+        await scene.settled(lambda: len(outcomes.completed) == 6)
+
+
+async def test_a_ledger_leaves_a_bookie_that_it_can_do_without_and_others_keep_it() -> None:
+    """CHK-66: one stream serves both ledgers, and does not break for the one that needs the bookie."""
+    async with Scene(bookies=4, options=TIGHT) as scene:
+        spared = await scene.writer(3, 3, 2)
+        lagging = scene.ensemble(spared)[0]
+        needs = await scene.writer(4, 4, 4)
+        needed = Outcomes(needs)
+        needed.append(b"needs all four")
+        await scene.settled(lambda: len(needed.completed) == 1)
+        lagging.holding = True
+        needed.append(b"waits")
+        outcomes = Outcomes(spared)
+        outcomes.append(*[ENTRY] * 5)
+        await scene.settled(lambda: len(outcomes.completed) == 5 and lagging not in scene.ensemble(spared))
+        assert spared.failed is None
+        assert spared.has_room()
+        assert scene.clients[0].bookies.in_quarantine() == [lagging.bookie_id]
+        # Dropped, what the other ledger has there is below the bound.
+        await scene.settled(lambda: not needs.held_up)
+        outcomes.append(b"goes on")
+        await scene.settled(lambda: len(outcomes.completed) == 6)
+        assert len(needed.completed) == 1
+        await lagging.release()
+        await scene.settled(lambda: len(needed.completed) == 2)
+        assert needs.failed is None
+        assert lagging in scene.ensemble(needs)
+
+
+async def test_bookies_that_lag_together_are_all_waited_for() -> None:
+    """CHK-66: two of three lag, and one of those is needed. Their memory stays bounded, though adds complete."""
+    async with Scene(bookies=3, options=TIGHT) as scene:
+        writer = await scene.writer(3, 3, 2)
+        first, second, third = scene.ensemble(writer)
+        first.holding = second.holding = True
+        outcomes = Outcomes(writer)
+        outcomes.append(*[ENTRY] * 5)
+        # All three do at first, and one of them answers.
+        await scene.settled(lambda: writer.held_up_by == [first.bookie_id, second.bookie_id])
+        assert not outcomes.told
+        # One of the two answers all it was sent: the other is left, and the ledger goes on.
+        await first.release()
+        await scene.settled(lambda: len(outcomes.completed) == 5 and writer.has_room())
+        await scene.settled(lambda: writer.absent == [second.bookie_id])
+        assert not third.held
+        assert writer.failed is None
+
+
+async def test_a_bookie_that_lags_and_answers_nothing_fails() -> None:
+    """CHK-66: back-pressure ends with the add time-out."""
+    async with Scene(bookies=1, options=TIGHT) as scene:
+        writer = await scene.writer(1, 1, 1)
+        (bookie,) = scene.bookies.values()
+        bookie.holding = True
+        outcomes = Outcomes(writer)
+        outcomes.append(*[ENTRY] * 5)
+        await scene.settled(lambda: writer.held_up)
+        scene.clock.advance(5.1)
+        await scene.settled(lambda: len(outcomes.failures) == 5)
+        assert not writer.held_up
+        assert scene.clients[0].bookies.adds("b1").unanswered_bytes == 0
+
+
+async def test_a_new_ledger_learns_of_the_lag_before_its_first_add() -> None:
+    """CHK-66: else each new ledger would send as much as it may have pending."""
+    async with Scene(bookies=2, options=TIGHT) as scene:
+        writer = await scene.writer(2, 2, 2)
+        for bookie in scene.bookies.values():
+            bookie.holding = True
+        Outcomes(writer).append(*[ENTRY] * 5)
+        await scene.settled(lambda: writer.held_up)
+        late = await scene.writer(2, 2, 2)
+        assert late.held_up
+        assert not late.has_room()
+        for bookie in scene.bookies.values():
+            await bookie.release()
+        await scene.settled(lambda: late.has_room() and writer.has_room())
 
 
 async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:

@@ -25,7 +25,7 @@ from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_testing.metadata import Fault
 from tests.unit.bookie.honest_bookie import entry, length_up_to
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
@@ -359,7 +359,6 @@ async def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(deci
         assert cluster.clock.monotonic() == before
 
 
-@scene()
 async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Scene) -> None:
     """One of its own bookies has an entry of the ledger, and no fragment ever names that bookie."""
     writer = await of.writer()

@@ -33,10 +33,9 @@ from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.running import within
-from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene, scenario
+from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene
 
 
-@scenario()
 async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     writer = await scene.writer()
     assert [await writer.add(b"entry %d" % number) for number in range(20)] == list(range(20))
@@ -53,7 +52,6 @@ async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     assert await writer.close() == metadata
 
 
-@scenario()
 async def test_entries_are_striped_over_a_wider_ensemble(scene: Scene) -> None:
     writer = await scene.writer(4, 2, 2)
     for _ in range(8):
@@ -62,14 +60,12 @@ async def test_entries_are_striped_over_a_wider_ensemble(scene: Scene) -> None:
     assert held == [[0, 3, 4, 7], [0, 1, 4, 5], [1, 2, 5, 6], [2, 3, 6, 7]]
 
 
-@scenario()
 async def test_an_empty_ledger_closes_empty(scene: Scene) -> None:
     writer = await scene.writer()
     metadata = await writer.close()
     assert (metadata.last_entry_id, metadata.length_bytes, metadata.fragments) == (-1, 0, ())
 
 
-@scenario()
 async def test_an_add_completes_when_an_ack_quorum_has_it_and_not_before(scene: Scene) -> None:
     writer = await scene.writer()
     first, second, third = scene.ensemble(writer)
@@ -84,7 +80,6 @@ async def test_an_add_completes_when_an_ack_quorum_has_it_and_not_before(scene: 
     assert writer.length_bytes == 2
 
 
-@scenario()
 async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene: Scene) -> None:
     """CHK-18"""
     writer = await scene.writer()
@@ -112,7 +107,6 @@ async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene:
     await scene.settled(lambda: len(spare.held) > 0)  # and has been sent what was pending
 
 
-@scenario()
 async def test_what_the_replaced_bookie_acknowledged_does_not_count(scene: Scene) -> None:
     """CHK-18: one acknowledgement of a bookie that left and one of another are no ack quorum."""
     writer = await scene.writer()
@@ -134,7 +128,6 @@ async def test_what_the_replaced_bookie_acknowledged_does_not_count(scene: Scene
     await scene.settled(lambda: outcomes.told == [0, 1])
 
 
-@scenario()
 async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
     """Several adds are pending: the fragment begins at the lowest of them, and the new bookie gets all."""
     writer = await scene.writer()
@@ -157,29 +150,28 @@ async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
     assert metadata.former_bookies == () or dead.bookie_id in metadata.former_bookies
 
 
-@scenario(bookies=3)
-async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_when_it_returns(scene: Scene) -> None:
+async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_when_it_returns() -> None:
     """STO-1; CHK-20: the bookie returns to the slot that it left, and the new ensemble is the old one."""
-    writer = await scene.writer()
-    await writer.add(b"0")
-    dead = scene.ensemble(writer)[0]
-    before = writer.metadata
-    await dead.go()
-    assert [await writer.add(b"x"), await writer.add(b"y")] == [1, 2]
-    assert writer.metadata == before  # it stays listed
-    assert writer.absent == [dead.bookie_id]
-    await dead.come()
-    await scene.settled(lambda: len(writer.metadata.fragments) == 2)
-    assert writer.absent == []
-    assert await writer.add(b"z") == 3
-    await scene.settled(lambda: 3 in dead.entries(writer.ledger_id))
-    old, new = writer.metadata.fragments
-    assert old.bookies == new.bookies
-    assert new.first_entry_id == 3
-    assert sorted(dead.entries(writer.ledger_id)) == [0, 3]  # the writer reads nothing back
+    async with Scene(bookies=3) as scene:
+        writer = await scene.writer()
+        await writer.add(b"0")
+        dead = scene.ensemble(writer)[0]
+        before = writer.metadata
+        await dead.go()
+        assert [await writer.add(b"x"), await writer.add(b"y")] == [1, 2]
+        assert writer.metadata == before  # it stays listed
+        assert writer.absent == [dead.bookie_id]
+        await dead.come()
+        await scene.settled(lambda: len(writer.metadata.fragments) == 2)
+        assert writer.absent == []
+        assert await writer.add(b"z") == 3
+        await scene.settled(lambda: 3 in dead.entries(writer.ledger_id))
+        old, new = writer.metadata.fragments
+        assert old.bookies == new.bookies
+        assert new.first_entry_id == 3
+        assert sorted(dead.entries(writer.ledger_id)) == [0, 3]  # the writer reads nothing back
 
 
-@scenario()
 async def test_a_silent_writer_replaces_a_bookie_that_stays_away(scene: Scene) -> None:
     """Otherwise repair would have to fence the ledger."""
     writer = await scene.writer()
@@ -212,32 +204,31 @@ async def test_a_silent_writer_replaces_a_bookie_that_stays_away(scene: Scene) -
     assert len(writer.metadata.fragments) == 2
 
 
-@scenario(bookies=3)
-async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off(scene: Scene) -> None:
+async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off() -> None:
     """STO-4: what failed is not in the ledger once the writer's own close has returned."""
-    writer = await scene.writer()
-    await writer.add(b"kept")
-    one, other, third = scene.ensemble(writer)
-    for bookie in (one, other, third):
-        bookie.holding = True
-    outcomes = Outcomes(writer)
-    outcomes.append(b"b", b"c")
-    await scene.settled(lambda: len(third.entries(writer.ledger_id)) == 3)
-    await one.go()
-    await other.go()
-    outcomes.append(b"d")
-    await scene.settled(lambda: len(outcomes.told) == 3)
-    assert all(isinstance(failure, NotEnoughBookies) for failure in outcomes.failures)
-    assert len(outcomes.failures) == 3
-    assert other.bookie_id in str(outcomes.failures[0])
-    outcomes.append(b"e")
-    await scene.settled(lambda: len(outcomes.failures) == 4)
-    assert outcomes.failures[3] is outcomes.failures[0]
-    metadata = await writer.close()
-    assert (metadata.last_entry_id, metadata.length_bytes) == (0, 4)
+    async with Scene(bookies=3) as scene:
+        writer = await scene.writer()
+        await writer.add(b"kept")
+        one, other, third = scene.ensemble(writer)
+        for bookie in (one, other, third):
+            bookie.holding = True
+        outcomes = Outcomes(writer)
+        outcomes.append(b"b", b"c")
+        await scene.settled(lambda: len(third.entries(writer.ledger_id)) == 3)
+        await one.go()
+        await other.go()
+        outcomes.append(b"d")
+        await scene.settled(lambda: len(outcomes.told) == 3)
+        assert all(isinstance(failure, NotEnoughBookies) for failure in outcomes.failures)
+        assert len(outcomes.failures) == 3
+        assert other.bookie_id in str(outcomes.failures[0])
+        outcomes.append(b"e")
+        await scene.settled(lambda: len(outcomes.failures) == 4)
+        assert outcomes.failures[3] is outcomes.failures[0]
+        metadata = await writer.close()
+        assert (metadata.last_entry_id, metadata.length_bytes) == (0, 4)
 
 
-@scenario()
 async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scene: Scene) -> None:
     """CHK-1: somebody else closes the ledger at what was completed; nothing completes above that. Also STO-4."""
     writer = await scene.writer()
@@ -257,7 +248,6 @@ async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scen
         await writer.close()
 
 
-@scenario()
 async def test_a_writer_whose_ledger_is_being_recovered_changes_no_ensemble(scene: Scene) -> None:
     """CHK-1: the bookies that it has left would take its adds still."""
     writer = await scene.writer()
@@ -270,7 +260,6 @@ async def test_a_writer_whose_ledger_is_being_recovered_changes_no_ensemble(scen
     assert await ledgers.read(writer.ledger_id) == recovered
 
 
-@scenario()
 async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_failed(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
@@ -279,22 +268,21 @@ async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_fa
     assert await writer.close() == theirs
 
 
-@scenario(bookies=3)
-async def test_a_close_by_somebody_else_is_lost_where_an_add_failed(scene: Scene) -> None:
+async def test_a_close_by_somebody_else_is_lost_where_an_add_failed() -> None:
     """STO-4: even at the same entry, since whoever closed the ledger has taken it over."""
-    writer = await scene.writer()
-    await writer.add(b"a")
-    for bookie in scene.ensemble(writer)[:2]:
-        await bookie.go()
-    with pytest.raises(NotEnoughBookies):
-        await writer.add(b"b")
-    ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
-    with pytest.raises(CloseLost):
-        await writer.close()
+    async with Scene(bookies=3) as scene:
+        writer = await scene.writer()
+        await writer.add(b"a")
+        for bookie in scene.ensemble(writer)[:2]:
+            await bookie.go()
+        with pytest.raises(NotEnoughBookies):
+            await writer.add(b"b")
+        ledgers = (await scene.client(scene.server.connect())).ledgers
+        await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+        with pytest.raises(CloseLost):
+            await writer.close()
 
 
-@scenario()
 async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
     """STO-4: whoever closed it may have kept an add that the writer never completed."""
     writer = await scene.writer()
@@ -306,8 +294,7 @@ async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
 async def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault) -> None:
-    @scenario()
-    async def test(scene: Scene) -> None:
+    async with Scene() as scene:
         writer = await scene.writer()
         await writer.add(b"a")
         spare = scene.spare(writer)
@@ -328,15 +315,12 @@ async def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault
         assert writer.metadata == await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True)
         await writer.close()
 
-    await test()
-
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
 async def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
     """STO-4: with failed adds too, the writer knows whether the close was its own."""
 
-    @scenario(bookies=3)
-    async def test(scene: Scene) -> None:
+    async with Scene(bookies=3) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
         for bookie in scene.ensemble(writer)[:2]:
@@ -352,10 +336,7 @@ async def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
         metadata = await closing
         assert (metadata.closed, metadata.last_entry_id) == (True, 0)
 
-    await test()
 
-
-@scenario()
 async def test_a_lost_session_fails_the_change_and_the_close_says_so(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
@@ -368,7 +349,6 @@ async def test_a_lost_session_fails_the_change_and_the_close_says_so(scene: Scen
         await writer.close()
 
 
-@scenario()
 async def test_a_bookie_that_refuses_the_ledger_is_replaced_and_not_chosen_for_it_again(scene: Scene) -> None:
     writer = await scene.writer()
     refusing = scene.ensemble(writer)[0]
@@ -387,7 +367,6 @@ async def test_a_bookie_that_refuses_the_ledger_is_replaced_and_not_chosen_for_i
     assert refusing.bookie_id not in writer.metadata.last_fragment.bookies
 
 
-@scenario()
 async def test_a_status_of_the_future_is_a_failure(scene: Scene) -> None:
     writer = await scene.writer()
     odd = scene.ensemble(writer)[0]
@@ -399,36 +378,37 @@ async def test_a_status_of_the_future_is_a_failure(scene: Scene) -> None:
 _BOUND = 100 + 2 * ENTRY_OVERHEAD_BYTES
 
 
-@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND))
-async def test_what_is_pending_is_bounded_in_entries_and_in_bytes(scene: Scene) -> None:
-    writer = await scene.writer()
-    for bookie in scene.ensemble(writer):
-        bookie.holding = True
-    outcomes = Outcomes(writer)
-    outcomes.append(b"a", b"b", b"c")
-    with pytest.raises(TooManyPending, match=f"may have 3 of {_BOUND}"):
-        outcomes.append(b"d")
-    waiting = asyncio.create_task(writer.room())
-    later = asyncio.create_task(writer.add(b"d"))
-    await scene.idle()
-    assert not waiting.done()
-    for bookie in scene.ensemble(writer):
-        await bookie.release()
-    await waiting
-    assert await later == 3
-    for bookie in scene.ensemble(writer):
-        bookie.holding = True
-    outcomes.append(b"x" * _BOUND)
-    with pytest.raises(TooManyPending):
-        outcomes.append(b"e")
-    with pytest.raises(TooLarge):
-        outcomes.append(b"x" * (MAX_ENTRY_BYTES + 1))
-    for bookie in scene.ensemble(writer):
-        await bookie.release()
-    await scene.settled(lambda: outcomes.told == [0, 1, 2, 4])
+async def test_what_is_pending_is_bounded_in_entries_and_in_bytes() -> None:
+    async with Scene(
+        options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND)
+    ) as scene:
+        writer = await scene.writer()
+        for bookie in scene.ensemble(writer):
+            bookie.holding = True
+        outcomes = Outcomes(writer)
+        outcomes.append(b"a", b"b", b"c")
+        with pytest.raises(TooManyPending, match=f"may have 3 of {_BOUND}"):
+            outcomes.append(b"d")
+        waiting = asyncio.create_task(writer.room())
+        later = asyncio.create_task(writer.add(b"d"))
+        await scene.idle()
+        assert not waiting.done()
+        for bookie in scene.ensemble(writer):
+            await bookie.release()
+        await waiting
+        assert await later == 3
+        for bookie in scene.ensemble(writer):
+            bookie.holding = True
+        outcomes.append(b"x" * _BOUND)
+        with pytest.raises(TooManyPending):
+            outcomes.append(b"e")
+        with pytest.raises(TooLarge):
+            outcomes.append(b"x" * (MAX_ENTRY_BYTES + 1))
+        for bookie in scene.ensemble(writer):
+            await bookie.release()
+        await scene.settled(lambda: outcomes.told == [0, 1, 2, 4])
 
 
-@scenario()
 async def test_who_waits_for_room_hears_of_the_end(scene: Scene) -> None:
     writer = await scene.writer()
     for bookie in scene.ensemble(writer):
@@ -443,7 +423,6 @@ async def test_who_waits_for_room_hears_of_the_end(scene: Scene) -> None:
     assert len(outcomes.failures) == 1000
 
 
-@scenario()
 async def test_a_caller_that_is_cancelled_leaves_its_add_in_the_ledger(scene: Scene) -> None:
     writer = await scene.writer()
     for bookie in scene.ensemble(writer):
@@ -468,7 +447,6 @@ async def test_a_caller_that_is_cancelled_leaves_its_add_in_the_ledger(scene: Sc
     assert isinstance(outcomes.told[0], WriterClosed)
 
 
-@scenario()
 async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
@@ -481,47 +459,46 @@ async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
     assert await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True) == before
 
 
-@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=100))
-async def test_a_silent_writer_tells_its_lac_until_all_have_it(scene: Scene) -> None:
-    writer = await scene.writer()
-    await writer.add(b"a")
-    await writer.add(b"b")
-    first, second, third = scene.ensemble(writer)
-    scene.clock.advance(0.05)
-    await writer.add(b"c")
-    listener, third.listener = third.listener, None
-    assert listener is not None
-    await listener.close()
-    scene.clock.advance(0.06)
-    await scene.idle()
-    assert not first.confirmed  # the silence began anew
-    scene.clock.advance(0.05)
-    await scene.settled(lambda: first.confirmed == second.confirmed == {writer.ledger_id: 2})
-    await scene.idle()
-    assert not third.confirmed
-    third.listener = await scene.transport.listen(third.address, third)
-    for _ in range(4):
-        scene.clock.advance(0.5)
+async def test_a_silent_writer_tells_its_lac_until_all_have_it() -> None:
+    async with Scene(options=LedgerClientOptions(explicit_lac_interval_ms=100)) as scene:
+        writer = await scene.writer()
+        await writer.add(b"a")
+        await writer.add(b"b")
+        first, second, third = scene.ensemble(writer)
+        scene.clock.advance(0.05)
+        await writer.add(b"c")
+        listener, third.listener = third.listener, None
+        assert listener is not None
+        await listener.close()
+        scene.clock.advance(0.06)
         await scene.idle()
-    assert scene.ensemble(writer)[2] is third
-    assert third.confirmed == {writer.ledger_id: 2}
-    first.confirmed.clear()
-    scene.clock.advance(20)
-    await scene.idle()
-    assert not first.confirmed  # once is enough
+        assert not first.confirmed  # the silence began anew
+        scene.clock.advance(0.05)
+        await scene.settled(lambda: first.confirmed == second.confirmed == {writer.ledger_id: 2})
+        await scene.idle()
+        assert not third.confirmed
+        third.listener = await scene.transport.listen(third.address, third)
+        for _ in range(4):
+            scene.clock.advance(0.5)
+            await scene.idle()
+        assert scene.ensemble(writer)[2] is third
+        assert third.confirmed == {writer.ledger_id: 2}
+        first.confirmed.clear()
+        scene.clock.advance(20)
+        await scene.idle()
+        assert not first.confirmed  # once is enough
 
 
-@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=100))
-async def test_a_silent_writer_that_was_fenced_hears_of_it(scene: Scene) -> None:
-    writer = await scene.writer()
-    await writer.add(b"a")
-    for bookie in scene.ensemble(writer):
-        bookie.fenced.add(writer.ledger_id)
-    scene.clock.advance(0.2)
-    await scene.settled(lambda: isinstance(writer.failed, LedgerFenced))
+async def test_a_silent_writer_that_was_fenced_hears_of_it() -> None:
+    async with Scene(options=LedgerClientOptions(explicit_lac_interval_ms=100)) as scene:
+        writer = await scene.writer()
+        await writer.add(b"a")
+        for bookie in scene.ensemble(writer):
+            bookie.fenced.add(writer.ledger_id)
+        scene.clock.advance(0.2)
+        await scene.settled(lambda: isinstance(writer.failed, LedgerFenced))
 
 
-@scenario()
 async def test_every_record_carries_the_lac_and_the_length(scene: Scene) -> None:
     writer = await scene.writer(1, 1, 1)
     for entry in (b"a", b"bb", b"ccc"):
@@ -531,89 +508,88 @@ async def test_every_record_carries_the_lac_and_the_length(scene: Scene) -> None
     assert [(header.last_add_confirmed, header.ledger_bytes) for header in headers] == [(-1, 1), (0, 3), (1, 6)]
 
 
-@scenario(bookies=2)
-async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_they_are_back(scene: Scene) -> None:
+async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_they_are_back() -> None:
     """STO-1"""
-    writer = await scene.writer()
-    assert writer.metadata.striping == Striping(2, 2, 2)
-    assert writer.metadata.degraded
-    assert not writer.wants_roll
-    await writer.add(b"a")
-    third = scene.bookies["b3"] = FakeBookie(scene, "b3")
-    await third.come()
-    await scene.settled(lambda: writer.wants_roll)
-    whole = await scene.writer()
-    assert not whole.metadata.degraded
-    assert not whole.wants_roll
+    async with Scene(bookies=2) as scene:
+        writer = await scene.writer()
+        assert writer.metadata.striping == Striping(2, 2, 2)
+        assert writer.metadata.degraded
+        assert not writer.wants_roll
+        await writer.add(b"a")
+        third = scene.bookies["b3"] = FakeBookie(scene, "b3")
+        await third.come()
+        await scene.settled(lambda: writer.wants_roll)
+        whole = await scene.writer()
+        assert not whole.metadata.degraded
+        assert not whole.wants_roll
 
 
-@scenario(bookies=1)
-async def test_below_the_ack_quorum_no_ledger_is_made(scene: Scene) -> None:
-    with pytest.raises(NotEnoughBookies, match="of 1 that are alive, and it needs 2"):
-        await scene.writer()
-    assert await scene.store.children(paths.INTENTS) == []
+async def test_below_the_ack_quorum_no_ledger_is_made() -> None:
+    async with Scene(bookies=1) as scene:
+        with pytest.raises(NotEnoughBookies, match="of 1 that are alive, and it needs 2"):
+            await scene.writer()
+        assert await scene.store.children(paths.INTENTS) == []
 
 
-@scenario(bookies=4)
-async def test_who_is_missing_is_said_and_waited_for(scene: Scene) -> None:
+async def test_who_is_missing_is_said_and_waited_for() -> None:
     """STO-1: below the ack quorum publishing waits, and can tell a user which bookies are missing, and why."""
-    client = await scene.client()
-    # Before this client was there: nobody but the metadata knows of it.
-    await scene.store.put(paths.cookie("b0"), b"", ABSENT)
-    b1, b2, b3, _ = scene.bookies.values()
-    await b1.go()
-    await b2.go(registered=True)
-    client.bookies.quarantine("b2")
-    await b3.go()
-    await b3.come(read_only=True)
-    await decommission(client, "b4")
-    await scene.settled(lambda: client.bookies.writable() == [])
-    with pytest.raises(NotEnoughBookies) as raised:
-        await client.create(Striping(3, 3, 2), "a test")
-    assert raised.value.reasons == {
-        "b0": "is not registered",
-        "b1": "is not registered",
-        "b2": "is registered, but failed a moment ago and does not answer",
-        "b3": "is read-only",
-        "b4": "is being decommissioned",
-    }
-    assert "b3 is read-only" in str(raised.value)
-    waiting = asyncio.create_task(client.wait_for_bookies(Striping(3, 3, 2)))
-    await b1.come()
-    await scene.settled(lambda: client.bookies.writable() == ["b1"])
-    await scene.idle()
-    assert not waiting.done()
-    # Still in quarantine, and heard of when it is asked again.
-    b2.listener = await scene.transport.listen(b2.address, b2)
-    scene.clock.advance(1)
-    await within(waiting, "the end of waiting")
-    made, _ = await client.create(Striping(3, 3, 2), "a test")
-    assert sorted(made.metadata.last_fragment.bookies) == ["b1", "b2"]
-    assert made.metadata.degraded
-
-
-@scenario(bookies=1)
-async def test_waiting_for_bookies_ends_with_the_client(scene: Scene) -> None:
-    client = await scene.client()
-    waiting = asyncio.create_task(client.wait_for_bookies(Striping(3, 3, 2)))
-    await scene.idle()
-    await client.close()
-    scene.clock.advance(1)
-    with pytest.raises(ClientClosed):
+    async with Scene(bookies=4) as scene:
+        client = await scene.client()
+        # Before this client was there: nobody but the metadata knows of it.
+        await scene.store.put(paths.cookie("b0"), b"", ABSENT)
+        b1, b2, b3, _ = scene.bookies.values()
+        await b1.go()
+        await b2.go(registered=True)
+        client.bookies.quarantine("b2")
+        await b3.go()
+        await b3.come(read_only=True)
+        await decommission(client, "b4")
+        await scene.settled(lambda: client.bookies.writable() == [])
+        with pytest.raises(NotEnoughBookies) as raised:
+            await client.create(Striping(3, 3, 2), "a test")
+        assert raised.value.reasons == {
+            "b0": "is not registered",
+            "b1": "is not registered",
+            "b2": "is registered, but failed a moment ago and does not answer",
+            "b3": "is read-only",
+            "b4": "is being decommissioned",
+        }
+        assert "b3 is read-only" in str(raised.value)
+        waiting = asyncio.create_task(client.wait_for_bookies(Striping(3, 3, 2)))
+        await b1.come()
+        await scene.settled(lambda: client.bookies.writable() == ["b1"])
+        await scene.idle()
+        assert not waiting.done()
+        # Still in quarantine, and heard of when it is asked again.
+        b2.listener = await scene.transport.listen(b2.address, b2)
+        scene.clock.advance(1)
         await within(waiting, "the end of waiting")
+        made, _ = await client.create(Striping(3, 3, 2), "a test")
+        assert sorted(made.metadata.last_fragment.bookies) == ["b1", "b2"]
+        assert made.metadata.degraded
 
 
-@scenario(bookies=3)
-async def test_bookies_in_quarantine_that_answer_are_taken_rather_than_none(scene: Scene) -> None:
-    client = await scene.client()
-    for bookie_id in scene.bookies:
-        client.bookies.quarantine(bookie_id)
-    await scene.bookies["b2"].go(registered=True)
-    writer = await scene.writer()
-    assert sorted(writer.metadata.last_fragment.bookies) == ["b1", "b3"]
+async def test_waiting_for_bookies_ends_with_the_client() -> None:
+    async with Scene(bookies=1) as scene:
+        client = await scene.client()
+        waiting = asyncio.create_task(client.wait_for_bookies(Striping(3, 3, 2)))
+        await scene.idle()
+        await client.close()
+        scene.clock.advance(1)
+        with pytest.raises(ClientClosed):
+            await within(waiting, "the end of waiting")
 
 
-@scenario()
+async def test_bookies_in_quarantine_that_answer_are_taken_rather_than_none() -> None:
+    async with Scene(bookies=3) as scene:
+        client = await scene.client()
+        for bookie_id in scene.bookies:
+            client.bookies.quarantine(bookie_id)
+        await scene.bookies["b2"].go(registered=True)
+        writer = await scene.writer()
+        assert sorted(writer.metadata.last_fragment.bookies) == ["b1", "b3"]
+
+
 async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
@@ -631,7 +607,6 @@ async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: S
         await writer.close()
 
 
-@scenario()
 async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     """A recovery's, say, which the client does not know of."""
     client = await scene.client()
@@ -671,7 +646,6 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     assert all(isinstance(one, AddFailed) for one in told)
 
 
-@scenario()
 async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> None:
     writer = await scene.writer()
     for bookie in scene.ensemble(writer):
@@ -683,7 +657,6 @@ async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> Non
         await adding
 
 
-@scenario()
 async def test_a_close_under_way_when_the_client_is_closed_is_not_known(scene: Scene) -> None:
     """Its caller was not cancelled, and is told by an error."""
     writer = await scene.writer()
@@ -699,7 +672,6 @@ async def test_a_close_under_way_when_the_client_is_closed_is_not_known(scene: S
         await writer.close()
 
 
-@scenario()
 async def test_a_close_waits_for_no_change_that_was_given_up(scene: Scene) -> None:
     """The writer is abandoned while a new ensemble is made known, with nothing pending."""
     writer = await scene.writer()

@@ -8,7 +8,7 @@ from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_metadata.errors import StoreFull
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 
 
 async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
@@ -23,7 +23,6 @@ async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
     return one.bookie
 
 
-@scene()
 async def test_what_was_lost_is_filled_in_and_then_known(of: Scene) -> None:
     """CHK-22, the repairer's part: closed ledgers are filled, open ones recovered, then they are out of limbo."""
     closed = [await of.ledger(8), await of.ledger(3)]
@@ -41,7 +40,6 @@ async def test_what_was_lost_is_filled_in_and_then_known(of: Scene) -> None:
     assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
 
 
-@scene()
 async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
     ledger_id = await of.ledger(4)
     name, *others = (await of.metadata(ledger_id)).bookies()
@@ -59,7 +57,6 @@ async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
     assert all(of.bookies[name].holds(ledger_id, entry_id) for entry_id in range(4))
 
 
-@scene()
 async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
     ledger_id = await of.ledger(4)
     bookie = await lossy_restart(of, (await of.metadata(ledger_id)).bookies()[0], 3)
@@ -71,7 +68,6 @@ async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
     assert not bookie.in_limbo(ledger_id)
 
 
-@scene()
 async def test_an_open_ledger_that_names_it_in_earlier_fragments_keeps_its_writer(of: Scene) -> None:
     writer = await of.writer()
     for number in range(3):
@@ -89,7 +85,6 @@ async def test_an_open_ledger_that_names_it_in_earlier_fragments_keeps_its_write
     assert await of.whole(writer.ledger_id)
 
 
-@scene()
 async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: Scene) -> None:
     ledger_id = await of.ledger(4)
     (stranger,) = [one for one in of.bookies if one not in (await of.metadata(ledger_id)).bookies()]
@@ -103,7 +98,6 @@ async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: 
     assert (await of.metadata(deleted)).state is LedgerState.TOMBSTONE
 
 
-@scene()
 async def test_a_closed_ledger_is_fenced_though_its_fence_was_lost(of: Scene) -> None:
     """CHK-11: otherwise bookies that all lost their fences would take what a writer adds behind the end."""
     writer = await of.writer()

@@ -7,10 +7,9 @@ import pytest
 from magnetar_bookie.auto_recovery.tasks import repair_progress
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import AddFailed
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 
 
-@scene()
 async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Scene) -> None:
     """CHK-62: earlier fragments are repaired; the last one keeps its ensemble as long as the ledger is open."""
     writer = await of.writer()
@@ -38,7 +37,6 @@ async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Sce
     assert (await of.over(writer.close())).last_entry_id == 6
 
 
-@scene()
 async def test_an_earlier_fragment_of_an_open_ledger_is_repaired_while_it_is_written(of: Scene) -> None:
     writer = await of.writer()
     for number in range(3):
@@ -59,7 +57,6 @@ async def test_an_earlier_fragment_of_an_open_ledger_is_repaired_while_it_is_wri
     assert await of.whole(writer.ledger_id, without=[lost])
 
 
-@scene()
 async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(of: Scene) -> None:
     """CHK-62: the one way to repair a last fragment is to fence its writer first."""
     writer = await of.writer()
@@ -76,23 +73,22 @@ async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(
         await of.over(writer.add(b"3"))
 
 
-@scene(bookies=3)
-async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing(of: Scene) -> None:
+async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing() -> None:
     """There is no bookie that could take the place: so its writer goes on with the two that there are."""
-    writer = await of.writer()
-    await of.over(writer.add(b"0"))
-    await of.bookies["b3"].go()
-    client = await of.auto_recovery()
+    async with Scene(bookies=3) as of:
+        writer = await of.writer()
+        await of.over(writer.add(b"0"))
+        await of.bookies["b3"].go()
+        client = await of.auto_recovery()
 
-    async def stuck() -> bool:
-        return any("could take the place of b3" in one.stuck for one in await repair_progress(client))
+        async def stuck() -> bool:
+            return any("could take the place of b3" in one.stuck for one in await repair_progress(client))
 
-    await of.until(stuck, "the task says why")
-    await of.over(writer.add(b"1"))
-    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
+        await of.until(stuck, "the task says why")
+        await of.over(writer.add(b"1"))
+        assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
 
 
-@scene()
 async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scene) -> None:
     """CHK-62: b3 away, repair about; b3 returns, the writer loses b1; then b2 and the writer die, and b1 returns.
 

@@ -30,7 +30,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import NotSent
 from magnetar_wire.transport import Peer
 from tests.unit.bookie.honest_bookie import entry
-from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
+from tests.unit.bookie.repair_scene import PATIENT, Scene
 from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
@@ -101,21 +101,17 @@ async def test_bookie_quarantine_time_s(seconds: float) -> None:
 async def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
     """The last that goes is missed for so long by a writer that adds nothing."""
 
-    @scene(client_options=of_client(lost_bookie_replacement_delay_s=seconds))
-    async def test(of: Scene) -> None:
+    async with Scene(client_options=of_client(lost_bookie_replacement_delay_s=seconds)) as of:
         writer = await of.writer()
         before = writer.metadata.last_fragment
         await of.bookies[before.bookies[0]].go()
         took = await takes(of, lambda: writer.metadata.last_fragment != before, "it is replaced")
         assert seconds <= took <= seconds + SLACK_S
 
-    await test()
-
 
 @pytest.mark.parametrize("seconds", [2.0, 15.0])
 async def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
-    @scene()
-    async def test(of: Scene) -> None:
+    async with Scene() as of:
         ledger_id = await of.ledger(3)
         lost = (await of.metadata(ledger_id)).bookies()[1]
         options = patient(lost_bookie_recovery_delay_s=seconds, auditor_scan_interval_s=1000.0)
@@ -125,13 +121,10 @@ async def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
         took = await takes(of, lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert seconds <= took <= seconds + SLACK_S
 
-    await test()
-
 
 @pytest.mark.parametrize("seconds", [3.0, 30.0])
 async def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
-    @scene()
-    async def test(of: Scene) -> None:
+    async with Scene() as of:
         writer = await of.writer()
         await of.over(writer.add(b"a"))
         await of.auto_recovery(options=patient(open_ledger_rereplication_grace_period_s=seconds))
@@ -145,27 +138,19 @@ async def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
         delay_s = of.options.lost_bookie_recovery_delay_s + seconds
         assert delay_s <= took <= delay_s + SLACK_S
 
-    await test()
-
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
 async def test_auditor_scan_interval_s(seconds: float) -> None:
-    @scene(bookies=1)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=1) as of:
         passes = await _audits(of, patient(auditor_scan_interval_s=seconds), fail=False)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
-
-    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
 async def test_metadata_retry_s(seconds: float) -> None:
-    @scene(bookies=1)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=1) as of:
         passes = await _audits(of, patient(metadata_retry_s=seconds), fail=True)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
-
-    await test()
 
 
 async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> list[float]:
@@ -185,34 +170,25 @@ async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> lis
 
 @pytest.mark.parametrize("seconds", [10.0, 100.0])
 async def test_auditor_periodic_check_interval_s(seconds: float) -> None:
-    @scene(bookies=3)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=3) as of:
         checks = await _checks(of, patient(auditor_periodic_check_interval_s=seconds), ledgers=1, checks=4)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
-
-    await test()
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
 async def test_auditor_check_pause_s(seconds: float) -> None:
-    @scene(bookies=3)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=3) as of:
         options = patient(auditor_check_pause_s=seconds, auditor_checks_per_round=1)
         checks = await _checks(of, options, ledgers=3, checks=3)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
-    await test()
-
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 6])
 async def test_auditor_checks_per_round(at_a_time: int) -> None:
-    @scene(bookies=3)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=3) as of:
         options = patient(auditor_check_pause_s=10.0, auditor_checks_per_round=at_a_time)
         checks = await _checks(of, options, ledgers=6, checks=6)
         assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
-
-    await test()
 
 
 async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, checks: int) -> list[float]:
@@ -234,8 +210,7 @@ async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, chec
 
 @pytest.mark.parametrize("seconds", [5.0, 60.0])
 async def test_intent_grace_period_s(seconds: float) -> None:
-    @scene()
-    async def test(of: Scene) -> None:
+    async with Scene() as of:
         await of.auto_recovery(options=patient(intent_grace_period_s=seconds))
         made, writer = await of.client.create(THREE, "a test")
         writer.abandon()
@@ -247,13 +222,10 @@ async def test_intent_grace_period_s(seconds: float) -> None:
         took = await takes(of, swept, "it is swept")
         assert seconds <= took <= seconds + of.options.auditor_scan_interval_s + SLACK_S
 
-    await test()
-
 
 @pytest.mark.parametrize(("first_s", "longest_s"), [(1.0, 4.0), (5.0, 12.0)])
 async def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
-    @scene(bookies=2)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=2) as of:
         ledger_id = await of.ledger(2, ensemble=1, write=1, ack=1)
         await of.bookies[(await of.metadata(ledger_id)).bookies()[0]].go()
         tried: list[float] = []
@@ -272,8 +244,6 @@ async def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s:
         assert longest_s <= pauses[-1] <= longest_s + SLACK_S
         assert len(await repair_progress(of.client)) == 1
 
-    await test()
-
 
 @pytest.mark.parametrize(
     ("option", "value", "portions"),
@@ -288,8 +258,7 @@ async def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s:
     ],
 )
 async def test_entries_are_copied_in_portions(option: str, value: int, portions: list[int]) -> None:
-    @scene()
-    async def test(of: Scene) -> None:
+    async with Scene() as of:
         ledger_id = await of.ledger(11)
         metadata = await of.metadata(ledger_id)
         (spare,) = [one for one in of.bookies if one not in metadata.bookies()]
@@ -303,13 +272,10 @@ async def test_entries_are_copied_in_portions(option: str, value: int, portions:
         await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert copied == portions
 
-    await test()
-
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
 async def test_inventory_timeout_s(seconds: float) -> None:
-    @scene(bookies=3)
-    async def test(of: Scene) -> None:
+    async with Scene(bookies=3) as of:
         ledger_id = await of.ledger(2)
         bookie = of.bookies["b1"].bookie
         assert bookie is not None
@@ -328,13 +294,10 @@ async def test_inventory_timeout_s(seconds: float) -> None:
             await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
 
-    await test()
-
 
 @pytest.mark.parametrize(("seconds", "notes"), [(0.0, 8), (1000.0, 0)])
 async def test_progress_interval_s(seconds: float, notes: int) -> None:
-    @scene()
-    async def test(of: Scene) -> None:
+    async with Scene() as of:
         ledger_id = await of.ledger(8)
         lost = (await of.metadata(ledger_id)).bookies()[0]
         await of.bookies[lost].go()
@@ -351,5 +314,3 @@ async def test_progress_interval_s(seconds: float, notes: int) -> None:
             of.spawn(AutoRecovery("b1", client, options).run())
             await of.until(lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert len(noted) == notes
-
-    await test()

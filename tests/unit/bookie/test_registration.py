@@ -11,18 +11,18 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.full_store import FullStore
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene
 
 
-@scene(bookies=0)
-async def test_a_store_that_is_full_is_asked_again_after_a_pause(of: Scene) -> None:
-    store = of.server.connect()
-    full = FullStore(store)
-    bookie = Bookie("b1", SimulatedDisk(SystemClock(), SeededRandomness(1)).open(), of.clock)
-    registered = asyncio.Event()
-    of.spawn(Registration(bookie, "here:1", store, of.clock, 0.5, registered).run())
-    await of.passes(3)
-    assert 2 < full.refused < 10
-    full.make_room()
-    await of.until(registered.is_set, "it is registered")
-    assert await of.store.exists(paths.available("b1")) is not None
+async def test_a_store_that_is_full_is_asked_again_after_a_pause() -> None:
+    async with Scene(bookies=0) as of:
+        store = of.server.connect()
+        full = FullStore(store)
+        bookie = Bookie("b1", SimulatedDisk(SystemClock(), SeededRandomness(1)).open(), of.clock)
+        registered = asyncio.Event()
+        of.spawn(Registration(bookie, "here:1", store, of.clock, 0.5, registered).run())
+        await of.passes(3)
+        assert 2 < full.refused < 10
+        full.make_room()
+        await of.until(registered.is_set, "it is registered")
+        assert await of.store.exists(paths.available("b1")) is not None

@@ -21,7 +21,7 @@ from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_metadata.store import SessionState
 from magnetar_protos.ledger_pb2 import ScrubPosition
 from magnetar_testing.metadata import Fault
-from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
+from tests.unit.bookie.repair_scene import PATIENT, Scene
 
 # Nobody else looks for damage of itself.
 ALONE = PATIENT.model_copy(update={"auditor_periodic_check_interval_s": 1e9})
@@ -80,8 +80,7 @@ def test_small_records_cost_time_too() -> None:
 async def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
     """CHK-28: under-replication beyond the ack quorum is found, though nobody reads the entry."""
 
-    @scene(options=ALONE)
-    async def mended(of: Scene) -> None:
+    async with Scene(options=ALONE) as of:
         ledger_id = await of.ledger(8)
         name = (await of.metadata(ledger_id)).bookies()[0]
         assert of.bookies[name].disk.damage(ledger_id, 5, unreadable=unreadable)
@@ -96,92 +95,90 @@ async def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
         await of.until(lambda: found.position.done, "the pass is done")
         assert bookie.counters.scrubbed_records == 8
 
-    await mended()
+
+async def test_damage_is_reported_once_in_a_pass() -> None:
+    async with Scene(options=ALONE) as of:
+        ledger_id = await of.ledger(1200)
+        name = (await of.metadata(ledger_id)).bookies()[0]
+        for entry_id in (0, 700, 1100):
+            assert of.bookies[name].disk.damage(ledger_id, entry_id)
+        reports = []
+        report = Tasks.report
+
+        async def counted(tasks: Tasks, ledger: int, lost: Any = ()) -> None:
+            reports.append(ledger)
+            await report(tasks, ledger, lost)
+
+        with patch.object(Tasks, "report", counted):
+            found = await scrubber(of, name, scrub_interval_s=100)
+            await of.until(lambda: found.position.done, "the pass is done")
+            assert reports == [ledger_id]
+            # Nobody mended it: the next pass says so again.
+            bookie = of.bookies[name].bookie
+            assert bookie is not None
+            await of.passes(100)
+            await of.until(lambda: bookie.counters.scrub_passes == 2, "the next pass is done")
+            assert reports == [ledger_id, ledger_id]
 
 
-@scene(options=ALONE)
-async def test_damage_is_reported_once_in_a_pass(of: Scene) -> None:
-    ledger_id = await of.ledger(1200)
-    name = (await of.metadata(ledger_id)).bookies()[0]
-    for entry_id in (0, 700, 1100):
-        assert of.bookies[name].disk.damage(ledger_id, entry_id)
-    reports = []
-    report = Tasks.report
-
-    async def counted(tasks: Tasks, ledger: int, lost: Any = ()) -> None:
-        reports.append(ledger)
-        await report(tasks, ledger, lost)
-
-    with patch.object(Tasks, "report", counted):
-        found = await scrubber(of, name, scrub_interval_s=100)
-        await of.until(lambda: found.position.done, "the pass is done")
-        assert reports == [ledger_id]
-        # Nobody mended it: the next pass says so again.
-        bookie = of.bookies[name].bookie
-        assert bookie is not None
-        await of.passes(100)
-        await of.until(lambda: bookie.counters.scrub_passes == 2, "the next pass is done")
-        assert reports == [ledger_id, ledger_id]
-
-
-@scene(options=ALONE)
-async def test_an_open_ledger_is_mended_after_its_close(of: Scene) -> None:
+async def test_an_open_ledger_is_mended_after_its_close() -> None:
     """CHK-28, and CHK-62: the last fragment of an open ledger is left alone, however often it is reported."""
-    writer = await of.writer()
-    for number in range(4):
-        await of.over(writer.add(b"entry %d" % number))
-    ledger_id = writer.ledger_id
-    name = (await of.metadata(ledger_id)).bookies()[0]
-    assert of.bookies[name].disk.damage(ledger_id, 2)
-    before = await of.metadata(ledger_id)
-    await of.auto_recovery()
-    await scrubber(of, name, scrub_interval_s=5)
-    bookie = of.bookies[name].bookie
-    assert bookie is not None
-    await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
-    await of.until(of.no_tasks, "the task does not stay")
-    assert await of.metadata(ledger_id) == before
-    assert not of.bookies[name].holds(ledger_id, 2)
-    await of.over(writer.add(b"entry 4"))
-    await of.over(writer.close())
-    await of.until(lambda: of.whole(ledger_id), "the record is whole again")
-
-
-@scene(options=ALONE)
-async def test_damage_that_no_repair_mends_gets_no_task(of: Scene) -> None:
-    """CHK-29: each pass would find it again, and a worker would end the task at once, for ever."""
-    # Two entries of the writer's that the recovery did not keep.
-    cut_short, moved, gone = [await of.ledger(4) for _ in range(3)]
-    await of.client.ledgers.change(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
-    name = (await of.metadata(cut_short)).bookies()[0]
-    assert of.bookies[name].disk.damage(cut_short, 2)
-    # Repair has put another bookie in this one's place.
-    bookies = (await of.metadata(moved)).bookies()
-    other = next(one for one in of.bookies if one not in bookies)
-    if name in bookies:
-        slot = bookies.index(name)
-        await of.client.ledgers.change(moved, lambda now: with_bookie_replaced(now, 0, slot, name, other))
-        assert of.bookies[name].disk.damage(moved, 1)
-    # A ledger without a node.
-    node = await of.store.get(paths.ledger(gone))
-    assert node is not None
-    await of.store.delete(paths.ledger(gone), node.version)
-    of.bookies[name].disk.damage(gone, 1)
-    reports = []
-
-    async def reported(tasks: Tasks, ledger_id: int, lost: Any = ()) -> None:
-        reports.append(ledger_id)
-
-    with patch.object(Tasks, "report", reported):
+    async with Scene(options=ALONE) as of:
+        writer = await of.writer()
+        for number in range(4):
+            await of.over(writer.add(b"entry %d" % number))
+        ledger_id = writer.ledger_id
+        name = (await of.metadata(ledger_id)).bookies()[0]
+        assert of.bookies[name].disk.damage(ledger_id, 2)
+        before = await of.metadata(ledger_id)
+        await of.auto_recovery()
         await scrubber(of, name, scrub_interval_s=5)
         bookie = of.bookies[name].bookie
         assert bookie is not None
         await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
-        assert bookie.counters.damaged >= 3
-        assert reports == []
-        # What repair may mend is reported, though damage that it may not comes before.
-        assert of.bookies[name].disk.damage(cut_short, 1)
-        await of.until(lambda: reports == [cut_short], "the damage is reported")
+        await of.until(of.no_tasks, "the task does not stay")
+        assert await of.metadata(ledger_id) == before
+        assert not of.bookies[name].holds(ledger_id, 2)
+        await of.over(writer.add(b"entry 4"))
+        await of.over(writer.close())
+        await of.until(lambda: of.whole(ledger_id), "the record is whole again")
+
+
+async def test_damage_that_no_repair_mends_gets_no_task() -> None:
+    """CHK-29: each pass would find it again, and a worker would end the task at once, for ever."""
+    async with Scene(options=ALONE) as of:
+        # Two entries of the writer's that the recovery did not keep.
+        cut_short, moved, gone = [await of.ledger(4) for _ in range(3)]
+        await of.client.ledgers.change(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
+        name = (await of.metadata(cut_short)).bookies()[0]
+        assert of.bookies[name].disk.damage(cut_short, 2)
+        # Repair has put another bookie in this one's place.
+        bookies = (await of.metadata(moved)).bookies()
+        other = next(one for one in of.bookies if one not in bookies)
+        if name in bookies:
+            slot = bookies.index(name)
+            await of.client.ledgers.change(moved, lambda now: with_bookie_replaced(now, 0, slot, name, other))
+            assert of.bookies[name].disk.damage(moved, 1)
+        # A ledger without a node.
+        node = await of.store.get(paths.ledger(gone))
+        assert node is not None
+        await of.store.delete(paths.ledger(gone), node.version)
+        of.bookies[name].disk.damage(gone, 1)
+        reports = []
+
+        async def reported(tasks: Tasks, ledger_id: int, lost: Any = ()) -> None:
+            reports.append(ledger_id)
+
+        with patch.object(Tasks, "report", reported):
+            await scrubber(of, name, scrub_interval_s=5)
+            bookie = of.bookies[name].bookie
+            assert bookie is not None
+            await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
+            assert bookie.counters.damaged >= 3
+            assert reports == []
+            # What repair may mend is reported, though damage that it may not comes before.
+            assert of.bookies[name].disk.damage(cut_short, 1)
+            await of.until(lambda: reports == [cut_short], "the damage is reported")
 
 
 def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
@@ -189,86 +186,86 @@ def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
     return current
 
 
-@scene(options=ALONE)
-async def test_a_deleted_ledger_is_not_reported(of: Scene) -> None:
-    ledger_id = await of.ledger(3)
-    name = (await of.metadata(ledger_id)).bookies()[0]
-    bookie = bookie_of(of, name)
-    assert of.bookies[name].disk.damage(ledger_id, 1)
-    read = bookie.reader.read
+async def test_a_deleted_ledger_is_not_reported() -> None:
+    async with Scene(options=ALONE) as of:
+        ledger_id = await of.ledger(3)
+        name = (await of.metadata(ledger_id)).bookies()[0]
+        bookie = bookie_of(of, name)
+        assert of.bookies[name].disk.damage(ledger_id, 1)
+        read = bookie.reader.read
 
-    async def deleted_meanwhile(ledger: int, entry_ids: Any, max_bytes: int) -> Any:
-        records = await read(ledger, entry_ids, max_bytes)
-        await bookie.tombstone(ledger)
-        return records
+        async def deleted_meanwhile(ledger: int, entry_ids: Any, max_bytes: int) -> Any:
+            records = await read(ledger, entry_ids, max_bytes)
+            await bookie.tombstone(ledger)
+            return records
 
-    with patch.object(bookie.reader, "read", deleted_meanwhile):
-        found = await scrubber(of, name)
-        await of.until(lambda: found.position.done, "the pass is done")
-    assert await of.no_tasks()
+        with patch.object(bookie.reader, "read", deleted_meanwhile):
+            found = await scrubber(of, name)
+            await of.until(lambda: found.position.done, "the pass is done")
+        assert await of.no_tasks()
 
 
-@scene(options=ALONE)
-async def test_it_goes_on_where_it_was(of: Scene) -> None:
+async def test_it_goes_on_where_it_was() -> None:
     """What comes last is looked at too, however often the process ends before."""
-    ledgers = [await of.ledger(50, ensemble=1, write=1, ack=1) for _ in range(8)]
-    name = (await of.metadata(ledgers[0])).bookies()[0]
-    held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
-    assert len(held) >= 2
-    # Minutes for a ledger: its place is kept once in a minute.
-    slow = {"scrub_max_bytes_per_s": 300}
-    first = Scrubber(bookie_of(of, name, **slow), of.clock)
-    running = of.spawn(first.run(await of.new_client()))
-    await of.until(lambda: first.position.ledger_id > held[0], "the first ledger is behind it")
-    await of.passes(70)
-    running.cancel()
-    await asyncio.wait([running])
-    await of.bookies[name].go()
-    await of.bookies[name].come()
-    second = await scrubber(of, name)
-    bookie = of.bookies[name].bookie
-    assert bookie is not None
-    assert second.position.ledger_id >= held[0]
-    await of.until(lambda: second.position.done, "the pass is done")
-    assert 0 < bookie.counters.scrubbed_records < 50 * len(held)
-    assert second.position.began_ms == first.position.began_ms
+    async with Scene(options=ALONE) as of:
+        ledgers = [await of.ledger(50, ensemble=1, write=1, ack=1) for _ in range(8)]
+        name = (await of.metadata(ledgers[0])).bookies()[0]
+        held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
+        assert len(held) >= 2
+        # Minutes for a ledger: its place is kept once in a minute.
+        slow = {"scrub_max_bytes_per_s": 300}
+        first = Scrubber(bookie_of(of, name, **slow), of.clock)
+        running = of.spawn(first.run(await of.new_client()))
+        await of.until(lambda: first.position.ledger_id > held[0], "the first ledger is behind it")
+        await of.passes(70)
+        running.cancel()
+        await asyncio.wait([running])
+        await of.bookies[name].go()
+        await of.bookies[name].come()
+        second = await scrubber(of, name)
+        bookie = of.bookies[name].bookie
+        assert bookie is not None
+        assert second.position.ledger_id >= held[0]
+        await of.until(lambda: second.position.done, "the pass is done")
+        assert 0 < bookie.counters.scrubbed_records < 50 * len(held)
+        assert second.position.began_ms == first.position.began_ms
 
 
-@scene(options=ALONE)
-async def test_it_reads_no_faster_than_it_may(of: Scene) -> None:
-    await of.ledger(100)
-    found = Scrubber(bookie_of(of, "b1", scrub_max_bytes_per_s=2000), of.clock)
-    began = of.clock.monotonic()
-    of.spawn(found.run(await of.new_client()))
-    await of.until(lambda: found.position.done, "the pass is done")
-    bookie = of.bookies["b1"].bookie
-    assert bookie is not None
-    cost = bookie.counters.scrubbed_bytes + bookie.counters.scrubbed_records * scrub.RECORD_COST_BYTES
-    assert bookie.counters.scrubbed_records > 0
-    assert of.clock.monotonic() - began >= cost / 2000
+async def test_it_reads_no_faster_than_it_may() -> None:
+    async with Scene(options=ALONE) as of:
+        await of.ledger(100)
+        found = Scrubber(bookie_of(of, "b1", scrub_max_bytes_per_s=2000), of.clock)
+        began = of.clock.monotonic()
+        of.spawn(found.run(await of.new_client()))
+        await of.until(lambda: found.position.done, "the pass is done")
+        bookie = of.bookies["b1"].bookie
+        assert bookie is not None
+        cost = bookie.counters.scrubbed_bytes + bookie.counters.scrubbed_records * scrub.RECORD_COST_BYTES
+        assert bookie.counters.scrubbed_records > 0
+        assert of.clock.monotonic() - began >= cost / 2000
 
 
-@scene(options=ALONE)
-async def test_it_can_be_turned_off(of: Scene) -> None:
-    await of.ledger(3)
-    found = Scrubber(bookie_of(of, "b1", scrub_interval_s=0), of.clock)
-    await of.over(found.run(await of.new_client()))
-    assert found.position == ScrubPosition()
+async def test_it_can_be_turned_off() -> None:
+    async with Scene(options=ALONE) as of:
+        await of.ledger(3)
+        found = Scrubber(bookie_of(of, "b1", scrub_interval_s=0), of.clock)
+        await of.over(found.run(await of.new_client()))
+        assert found.position == ScrubPosition()
 
 
-@scene(options=ALONE)
-async def test_what_can_not_be_reported_yet_is_reported_later(of: Scene) -> None:
-    ledger_id = await of.ledger(3)
-    name = (await of.metadata(ledger_id)).bookies()[0]
-    assert of.bookies[name].disk.damage(ledger_id, 1)
-    client = await of.new_client()
-    store = client.ledgers.store
-    of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
-    found = Scrubber(bookie_of(of, name), of.clock)
-    of.spawn(found.run(client))
-    await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")
-    await of.passes(3)
-    assert not found.position.done
-    of.server.resume(store)  # type: ignore[arg-type]
-    await of.until(lambda: found.position.done, "the pass is done")
-    assert await Tasks(of.client).ledger_ids() == [ledger_id]
+async def test_what_can_not_be_reported_yet_is_reported_later() -> None:
+    async with Scene(options=ALONE) as of:
+        ledger_id = await of.ledger(3)
+        name = (await of.metadata(ledger_id)).bookies()[0]
+        assert of.bookies[name].disk.damage(ledger_id, 1)
+        client = await of.new_client()
+        store = client.ledgers.store
+        of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
+        found = Scrubber(bookie_of(of, name), of.clock)
+        of.spawn(found.run(client))
+        await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")
+        await of.passes(3)
+        assert not found.position.done
+        of.server.resume(store)  # type: ignore[arg-type]
+        await of.until(lambda: found.position.done, "the pass is done")
+        assert await Tasks(of.client).ledger_ids() == [ledger_id]

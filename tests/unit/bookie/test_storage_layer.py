@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
+
+import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
@@ -14,7 +16,7 @@ from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_testing.metadata import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
-from tests.unit.bookie.repair_scene import PATIENT, Scene, SceneBookie
+from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 
 class ProcessBookie(SceneBookie):
@@ -54,24 +56,19 @@ class ProcessBookie(SceneBookie):
             self.running = self.bookie = None
 
 
-def processes(
-    bookies: int = 4,
-) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
-    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def running() -> None:
-            of = Scene(0, PATIENT)
-            of.bookies = {f"b{number}": ProcessBookie(of, f"b{number}") for number in range(1, bookies + 1)}
-            await of.start()
-            try:
-                await test(of)
-            finally:
-                await of.stop()
+class ProcessScene(Scene):
+    """Its bookies are whole processes."""
 
-        running.__doc__ = test.__doc__
-        running.__name__ = test.__name__
-        return running
+    def __init__(self, bookies: int = 4) -> None:
+        super().__init__(0)
+        self.bookies = {f"b{number}": ProcessBookie(self, f"b{number}") for number in range(1, bookies + 1)}
 
-    return decorate
+
+@pytest.fixture
+async def of() -> AsyncIterator[ProcessScene]:
+    """A scene of four bookies."""
+    async with ProcessScene() as of:
+        yield of
 
 
 async def gone(of: Scene, ledger_id: int) -> bool:
@@ -82,7 +79,6 @@ async def gone(of: Scene, ledger_id: int) -> bool:
     return False
 
 
-@processes()
 async def test_deleted_ledgers_go_everywhere_and_others_nowhere(of: Scene) -> None:
     """CHK-26: dropped by every bookie by the tombstone alone, one that was away included; then the node goes."""
     kept, deleted = await of.ledger(4), await of.ledger(4)
@@ -103,7 +99,6 @@ async def test_deleted_ledgers_go_everywhere_and_others_nowhere(of: Scene) -> No
     await of.until(lambda: of.whole(kept), "the other is whole")
 
 
-@processes()
 async def test_a_bookie_that_lost_data_is_led_out_of_limbo(of: Scene) -> None:
     ledgers = [await of.ledger(5) for _ in range(3)]
     name = (await of.metadata(ledgers[0])).bookies()[0]
@@ -118,18 +113,18 @@ async def test_a_bookie_that_lost_data_is_led_out_of_limbo(of: Scene) -> None:
         assert await of.whole(ledger_id)
 
 
-@processes(bookies=5)
-async def test_a_bookie_is_emptied_and_struck_off_while_another_dies(of: Scene) -> None:
-    ledgers = [await of.ledger(5) for _ in range(4)]
-    await decommission(of.client, "b1")
-    await of.bookies["b2"].go()
+async def test_a_bookie_is_emptied_and_struck_off_while_another_dies() -> None:
+    async with ProcessScene(bookies=5) as of:
+        ledgers = [await of.ledger(5) for _ in range(4)]
+        await decommission(of.client, "b1")
+        await of.bookies["b2"].go()
 
-    async def done() -> bool:
-        progress = await decommission_progress(of.client, "b1")
-        return progress is not None and progress.done
+        async def done() -> bool:
+            progress = await decommission_progress(of.client, "b1")
+            return progress is not None and progress.done
 
-    await of.until(done, "b1 is empty")
-    for ledger_id in ledgers:
-        await of.until(lambda one=ledger_id: of.whole(one, without=["b1", "b2"]), "it is whole")  # type: ignore[misc]
-    assert await of.store.exists(paths.cookie("b1")) is None
-    assert await of.store.exists(paths.cookie("b2")) is not None
+        await of.until(done, "b1 is empty")
+        for ledger_id in ledgers:
+            await of.until(lambda one=ledger_id: of.whole(one, without=["b1", "b2"]), "it is whole")  # type: ignore[misc]
+        assert await of.store.exists(paths.cookie("b1")) is None
+        assert await of.store.exists(paths.cookie("b2")) is not None

@@ -24,7 +24,7 @@ from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import LedgerIntent
 from magnetar_testing.metadata import Fault
-from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
+from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 
 async def unclaimed(of: Scene) -> MadeLedger:
@@ -56,7 +56,6 @@ def always() -> bool:
     return True
 
 
-@scene()
 async def test_a_claimed_ledger_is_kept_and_another_swept(of: Scene) -> None:
     """CHK-58: whatever time passes."""
     claimed = await of.ledger(3)
@@ -74,7 +73,6 @@ async def test_a_claimed_ledger_is_kept_and_another_swept(of: Scene) -> None:
     assert await state(of, open_one) is LedgerState.OPEN
 
 
-@scene()
 async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     orphan = await unclaimed(of)
     sweeper = Sweeper(of.client, 20)
@@ -93,7 +91,6 @@ async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     assert sweeper.next_due() is None
 
 
-@scene()
 async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scene) -> None:
     """CHK-58: the sweeper was first, at each of its steps."""
     # Its requests: the names, the intent, `sweeping`, the ledger, the tombstone, the intent, its end.
@@ -117,7 +114,6 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         assert not await intents(of)
 
 
-@scene()
 async def test_a_claim_that_was_first_keeps_the_ledger(of: Scene) -> None:
     """CHK-58: also where its answer was lost, and where the sweeper saw the intent before."""
     for fault in (None, Fault.LOSE_ANSWER):
@@ -136,7 +132,6 @@ async def test_a_claim_that_was_first_keeps_the_ledger(of: Scene) -> None:
         assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
-@scene()
 async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) -> None:
     """CHK-58: a claim that was held on its way."""
     made = await unclaimed(of)
@@ -158,7 +153,6 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     assert await state(of, made.ledger_id) is LedgerState.TOMBSTONE
 
 
-@scene()
 async def test_a_sweeping_that_lands_after_the_claim_has_no_effect(of: Scene) -> None:
     """CHK-58: and neither has one whose sweeper hears nothing of what came of it."""
     made = await unclaimed(of)
@@ -177,7 +171,6 @@ async def test_a_sweeping_that_lands_after_the_claim_has_no_effect(of: Scene) ->
     assert not await intents(of)
 
 
-@scene()
 async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) -> None:
     """CHK-58: the transaction that makes both was held, and its maker gave the id up."""
     maker = await quiet_client(of)
@@ -196,7 +189,6 @@ async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) ->
     making.cancel()
 
 
-@scene()
 async def test_an_intent_without_its_ledger_goes(of: Scene) -> None:
     """The holders dropped the tombstone, and the sweeper died before its last step."""
     made = await unclaimed(of)
@@ -209,14 +201,12 @@ async def test_an_intent_without_its_ledger_goes(of: Scene) -> None:
     assert not await intents(of)
 
 
-@scene()
 async def test_whoever_is_not_the_auditor_any_more_sweeps_nothing(of: Scene) -> None:
     made = await unclaimed(of)
     await Sweeper(of.client, 0).sweep(lambda: False)
     assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
-@scene()
 async def test_a_tombstone_waits_for_every_holder_that_exists(of: Scene) -> None:
     """CHK-26, the auditor's part: a dead bookie is waited for; one without a cookie is not."""
     ledger_id = await of.ledger(2)
@@ -236,7 +226,6 @@ async def test_a_tombstone_waits_for_every_holder_that_exists(of: Scene) -> None
     assert await state(of, ledger_id) is None
 
 
-@scene()
 async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) -> None:
     """A bookie looks after the ledgers that it has heard of; one that was never written is not among them."""
     orphan = await unclaimed(of)
@@ -279,42 +268,42 @@ class Collected:
             await one.come()
 
 
-@scene(bookies=3)
-async def test_a_deleted_ledger_is_asked_for_no_more_once_nobody_waits_for_it(of: Scene) -> None:
+async def test_a_deleted_ledger_is_asked_for_no_more_once_nobody_waits_for_it() -> None:
     """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(collector, "_PORTION", 2)
-        kept, *deleted = [await of.ledger(1) for _ in range(6)]
-        for ledger_id in deleted:
-            await of.client.delete(ledger_id)
-        collected = Collected(of, monkeypatch)
-        await collected.round()
-        assert [await state(of, one) for one in deleted] == [None] * 5
-        await collected.restart()
-        collected.asked.clear()
-        await collected.round()
-        assert collected.asked == {kept: 3}
-        assert all(one.holds(kept, 0) for one in of.bookies.values())
+    async with Scene(bookies=3) as of:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(collector, "_PORTION", 2)
+            kept, *deleted = [await of.ledger(1) for _ in range(6)]
+            for ledger_id in deleted:
+                await of.client.delete(ledger_id)
+            collected = Collected(of, monkeypatch)
+            await collected.round()
+            assert [await state(of, one) for one in deleted] == [None] * 5
+            await collected.restart()
+            collected.asked.clear()
+            await collected.round()
+            assert collected.asked == {kept: 3}
+            assert all(one.holds(kept, 0) for one in of.bookies.values())
 
 
-@scene(bookies=3)
-async def test_a_tombstone_that_comes_back_is_settled_again(of: Scene) -> None:
+async def test_a_tombstone_that_comes_back_is_settled_again() -> None:
     """The metadata store was set back to an hour ago, when it waited for the bookies still."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        ledger_id = await of.ledger(1)
-        await of.client.delete(ledger_id)
-        tombstone = await of.store.get(paths.ledger(ledger_id))
-        assert tombstone is not None
-        collected = Collected(of, monkeypatch)
-        await collected.round()
-        assert await state(of, ledger_id) is None
-        await of.store.put(paths.ledger(ledger_id), tombstone.value, ABSENT)
-        auditor = of.auditor()
-        for _ in range(2):
-            await of.over(auditor.scan())
-        await collected.restart()
-        await collected.round()
-        assert await state(of, ledger_id) is None
+    async with Scene(bookies=3) as of:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            ledger_id = await of.ledger(1)
+            await of.client.delete(ledger_id)
+            tombstone = await of.store.get(paths.ledger(ledger_id))
+            assert tombstone is not None
+            collected = Collected(of, monkeypatch)
+            await collected.round()
+            assert await state(of, ledger_id) is None
+            await of.store.put(paths.ledger(ledger_id), tombstone.value, ABSENT)
+            auditor = of.auditor()
+            for _ in range(2):
+                await of.over(auditor.scan())
+            await collected.restart()
+            await collected.round()
+            assert await state(of, ledger_id) is None
 
 
 class InterruptedCluster(Cluster):
@@ -330,7 +319,6 @@ class InterruptedCluster(Cluster):
         return view
 
 
-@scene()
 async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Scene) -> None:
     """CHK-26: its cookie is looked for again before anything relies on there being none."""
     cluster = InterruptedCluster(of.client, of.options)
@@ -351,7 +339,6 @@ async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Sce
     assert (await of.metadata(made[0])).holders == ("b1", "b9")
 
 
-@scene()
 async def test_an_audit_deletes_no_ledger_that_lives(of: Scene) -> None:
     """CHK-26: bookies away, cookies gone, nobody's record of it: no reason."""
     closed, written = await of.ledger(3), (await of.writer()).ledger_id

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from typing import Self
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
@@ -30,7 +30,7 @@ from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
 from tests.registered_bookies import register_bookie
 from tests.running import until
 
-__all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene", "scenario"]
+__all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene"]
 
 QUICK = LedgerClientOptions(explicit_lac_interval_ms=0)
 
@@ -121,7 +121,7 @@ class FakeBookie:
 
 
 class Scene:
-    """Bookies b1, b2 …, a metadata server, and a client's processes."""
+    """Bookies b1, b2 …, a metadata server, and a client's processes. The bookies are registered while it is open."""
 
     def __init__(self, bookies: int = 4, options: LedgerClientOptions = QUICK) -> None:
         self.clock = ManualClock()
@@ -131,6 +131,17 @@ class Scene:
         self.bookies = {f"b{number}": FakeBookie(self, f"b{number}") for number in range(1, bookies + 1)}
         self.clients: list[LedgerClient] = []
         self.store = self.server.connect()
+
+    async def __aenter__(self) -> Self:
+        for bookie in self.bookies.values():
+            await bookie.come()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self.clients:
+            await client.close()
+        for bookie in self.bookies.values():
+            await bookie.go()
 
     async def client(self, store: MemoryStore | None = None) -> LedgerClient:
         client = LedgerClient(
@@ -184,28 +195,3 @@ class Outcomes:
     @property
     def failures(self) -> list[AddFailed]:
         return [one for one in self.told if isinstance(one, AddFailed)]
-
-
-def scenario(
-    bookies: int = 4, options: LedgerClientOptions = QUICK
-) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
-    """A test that is a coroutine over a scene whose bookies are all there."""
-
-    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def running() -> None:
-            scene = Scene(bookies, options)
-            for bookie in scene.bookies.values():
-                await bookie.come()
-            try:
-                await test(scene)
-            finally:
-                for client in scene.clients:
-                    await client.close()
-                for bookie in scene.bookies.values():
-                    await bookie.go()
-
-        running.__doc__ = test.__doc__
-        running.__name__ = test.__name__
-        return running
-
-    return decorate

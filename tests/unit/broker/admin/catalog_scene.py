@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from magnetar_broker import paths
@@ -101,6 +100,7 @@ class CatalogScene:
         return self.another(store), store
 
     async def start(self) -> None:
+        """Make a tenant and a namespace."""
         await self.catalog.bootstrap()
         await self.catalog.tenants.create(NAMESPACE.tenant, TenantSettings())
         await self.catalog.namespaces.create(NAMESPACE, Policies())
@@ -143,24 +143,6 @@ def foreign(payload: bytes) -> bytes:
     return first_value(payload, SeededRandomness(7))
 
 
-def scene(
-    options: CatalogOptions | None = None,
-) -> Callable[[Callable[[CatalogScene], Awaitable[None]]], Callable[[], Coroutine[Any, Any, None]]]:
-    """A test that is given a scene with a tenant and a namespace."""
-
-    def decorate(test: Callable[[CatalogScene], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        @functools.wraps(test)
-        async def running() -> None:
-            made = CatalogScene(options)
-            await made.start()
-            await test(made)
-
-        del running.__wrapped__  # pytest would look for fixtures of its parameters
-        return running
-
-    return decorate
-
-
 async def code_of(awaitable: Awaitable[Any]) -> ErrorCode | None:
     """Why it was refused; None: it was not."""
     try:
@@ -170,4 +152,4 @@ async def code_of(awaitable: Awaitable[Any]) -> ErrorCode | None:
     return None
 
 
-__all__ = ["NAMESPACE", "CatalogScene", "KilledStore", "MetadataError", "code_of", "foreign", "scene"]
+__all__ = ["NAMESPACE", "CatalogScene", "KilledStore", "MetadataError", "code_of", "foreign"]

@@ -16,12 +16,11 @@ from magnetar_protos.admin_pb2 import NamespaceRequest, TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoSubscriptionCreation, AutoTopicCreation, Persistence, Policies
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, scene
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
 
 TOPIC = TopicName.parse("acme/shop/orders")
 
 
-@scene()
 async def test_tenants_have_roles_and_clusters_and_outlive_the_broker(scene: CatalogScene) -> None:
     """TOP-4."""
     settings = TenantSettings(admin_roles=["amy", "bob"], allowed_clusters=["standalone"])
@@ -38,7 +37,6 @@ async def test_tenants_have_roles_and_clusters_and_outlive_the_broker(scene: Cat
     assert await code_of(other.tenants.create("a b", settings)) == ErrorCode.INVALID_ARGUMENT
 
 
-@scene()
 async def test_a_tenant_with_namespaces_is_deleted_by_force_only(scene: CatalogScene) -> None:
     await scene.make_topic(TOPIC)
     assert await code_of(scene.catalog.delete_tenant("acme", None)) == ErrorCode.NOT_ALLOWED
@@ -49,7 +47,6 @@ async def test_a_tenant_with_namespaces_is_deleted_by_force_only(scene: CatalogS
     assert await code_of(scene.catalog.delete_tenant("acme", None)) == ErrorCode.NOT_FOUND
 
 
-@scene()
 async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
     """TOP-4."""
     nowhere = NamespaceName("nobody", "n")
@@ -63,7 +60,6 @@ async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
     assert await code_of(scene.catalog.check_topic(TopicName.parse("acme/none/t"))) == ErrorCode.NOT_FOUND
 
 
-@scene()
 async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
     """TOP-4, TOP-2: a namespace's policies go before the brokers' options."""
     policies = Policies(
@@ -80,7 +76,6 @@ async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
     assert await scene.catalog.partitions(TOPIC, True) == 0
 
 
-@scene()
 async def test_another_brokers_change_is_seen_after_the_cache_has_aged(scene: CatalogScene) -> None:
     other = scene.another()
     await other.check_topic(TOPIC)
@@ -116,7 +111,6 @@ def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
     check_known(request, "update_namespace")
 
 
-@scene()
 async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
     """TOP-2: with or without partitions as the option says, and not at all where nobody wants it made."""
     assert await code_of(scene.catalog.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
@@ -132,15 +126,17 @@ async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
     assert await scene.catalog.partitions(TOPIC, True) == 0
 
 
-@scene(CatalogOptions(allow_auto_topic_creation_type="partitioned", default_num_partitions=2))
-async def test_the_option_makes_partitioned_topics(scene: CatalogScene) -> None:
+async def test_the_option_makes_partitioned_topics() -> None:
     """TOP-2."""
+    scene = CatalogScene(CatalogOptions(allow_auto_topic_creation_type="partitioned", default_num_partitions=2))
+    await scene.start()
     assert await scene.catalog.partitions(TOPIC, True) == 2
 
 
-@scene(CatalogOptions(allow_auto_topic_creation=False))
-async def test_the_option_makes_no_topics(scene: CatalogScene) -> None:
+async def test_the_option_makes_no_topics() -> None:
     """TOP-2."""
+    scene = CatalogScene(CatalogOptions(allow_auto_topic_creation=False))
+    await scene.start()
     assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.make_topic(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
     await scene.make_topic(TOPIC, asked=True)
@@ -150,8 +146,9 @@ async def test_the_option_makes_no_topics(scene: CatalogScene) -> None:
     await scene.make_topic(events.partition(1))
 
 
-@scene(CatalogOptions(max_topics_per_namespace=2))
-async def test_a_namespace_has_so_many_topics_at_most(scene: CatalogScene) -> None:
+async def test_a_namespace_has_so_many_topics_at_most() -> None:
+    scene = CatalogScene(CatalogOptions(max_topics_per_namespace=2))
+    await scene.start()
     await scene.make_topic(TOPIC)
     await scene.make_topic(TopicName.parse("acme/shop/__change_events"), asked=True)
     await scene.catalog.partitioned.create(TopicName.parse("acme/shop/events"), 3, {})
@@ -163,7 +160,6 @@ async def test_a_namespace_has_so_many_topics_at_most(scene: CatalogScene) -> No
     await scene.make_topic(TopicName.parse("acme/shop/more"))
 
 
-@scene()
 async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene) -> None:
     """TOP-3."""
     assert await code_of(scene.make_topic(TOPIC.partition(0))) == ErrorCode.TOPIC_NOT_FOUND
@@ -182,14 +178,12 @@ async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene)
         assert await code_of(scene.catalog.partitioned.grow(TOPIC, bad, _nothing)) == ErrorCode.INVALID_ARGUMENT
 
 
-@scene()
 async def test_a_topic_without_partitions_keeps_its_name(scene: CatalogScene) -> None:
     await scene.make_topic(TOPIC)
     assert await code_of(scene.catalog.partitioned.create(TOPIC, 2, {})) == ErrorCode.ALREADY_EXISTS
     assert await scene.catalog.partitions(TOPIC, False) == 0
 
 
-@scene()
 async def test_growth_is_told_when_the_new_partitions_are_ready(scene: CatalogScene) -> None:
     """TOP-3: N can grow, and never falls."""
     await scene.catalog.partitioned.create(TOPIC, 2, {})
@@ -209,7 +203,6 @@ async def test_growth_is_told_when_the_new_partitions_are_ready(scene: CatalogSc
     await scene.catalog.partitioned.grow(TOPIC, 4, _nothing)
 
 
-@scene()
 async def test_listings_hide_what_is_the_systems(scene: CatalogScene) -> None:
     """TOP-6: and users don't make it."""
     await scene.make_topic(TOPIC)
@@ -233,14 +226,12 @@ def test_which_topics_are_the_systems() -> None:
     assert not is_system_topic(TopicName.parse("pulsar/other/t"))
 
 
-@scene()
 async def test_topics_that_are_not_persistent_are_refused(scene: CatalogScene) -> None:
     assert await code_of(scene.catalog.check_topic(TopicName.parse("non-persistent://acme/shop/t"))) == (
         ErrorCode.UNSUPPORTED
     )
 
 
-@scene()
 async def test_without_its_metadata_the_catalog_says_so(scene: CatalogScene) -> None:
     scene.server.suspend(scene.store)
     catalog = scene.another(scene.store)

@@ -14,7 +14,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, scene
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
 
 TOPIC = TopicName.parse("acme/shop/orders")
 PLAIN = TopicName.parse("acme/shop/plain")
@@ -129,7 +129,6 @@ async def test_what_was_killed_is_finished_by_the_same_call(operation: Operation
     assert changes > 0
 
 
-@scene()
 async def test_nothing_is_made_in_a_namespace_that_is_being_deleted(scene: CatalogScene) -> None:
     """TOP-4: what was allowed before the mark is refused behind it, and what was made before it is found."""
     along = await scene.catalog.creation(PLAIN)
@@ -150,14 +149,12 @@ async def test_nothing_is_made_in_a_namespace_that_is_being_deleted(scene: Catal
     assert await code_of(scene.put_topic(TOPIC, along)) == ErrorCode.SERVICE_NOT_READY
 
 
-@scene()
 async def test_a_deletion_that_finds_topics_leaves_the_namespace_as_it_was(scene: CatalogScene) -> None:
     await scene.make_topic(PLAIN)
     assert await code_of(scene.catalog.delete_namespace(NAMESPACE, None)) == ErrorCode.NOT_ALLOWED
     await scene.make_topic(TOPIC)
 
 
-@scene()
 async def test_creating_a_namespace_takes_away_the_mark_of_a_deletion_that_was_killed(scene: CatalogScene) -> None:
     await scene.make_topic(PLAIN)
     catalog, store = scene.killed_after(1, made=False)  # the mark is made, and not taken away
@@ -168,7 +165,6 @@ async def test_creating_a_namespace_takes_away_the_mark_of_a_deletion_that_was_k
     await scene.another().check_topic(PLAIN)
 
 
-@scene()
 async def test_a_deletion_does_not_go_on_under_somebody_elses_mark(scene: CatalogScene) -> None:
     """Its own is taken away while it looks; then a topic is made; then another deletion marks the namespace again."""
     looked = asyncio.Event()
@@ -193,7 +189,6 @@ async def test_a_deletion_does_not_go_on_under_somebody_elses_mark(scene: Catalo
     assert await scene.another().namespaces.get(NAMESPACE)
 
 
-@scene()
 async def test_a_tenant_in_which_a_namespace_is_just_being_made_stays(scene: CatalogScene) -> None:
     await scene.catalog.tenants.create("globex", TenantSettings())
     names = scene.catalog._nodes.names
@@ -245,7 +240,6 @@ async def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> 
     assert not left
 
 
-@scene()
 async def test_a_topic_is_not_made_under_policies_that_forbid_it_by_now(scene: CatalogScene) -> None:
     """TOP-2."""
     along = await scene.catalog.creation(PLAIN)

@@ -10,7 +10,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
 from magnetar_wire.bundles import default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, scene
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
 
 TOPIC = TopicName.parse("acme/shop/orders")
 
@@ -23,7 +23,6 @@ def lagging(scene: CatalogScene) -> Catalog:
     return other
 
 
-@scene()
 async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogScene) -> None:
     """TOP-4: also where they were known a moment ago, and the metadata server lags."""
     store = scene.server.connect()
@@ -36,7 +35,6 @@ async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogSce
     assert await code_of(other.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
 
 
-@scene()
 async def test_what_was_made_at_one_broker_is_found_at_any(scene: CatalogScene) -> None:
     """TOP-3."""
     # A partitioned topic: no client makes one without partitions in its place.
@@ -69,7 +67,6 @@ async def test_what_was_made_at_one_broker_is_found_at_any(scene: CatalogScene) 
 async def _nothing(names: object) -> None: ...
 
 
-@scene()
 async def test_what_is_gone_is_believed_to_be_gone_when_it_is_looked_up_afresh(scene: CatalogScene) -> None:
     await scene.catalog.partitioned.create(TOPIC, 2, {})
     other = lagging(scene)
@@ -78,7 +75,6 @@ async def test_what_is_gone_is_believed_to_be_gone_when_it_is_looked_up_afresh(s
     assert await code_of(other.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
 
 
-@scene()
 async def test_a_mark_that_was_taken_away_elsewhere_keeps_nobody_from_its_topics(scene: CatalogScene) -> None:
     await scene.make_topic(TOPIC)
     other = scene.another()
@@ -92,9 +88,12 @@ async def test_a_mark_that_was_taken_away_elsewhere_keeps_nobody_from_its_topics
     assert await other.partitions(TOPIC, False) == 0
 
 
-@scene(CatalogOptions(default_number_of_namespace_bundles=8, load_balancer_namespace_maximum_bundles=16))
-async def test_a_namespace_is_made_with_bundles(scene: CatalogScene) -> None:
+async def test_a_namespace_is_made_with_bundles() -> None:
     """OWN-1."""
+    scene = CatalogScene(
+        CatalogOptions(default_number_of_namespace_bundles=8, load_balancer_namespace_maximum_bundles=16)
+    )
+    await scene.start()
     starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts
     assert list(starts) == [bundle.lower for bundle in default_bundles(8)]
     await scene.catalog.namespaces.create(NamespaceName("acme", "one"), Policies(), 1)
@@ -108,14 +107,12 @@ async def test_a_namespace_is_made_with_bundles(scene: CatalogScene) -> None:
     assert list((await scene.catalog.namespace(NAMESPACE, fresh=True)).node.bundle_starts) == list(starts)
 
 
-@scene()
 async def test_four_bundles_are_the_default(scene: CatalogScene) -> None:
     """OWN-1."""
     starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts
     assert list(starts) == [0, 0x4000_0000, 0x8000_0000, 0xC000_0000]
 
 
-@scene()
 async def test_bundles_are_let_go_of_before_their_namespace_is_gone(scene: CatalogScene) -> None:
     there: list[bool] = []
 
