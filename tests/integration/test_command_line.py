@@ -343,7 +343,7 @@ def test_a_broker_that_is_away_and_comes_back(tmp_path: Path, monkeypatch: pytes
                 impatient.stdin.flush()
                 wait_until_read(impatient)
             impatient.send_signal(signal.SIGINT)
-            while b"once more" not in impatient.stderr.readline():
+            while b"Ctrl-C again" not in impatient.stderr.readline():
                 pass
             impatient.send_signal(signal.SIGINT)
             assert re.search("; [12] more are in doubt", ended(impatient, ExitCode.UNKNOWN)[1])
