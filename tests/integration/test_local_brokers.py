@@ -133,9 +133,9 @@ def test_a_wrong_setting_is_told_before_anything_is_started(cluster: LocalCluste
     for reserved in ("broker_id", "metadata", "listen_addresses", "pulsar_listen_addresses", "http_address"):
         with pytest.raises(ClusterError, match="chooses it for each broker"):
             cluster.up(broker_settings={reserved: "x"})
-    with pytest.raises(ClusterError, match="a bookie can't be set so"):
+    with pytest.raises(ClusterError, match="invalid settings of a bookie"):
         cluster.bookie("bookie-1").set(cluster_name="x")
-    with pytest.raises(ClusterError, match="a broker can't be set so"):
+    with pytest.raises(ClusterError, match="invalid settings of a broker"):
         cluster.broker("broker-1").set(garbage_interval_s=1)
     assert cluster.broker_names() == ["broker-1", "broker-2"]
 
@@ -144,7 +144,7 @@ def test_names_are_everybodys(cluster: LocalCluster) -> None:
     for name in ("bookie-1", "bookie-9", "broker-1", "zookeeper", "zookeeper-2", "a/b", "", "x" * 61):
         with pytest.raises(ClusterError):
             cluster.add_broker(name)
-    with pytest.raises(ClusterError, match="a broker 'broker-1' already"):
+    with pytest.raises(ClusterError, match="already has a broker 'broker-1'"):
         cluster.add_broker("broker-1")
     for taken in ("broker-1", "broker-9", "brokers"):
         with pytest.raises(ClusterError, match="names that begin with broker"):
@@ -222,7 +222,7 @@ def test_too_few_bookies_for_a_receipt_are_told_at_once(tmp_path: Path) -> None:
 
 
 def test_an_ensemble_stays_as_it_was_made(cluster: LocalCluster) -> None:
-    with pytest.raises(ClusterError, match="stay there"):
+    with pytest.raises(ClusterError, match="can't be changed"):
         cluster.up(zookeepers=3)
     with pytest.raises(ClusterError, match="leave out zookeepers"):
         cluster.up(zookeepers=3, zookeeper=_NO_ZOOKEEPER)
