@@ -3,7 +3,7 @@
 #   make run      installs, and shows a broker, subscriptions and Spark at work; the broker runs on (ONCE=1: it ends)
 #   make check    installs; lint, types and the fast tests        make lint     lint and types alone
 #   make test     the fast tests and those of whole systems       make test-system   the latter alone
-#   make soak     what takes longer: torture, many seeds, mutants of a few kinds, the tour; under an hour
+#   make soak     what takes longer: torture, many seeds and examples, mutants of a few kinds, the tour; under an hour
 #   make test-compose   the cluster of deploy/ in real containers; needs Docker
 #   make bench    the benchmarks (ONLY=codec: one group)
 #   make protos   generates the code of the .proto files anew     make clean    takes away what make made
@@ -21,8 +21,9 @@ ONLY ?=
 SEED ?=
 WORLD ?=
 SEEDS ?= 1000
-# Most tests wait for something else most of the time, so there are more processes than cores.
+# Tests of whole systems wait for something else most of the time, so there are more processes than cores.
 TESTS_AT_ONCE ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
+FAST_TESTS_AT_ONCE ?= $(shell nproc 2>/dev/null || echo 2)
 START ?= 0
 MINUTES ?= 5
 # Tests start hundreds of processes. Where this is set, each would compile all that it imports: 40 % of what it costs to
@@ -62,24 +63,28 @@ $(VENV)/.can-run: pyproject.toml $(wildcard */*/__init__.py)
 run: $(VENV)/.can-run
 	@$(BIN)/magnetar tour $(if $(filter-out 0 no,$(ONCE)),--once)
 
-PYTEST = $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE)
+PYTEST = $(BIN)/python -m pytest -q
+# Each process imports all test modules, which takes as long as some hundred of these tests.
+PYTEST_FAST = $(PYTEST) -n $(FAST_TESTS_AT_ONCE)
 
 test: test-fast test-system
 
 test-fast: $(VENV)/.installed
-	@$(PYTEST) -m 'not slow and not soak' $(FAST_FOLDERS)
+	@$(PYTEST_FAST) -m 'not slow and not soak' $(FAST_FOLDERS)
 
 # Of the folders of fast tests, those files alone that have a slow one: to collect the others takes each process 6 s.
 FAST_FOLDERS := tests/unit/ tests/property/ tests/mutants/
 SYSTEM_FOLDERS = $(filter-out $(FAST_FOLDERS) tests/compose/ tests/__pycache__/,$(sort $(wildcard tests/*/)))
 
 test-system: $(VENV)/.installed
-	@$(PYTEST) --dist loadgroup -m 'slow and not soak' $(SYSTEM_FOLDERS) \
+	@$(PYTEST) -n $(TESTS_AT_ONCE) --dist loadgroup -m 'slow and not soak' $(SYSTEM_FOLDERS) \
 		$$(grep -rlE 'mark\.slow' --include='test_*.py' $(FAST_FOLDERS))
 
-# One test at a time: these strike whole systems, or use all cores themselves.
+# One test at a time: these strike whole systems, or use all cores themselves. Then all examples of the property tests, of
+# which `make check` runs a quarter.
 soak: $(VENV)/.installed
 	@$(BIN)/python -m pytest -m soak
+	@$(PYTEST_FAST) --hypothesis-profile thorough -m 'not slow and not soak' tests/property
 	@$(MAKE) sim SEEDS=1000 START=$$(date +%s)
 	@$(MAKE) torture MINUTES=10
 	@$(BIN)/python -m pytest tests/compose
@@ -92,7 +97,11 @@ lint: $(VENV)/.installed
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-check: lint test-fast
+# mypy runs beside the tests, and its output comes after theirs.
+check: $(VENV)/.installed
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy >$(VENV)/mypy.log 2>&1 & mypy=$$!; trap 'kill $$mypy' INT TERM; \
+	$(MAKE) test-fast; tests=$$?; wait $$mypy; types=$$?; cat $(VENV)/mypy.log; exit $$((tests | types))
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tests.bench $(ONLY)
@@ -112,4 +121,5 @@ protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py
 
 clean:
+	find . -path ./$(VENV) -prune -o -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

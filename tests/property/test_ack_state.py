@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.ack_state import AckState
@@ -13,6 +13,7 @@ from magnetar_broker.core.cursor_record import apply_record, encode_changes, enc
 from magnetar_broker.core.entry_set import CHUNK_ENTRIES, EntrySet
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError
+from tests.examples import examples
 from tests.unit.broker.fake_log import FakeLogPlaces
 
 _MOST = 2**63 - 1
@@ -123,7 +124,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(_STEPS)
 def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
@@ -187,7 +188,7 @@ def _restored(log: FakeLogPlaces, records: list[bytes]) -> AckState:
     return state
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     st.lists(
         st.tuples(

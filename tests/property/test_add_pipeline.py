@@ -11,6 +11,7 @@ from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
 from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, NotEnoughBookies
 from magnetar_bookie.read.striping import Fragment, Striping
+from tests.examples import scaled
 
 BOOKIES = [f"b{number}" for number in range(7)]
 # E, Qw, Qa
@@ -252,7 +253,7 @@ WEIGHTS: dict[Callable[[Adding], None], int] = {
 def test_adds_complete_on_an_ack_quorum_in_order_and_whenever_they_can(hostile: bool) -> None:
     """CHK-18, CHK-19, CHK-20: against bookies and metadata that do anything, in any order."""
     weights = {**WEIGHTS, Adding.metadata_refuses: hostile, Adding.lose: hostile}
-    for seed in range(2000):
+    for seed in range(scaled(2000)):
         adding = Adding(random.Random(seed))
         try:
             for step in adding.chance.choices(list(weights), list(weights.values()), k=60):

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -24,6 +23,7 @@ from magnetar_bookie.storage.interface import LedgerRecord, StorageFull
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
+from tests.examples import examples
 from tests.sim.disk import SimulatedDisk, SimulatedStorage
 from tests.unit.bookie.bookie_client import record
 
@@ -352,4 +352,4 @@ class BookieRules(RuleBasedStateMachine):
 
 
 TestBookieRules = BookieRules.TestCase
-TestBookieRules.settings = settings(max_examples=60, stateful_step_count=40)
+TestBookieRules.settings = examples(60, stateful_step_count=40)

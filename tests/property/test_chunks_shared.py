@@ -7,13 +7,14 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.log_entry import Chunk
 from magnetar_broker.core.position import Position
 from magnetar_broker.topic.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import OpenConsumer, SubscriptionType
+from tests.examples import examples
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, redeliver, settle
 
@@ -171,7 +172,7 @@ async def _run(seed: int) -> None:
     await world.drain()
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.integers(0, 2**32))
 async def test_one_consumer_gets_all_chunks_of_a_message_in_order(seed: int) -> None:
     """WIRE-1, SUB-4: and none is lost when it leaves, refuses, or takes nothing"""

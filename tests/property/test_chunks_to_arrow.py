@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
@@ -21,6 +21,7 @@ from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
+from tests.examples import examples
 
 TOPIC = "persistent://public/default/large"
 COLUMNS = ("message_id", "value", "key", "properties", "index", "sequence_id", "producer_name", "publish_time")
@@ -112,7 +113,7 @@ def resent_logs(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 
 @given(resent_logs(), st.lists(st.integers(0, 40), max_size=4))
-@settings(max_examples=120, derandomize=True, database=None)
+@examples(120, stable=True)
 def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cuts: list[int]) -> None:
     """SPK-1, SPK-3: a message is in the slice in which its last chunk is, once, wherever the others are."""
     made = {name: chunks_of(name, 0, chunks) for name, _, chunks in log}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_metadata.compare_and_set import change, read
@@ -16,6 +16,7 @@ from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
+from tests.examples import examples
 
 _WRITERS = 3
 _CHANGES = 4
@@ -34,7 +35,7 @@ class Told:
     ended: bool = field(default=False)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
     st.lists(st.tuples(st.sampled_from(_kinds), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60),
@@ -47,7 +48,7 @@ async def test_every_outcome_is_found_out_while_sessions_live(
     assert sum(each.unknown for each in told) == 0
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
     st.lists(

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.ack_state import AckState
@@ -16,6 +16,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.topic.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
+from tests.examples import examples
 from tests.unit.broker.fake_cursors import FakeCursor, FakeCursorTable
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_place, redeliver, settle
@@ -305,7 +306,7 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
 def test_nothing_is_lost_nor_given_to_two_and_one_consumer_gets_all_in_order(kind: SubscriptionType) -> None:
     """SUB-3, SUB-4, SUB-14, ACK-3, CON-8"""
 
-    @settings(max_examples=100)
+    @examples(100)
     @given(st.integers(0, 2**32))
     def run(seed: int) -> None:
         asyncio.run(_run(kind, _program(seed)))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
 from magnetar_broker.core.dispatch.past_deliveries import PastDeliveries
 from magnetar_broker.core.dispatch.position_set import PositionSet
 from magnetar_broker.core.position import Position
+from tests.examples import examples
 
 _LEDGERS = st.integers(1, 3)
 _ENTRIES = st.one_of(st.integers(0, 12), st.integers(1015, 1035), st.integers(0, 5000))
@@ -25,7 +26,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(_CHANGES)
 def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> None:
     fast, plain = PositionSet(), set[Position]()
@@ -56,7 +57,7 @@ def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> No
     assert fast.take(10**6) == sorted(plain)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(
     st.lists(
         st.one_of(
@@ -105,7 +106,7 @@ def test_entry_numbers_are_a_dict(changes: list[tuple[str, tuple[object, ...]]])
     assert not fast
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=40))
 def test_past_deliveries_are_a_count_for_each_entry(deliveries: list[tuple[int, bool]]) -> None:
     """CON-8"""

@@ -29,6 +29,7 @@ from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
 from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
 from magnetar_wire.errors import WireError
+from tests.examples import examples
 from tests.property import entry_model as model
 from tests.property import raw_fields as raw
 from tests.property.entry_model import Message
@@ -40,7 +41,6 @@ from tests.property.test_entry_codec import (
     any_entry_metadata,
     batches,
     columns_of,
-    stable,
 )
 
 TOPIC = "persistent://public/default/orders"
@@ -161,7 +161,7 @@ def in_log(entry: bytes, index: int = INDEX) -> bytes:
 
 
 @given(batches(), st.sampled_from(COMPRESSIONS), st.integers(0, 90), st.integers(0, 90))
-@stable(120)
+@examples(120, stable=True)
 def test_a_batch_is_the_rows_of_its_messages(
     messages: list[Message], compression: CompressionType, skip: int, stop: int
 ) -> None:
@@ -175,7 +175,7 @@ def test_a_batch_is_the_rows_of_its_messages(
 
 
 @given(batches(), st.sets(st.sampled_from(COLUMNS), min_size=1))
-@stable(60)
+@examples(60, stable=True)
 def test_only_the_columns_that_are_asked_for(messages: list[Message], columns: set[str]) -> None:
     stored = in_log(encode_batch(columns_of(messages), SHARED))
     chosen = sorted(columns)
@@ -183,7 +183,7 @@ def test_only_the_columns_that_are_asked_for(messages: list[Message], columns: s
 
 
 @given(st.lists(st.tuples(batches(), st.booleans()), min_size=1, max_size=12), st.integers(1, 50), st.integers(1, 5000))
-@stable(60)
+@examples(60, stable=True)
 def test_many_entries_make_few_record_batches(
     sent: list[tuple[list[Message], bool]], max_rows: int, max_bytes: int
 ) -> None:
@@ -308,7 +308,7 @@ def check_raw(batch: bytes, count: int) -> list[Row] | None:
 
 
 @given(st.randoms(use_true_random=False))
-@stable(100)
+@examples(100, stable=True)
 def test_raw_batches(draw: Random) -> None:
     check_raw(*raw.any_batch(draw))
 
@@ -369,7 +369,7 @@ def test_an_encrypted_entry_is_refused_by_name() -> None:
 
 
 @given(batches(), st.integers(0, 90), st.integers(0, 90))
-@stable(60)
+@examples(60, stable=True)
 def test_a_batch_that_can_not_be_decoded_has_the_rows_of_one_that_can(
     messages: list[Message], skip: int, stop: int
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
@@ -29,6 +29,7 @@ from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_
 from magnetar_wire.entry import Entry, decode_entry, encode_entry, split_broker_metadata, with_broker_metadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
+from tests.examples import examples, scaled
 from tests.property import entry_model as model
 from tests.property import raw_fields as raw
 from tests.property.entry_model import Message
@@ -40,11 +41,6 @@ COLUMNS = ("key", "ordering_key", "properties", "event_time", "sequence_id", "nu
 # A batch is decoded to the same messages whichever way; what a way answers is one of these.
 Answer = list[Message] | str
 NOT_MINE, REFUSED = "not mine", "refused"
-
-
-def stable(examples: int) -> settings:
-    """The same examples in every run."""
-    return settings(max_examples=examples, derandomize=True, database=None)
 
 
 # -- messages an application may send ----------------------------------------------------------------------------------
@@ -211,7 +207,7 @@ def batches(draw: st.DrawFn) -> list[Message]:
 
 
 @given(batches(), st.sampled_from(COMPRESSIONS), st.sampled_from([list, array]))
-@stable(250)
+@examples(250, stable=True)
 def test_a_batch_is_the_models_bytes_and_messages(
     messages: list[Message], compression: CompressionType, ids: type
 ) -> None:
@@ -293,7 +289,7 @@ def test_both_fast_paths_are_taken() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@stable(250)
+@examples(250, stable=True)
 def test_raw_batches(draw: Random) -> None:
     batch, count = raw.any_batch(draw)
     check_paths(batch, count)
@@ -305,7 +301,7 @@ def test_raw_batches(draw: Random) -> None:
 def test_many_raw_batches() -> None:
     """The same, many times and from a seeded generator. Enough of them are good, and enough of those are read fast."""
     seen = {"good": 0, "bad": 0, "by columns": 0, "uniform": 0, "found by columns, refused later": 0}
-    for seed in range(12_000):
+    for seed in range(scaled(12_000)):
         batch, count = raw.any_batch(Random(seed))
         try:
             expected, uniform, columns = check_paths(batch, count)
@@ -342,7 +338,7 @@ def any_entry_metadata(draw: Random) -> bytes:
 
 
 @given(st.randoms(use_true_random=False))
-@stable(150)
+@examples(150, stable=True)
 def test_raw_entry_metadata(draw: Random) -> None:
     check_raw_entry(draw)
 
@@ -592,7 +588,7 @@ def _peak(decode: Callable[[], Answer]) -> tuple[int, Answer]:
 
 
 @given(st.binary(max_size=200), st.sampled_from(range(-1, 8)), st.sampled_from([0, 1, 5, 100, 2**20, 2**27]))
-@stable(300)
+@examples(300, stable=True)
 def test_garbage_for_compressed_data(payload: bytes, compression: int, size: int) -> None:
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, uncompressed_size=size)
     metadata.compression = compression  # type: ignore[assignment]
@@ -710,7 +706,7 @@ JUNK = st.one_of(
 @given(
     st.fixed_dictionaries({}, optional={name: st.lists(JUNK, min_size=2, max_size=2) for name in Messages.__slots__})
 )
-@stable(400)
+@examples(400, stable=True)
 def test_whatever_is_encoded_can_be_decoded(columns: dict[str, Any]) -> None:
     """Columns of anything at all: a typed error, or an entry that the model reads."""
     messages = Messages(**({"payloads": [b"x", b"y"]} | columns))

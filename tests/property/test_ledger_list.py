@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core import ledger_list
@@ -13,6 +13,7 @@ from magnetar_broker.core.ledger_list import LedgerList, ListChange
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import EARLIEST, LATEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
+from tests.examples import examples
 
 _steps = st.lists(
     st.one_of(
@@ -138,7 +139,7 @@ class Both:
                 assert listed.entries_between(other, place) == model.between(other, place)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(_steps)
 def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
     """RET-3: over rolls, trims and openings, in pages of three ledgers."""
@@ -154,7 +155,7 @@ def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
         ledger_list.PAGE_LEDGERS, ledger_list.MAX_LEDGERS_IN_NODE = pages, most  # type: ignore[misc]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(st.sampled_from(["append", "large", "send", "confirm", "fail"]), max_size=60))
 def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
     """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import RecoveryUndecided
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from tests.examples import examples
 from tests.unit.bookie.honest_bookie import entry, length_up_to, record_of
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
 
@@ -76,7 +77,7 @@ def _left(draw: st.DrawFn) -> Left:
     )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(_left())
 async def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Left) -> None:
     """CHK-3: all that was completed is kept, and what is kept is the writer's, on an ack quorum, length and all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
@@ -15,6 +15,7 @@ from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, f
 from magnetar_broker.core.plan_before import held_from, pieces_before
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
+from tests.examples import examples
 
 _entries = st.lists(
     st.tuples(st.one_of(st.just(1), st.integers(1, 5)), st.one_of(st.just(10), st.integers(1, 60))),
@@ -258,7 +259,7 @@ class Log:
     ]
 )
 @given(_steps)
-@settings(max_examples=150)
+@examples(150)
 def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, Any]]) -> None:
     """SPK-5, SPK-2: whatever limits plans have, and whatever is appended, rolled and trimmed between them."""
     log = Log()
@@ -294,7 +295,7 @@ def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, An
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 100_000)), min_size=1, max_size=300), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_a_limit_is_found_with_few_looks(entries: list[tuple[int, int]], data: st.DataObject) -> None:
     log = Log()
     log.append(entries)

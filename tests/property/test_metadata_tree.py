@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_metadata.core.changes import check_transaction
@@ -21,6 +21,7 @@ from magnetar_metadata.errors import (
     Refused,
 )
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Put
+from tests.examples import examples
 
 # Few names, so that changes meet.
 _paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
@@ -118,7 +119,7 @@ def _contents(table: NodeTable, path: str = "/") -> dict[str, list[Any]]:
     return found
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(st.integers(1, 3), st.one_of(_transactions, _ends)), max_size=12))
 def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Change] | int]]) -> None:
     """Also laid over itself: what an overlay shows is what the table would show with the changes made."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_bookie.read.range_reader import EntryReader, NotRead
@@ -12,6 +12,7 @@ from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_protos import ledger_pb2 as pb
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.transport import DeadlinePassed
+from tests.examples import examples
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
 from tests.unit.bookie.patience import patiently
 
@@ -21,7 +22,7 @@ _STATES = st.sampled_from(["whole", "whole", "absent", "damaged"])
 _MANNERS = st.sampled_from(["honest", "honest", "short", "slow", "failing", "lying"])
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data(), st.sampled_from(_STRIPINGS), st.integers(1, 15), st.sampled_from([1, 100, 300, 100_000]))
 async def test_what_any_replica_has_is_read_and_what_none_has_is_told(
     data: st.DataObject, striping: Striping, count: int, max_bytes: int
@@ -66,7 +67,7 @@ async def test_what_any_replica_has_is_read_and_what_none_has_is_told(
     while first < count:
         reasons: dict[str, str] = {}
         try:
-            read = await patiently(clock, reader.read(first, count - 1, max_bytes), to_next_call=True)
+            read = await patiently(clock, reader.read(first, count - 1, max_bytes))
         except NotRead as error:
             found, told, reasons = [], list(error.faults), error.reasons
         else:

@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.striping import Fragment, Striping
+from tests.examples import examples
 
 STRIPINGS = [
     Striping(ensemble, write, ack)
@@ -122,7 +123,7 @@ def test_a_time_out_does_not_revoke_an_answer() -> None:
 _answers = st.sampled_from(["yes", "yes", "yes", "no", "no", "unknown", "damaged", "silent"])
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data(), st.sampled_from(STRIPINGS), st.integers(0, 5), st.integers(1, 7), st.integers(1, 40))
 def test_any_order_of_answers_leads_to_what_a_plain_reading_of_them_says(
     data: st.DataObject, striping: Striping, first: int, window: int, window_bytes: int
@@ -201,7 +202,7 @@ def _check_against(said: dict[tuple[int, int], list[str]], striping: Striping, r
         assert is_over(frontier)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data(), st.sampled_from(STRIPINGS), st.integers(0, 12), st.integers(1, 5), st.integers(1, 30))
 def test_bookies_that_answer_in_the_end_lead_to_the_end_whatever_the_window(
     data: st.DataObject, striping: Striping, length: int, window: int, window_bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from magnetar.admin import NextMessage, Piece, PieceFragment
@@ -13,6 +13,7 @@ from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
 from magnetar_spark.plans import LogPlan
 from magnetar_spark.shares import equal_parts, shares_of_rest
 from magnetar_spark.slicing import cut_into_slices
+from tests.examples import examples
 
 NOWHERE = NextMessage(0, 0, 0)
 
@@ -83,7 +84,7 @@ def entries_of(pieces: Sequence[SlicePiece] | Sequence[Piece]) -> list[tuple[int
     ]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(plans(), some.integers(1, 40), some.integers(0, 60))
 def test_slices_are_what_was_planned(planned: list[LogPlan], most: int, least: int) -> None:
     """SPK-3: below the partition, each entry once, in as many tasks as pay, or as many as `minTasks` asks for"""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.pulsar.topic_lists import Listing, TopicPattern, UnusablePattern, differences
 from magnetar_wire.topic_name import MAX_PARTITION_INDEX, TopicName
+from tests.examples import examples
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=8)
 _LOCAL = st.one_of(
@@ -24,7 +25,7 @@ _PATTERNS = st.one_of(
 
 
 @given(_NAMES, _NAMES, st.integers(1, 200))
-@settings(max_examples=50)
+@examples(50)
 def test_differences_make_one_list_of_the_other(before: list[str], after: list[str], max_bytes: int) -> None:
     known = set(before)
     for piece in differences(before, after, max_bytes):
@@ -38,7 +39,7 @@ def test_differences_make_one_list_of_the_other(before: list[str], after: list[s
 
 
 @given(_PATTERNS, _NAMES)
-@settings(max_examples=100)
+@examples(100)
 def test_any_pattern_is_taken_or_refused(pattern: str, names: list[str]) -> None:
     try:
         taken = TopicPattern(pattern, 1000)

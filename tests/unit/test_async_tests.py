@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 _TESTS: Final = Path(__file__).resolve().parents[1]
-_ALLOWED: Final = ("pytest.mark.", "given(", "settings(", "example(")
+_ALLOWED: Final = ("pytest.mark.", "given(", "settings(", "examples(", "example(")
 
 
 def _find_wrapped_tests(source: str) -> list[str]:

@@ -127,7 +127,7 @@ for name in magnetar.__all__:
         (["topics", "list"], COMMAND_LINE, "cli"),
         (["--version"], COMMAND_LINE, "cli"),
         (["standalone", "--ephemeral"], OTHERS, "server"),
-        (["tour", "--once"], ("pyspark", "pyarrow", "numpy"), "spark"),
+        pytest.param(["tour", "--once"], ("pyspark", "pyarrow", "numpy"), "spark", marks=pytest.mark.slow),
     ],
 )
 def test_a_command_without_its_extra_says_how_to_install_it(

@@ -41,7 +41,7 @@ class Scene:
         return await self.bookies[bookie_id].read(pb.ReadRequest.FromString(request.SerializeToString()))
 
     async def read(self, first: int, last: int, max_bytes: int = BIG) -> tuple[list[bytes], list[Fault]]:
-        read = await patiently(self.clock, self.reader.read(first, last, max_bytes), to_next_call=True)
+        read = await patiently(self.clock, self.reader.read(first, last, max_bytes))
         return [entry_of(record) for record in read.records], list(read.faults)
 
     async def read_all(self, first: int, last: int, max_bytes: int = BIG) -> tuple[list[bytes], list[Fault]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from magnetar_bookie.read.record import (
@@ -23,6 +23,7 @@ from magnetar_wire.limits import MAX_ENTRY_BYTES
 numbers = some.integers(0, 2**63 - 2)
 
 
+@settings(max_examples=100)
 @given(numbers, numbers, some.integers(0, 2**64 - 1), some.binary(max_size=200))
 def test_what_is_encoded_is_read(ledger_id: int, entry_id: int, ledger_bytes: int, entry: bytes) -> None:
     confirmed = entry_id - 1
@@ -37,6 +38,7 @@ def test_the_layout_is_as_documented() -> None:
     assert record[36:] == b"entry"
 
 
+@settings(max_examples=100)
 @given(some.binary(max_size=50), some.data())
 def test_a_flipped_bit_is_found_wherever_it_is(entry: bytes, data: some.DataObject) -> None:
     record = bytearray(encode_record(7, 5, 4, 100, entry))
@@ -46,6 +48,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(entry: bytes, data: some.DataObje
         check_record(bytes(record), 7, 5)
 
 
+@settings(max_examples=100)
 @given(some.integers(0, 60))
 def test_a_record_cut_off_is_found(length: int) -> None:
     record = encode_record(7, 5, 4, 100, b"x" * 60)

@@ -30,13 +30,14 @@ from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.registered_bookies import register_bookie
 from tests.unit.bookie.honest_bookie import HonestBookie
+from tests.unit.bookie.patience import PassingTime
 from tests.unit.bookie.small_cluster import SmallCluster
 from tests.unit.broker.cursor_scene import wait_for_first_attempts
 
 __all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "numbered", "payload", "running_log_scene"]
 
 T = TypeVar("T")
-_TURNS, _STEP_S, _STEPS = 60, 0.05, 12_000
+_TURNS, _LONGEST_S = 60, 600.0
 TOPIC = TopicName.parse("persistent://public/default/orders")
 # Ledgers of three entries, that end as soon as they are full. Without a durable subscription they are not retained.
 SMALL = ManagedLedgerOptions(
@@ -144,14 +145,15 @@ class Scene(SmallCluster):
         await self.wait(lambda: self.outcomes.all_told)
 
     async def wait(self, condition: Callable[[], bool]) -> None:
-        """Time passes until it holds."""
-        for _ in range(_STEPS):
+        """Have time pass until the condition holds."""
+        time, end = PassingTime(self.clock), self.clock.monotonic() + _LONGEST_S
+        while self.clock.monotonic() < end:
             for _ in range(_TURNS):
                 if condition():
                     return
                 await asyncio.sleep(0)
-            self.clock.advance(_STEP_S)
-        raise AssertionError(f"{_STEPS * _STEP_S} s have passed in vain")
+            time.step()
+        raise AssertionError(f"{_LONGEST_S} s have passed in vain")
 
     async def idle(self) -> None:
         """Long enough for whatever happens without time passing."""

@@ -46,21 +46,21 @@ def commands(groups: Sequence[str] = _OF_CLIENTS) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_each_has_a_help_and_no_option_of_the_whole(words: list[str]) -> None:
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
-    assert shown.exit_code == 0
-    assert "--url" in shown.stdout
-    assert "completion" not in shown.stdout
+def test_each_has_a_help_and_no_option_of_the_whole() -> None:
+    for words in commands():
+        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+        assert shown.exit_code == 0, words
+        assert "--url" in shown.stdout, words
+        assert "completion" not in shown.stdout, words
 
 
-@pytest.mark.parametrize("words", commands([*_OF_CLIENTS, *_OF_SERVERS]), ids=" ".join)
-def test_a_help_breaks_no_line_within_a_paragraph(words: list[str]) -> None:
-    """Whoever has a wide terminal sees each paragraph in one line."""
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "400"}).stdout
-    text = shown.partition("Usage:")[2].partition("╭")[0].splitlines()[1:]
-    for line, following in itertools.pairwise(map(str.strip, text)):
-        assert not (line and following), (line, following)
+def test_a_help_breaks_no_line_within_a_paragraph() -> None:
+    """In a wide terminal each paragraph is one line."""
+    for words in commands([*_OF_CLIENTS, *_OF_SERVERS]):
+        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "400"}).stdout
+        text = shown.partition("Usage:")[2].partition("╭")[0].splitlines()[1:]
+        for line, following in itertools.pairwise(map(str.strip, text)):
+            assert not (line and following), (words, line, following)
 
 
 def test_nothing_heavy_is_imported_before_one_runs() -> None:

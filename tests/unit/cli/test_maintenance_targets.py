@@ -14,6 +14,7 @@ from magnetar_cli.cluster import ClusterStatus, LocalCluster, PartStatus
 from magnetar_cli.command import app
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.maintenance.showing import show, watch
+from magnetar_cli.messages import tail
 
 _COMMANDS = [
     ("bookies", "list"),
@@ -63,7 +64,8 @@ _OF_BROKERS = [
 def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder has no cluster, and nobody waits for brokers that do not exist."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(service, "PATIENCE_S", 0.2)
+    for module in (service, tail):
+        monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     monkeypatch.delenv("MAGNETAR_URL", raising=False)
     return tmp_path
 

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar._batch import Batch
@@ -164,6 +164,7 @@ async def test_a_coroutine_waits_for_room() -> None:
     await waits
 
 
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["send", "keyed", "take", "time", "release"]), st.integers(1, 3_000)), max_size=80

@@ -62,7 +62,7 @@ class Scene:
     async def all(self) -> list[EntryRun | Gone]:
         runs = self.runs()
         found = []
-        while (one := await patiently(self.clock, runs.next(), to_next_call=True)) is not None:
+        while (one := await patiently(self.clock, runs.next())) is not None:
             found.append(one)
         await runs.close()
         return found
@@ -273,7 +273,7 @@ async def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_i
 
     runs = scene.runs()
     with pytest.raises(NotReadNow, match=r"the topic was deleted, and entry 0 of ledger 7 .* try again later"):
-        await patiently(scene.clock, runs.next(), to_next_call=True)
+        await patiently(scene.clock, runs.next())
     await runs.close()
 
 
@@ -291,7 +291,7 @@ async def test_bookies_that_are_restarted_are_waited_for() -> None:
         scene.clock.advance(1.0)
     assert not reading.done()
     scene.bookies.update(away)
-    found = await patiently(scene.clock, asyncio.wait_for(reading, None), to_next_call=True)
+    found = await patiently(scene.clock, asyncio.wait_for(reading, None))
     assert isinstance(found, EntryRun)
     await runs.close()
 
@@ -313,7 +313,7 @@ async def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(ho
 
     runs = scene.runs()
     with pytest.raises(NotReadNow, match="entry 4 of ledger 7"):
-        while await patiently(scene.clock, runs.next(), to_next_call=True):
+        while await patiently(scene.clock, runs.next()):
             pass
     await runs.close()
 
@@ -335,7 +335,7 @@ async def test_a_copy_that_is_in_flight_to_a_bookie_is_waited_for() -> None:
     taken = [(bookie, bookie.ledger(7).records.pop(20)) for bookie in scene.bookies.values()]
 
     runs = scene.runs()
-    reading = asyncio.ensure_future(patiently(scene.clock, _all_of(runs), to_next_call=True))
+    reading = asyncio.ensure_future(patiently(scene.clock, _all_of(runs)))
     # All have been asked behind entry 19, by the old plan and by the new one; and now again.
     while len([one for one in scene.asked() if one.first_entry_id == 20]) <= 9 and not reading.done():
         await asyncio.sleep(0)
@@ -369,7 +369,7 @@ async def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
     async def body() -> None:
         runs = scene.runs()
         with pytest.raises(NotReadNow, match="entry 20 of ledger 7"):
-            while await patiently(scene.clock, runs.next(), to_next_call=True):
+            while await patiently(scene.clock, runs.next()):
                 pass
         await runs.close()
 
@@ -424,12 +424,12 @@ async def test_who_is_cancelled_while_he_waits_loses_nothing_and_close_leaves_no
         bookie.hanging.clear()
     found: list[EntryRun | Gone] = []
     # Those that hang are given up for the next replica's.
-    while (one := await patiently(scene.clock, runs.next(), to_next_call=True)) is not None:
+    while (one := await patiently(scene.clock, runs.next())) is not None:
         found.append(one)
     assert read_of(found) == all_of(30)
     others = scene.runs()
     scene.bookies["b0:0"].hanging.add("read")
-    await patiently(scene.clock, others.next(), to_next_call=True)
+    await patiently(scene.clock, others.next())
     await others.close()
     assert await others.next() is None
     assert asyncio.all_tasks() == {asyncio.current_task()}

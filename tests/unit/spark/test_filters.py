@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
-import random
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,37 +24,21 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-import magnetar.admin
-from magnetar_spark.batch_reader import PushFiltersReader
 from magnetar_spark.errors import DataLost, InvalidOptions
 from magnetar_spark.filter_bounds import ALL, Range, bounds_of
-from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.one_query import check_bounds
-from magnetar_spark.options import batch_options
-from tests.unit.spark.fake_service import FakeLog, FakeService
-
-INDEX, TIME, PARTITION = ("index",), ("broker_time",), ("partition",)
+from tests.unit.spark.fake_service import FakeService
+from tests.unit.spark.filter_scene import INDEX, PARTITION, TIME, moment, plan_slices, use_fake_service
 
 
-def moment(ms: float) -> datetime.datetime:
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    return use_fake_service(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
-    made = FakeService()
-
-    @contextlib.asynccontextmanager
-    async def admin(*_: object, **__: object) -> AsyncIterator[FakeService]:
-        yield made
-
-    monkeypatch.setattr(magnetar.admin, "AsyncAdmin", admin)
-    return made
 
 
 @pytest.mark.parametrize(
@@ -98,106 +79,19 @@ def test_partitions_that_filters_leave(filters: list[Filter], read: list[int]) -
     assert [number for number in range(-1, 4) if bounds_of(filters).read_partition(number)] == read
 
 
-def planned(service: FakeService, filters: list[Filter], **options: str) -> list[LogSlice]:
-    given = {"url": "magnetar://localhost:1", "topic": "t", "pushFilters": "true", **options}
-    reader = PushFiltersReader(batch_options(given), ["value"], str(random.random()))
-    assert list(reader.pushFilters(filters)) == filters, "Spark would not evaluate them"
-    return [one for one in reader.partitions() if isinstance(one, LogSlice)]
-
-
-def grow(log: FakeLog, numbers: random.Random) -> None:
-    """Messages are their own indexes; times never fall; some ledgers are empty, or were deleted."""
-    now = 1_000
-    for _ in range(numbers.randrange(40)):
-        now += numbers.choice((0, 0, 1, 5))
-        log.publish(range(log.published, log.published + numbers.randint(1, 4)), now)
-        if numbers.random() < 0.3:
-            log.roll()
-    if numbers.random() < 0.3:
-        log.delete_ledgers_before(log.ledger_id - numbers.randrange(5))
-
-
-def a_filter(numbers: random.Random) -> Filter:
-    kind = numbers.choice((GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, EqualTo))
-    if numbers.random() < 0.5:
-        return kind(INDEX, numbers.randrange(-2, 100))
-    return kind(TIME, moment(1_000 + numbers.randrange(-8, 120) / 2))
-
-
-def passes(one: Filter, index: int, time_ms: int) -> bool:
-    assert isinstance(one, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual | EqualTo)
-    value = index if one.attribute == INDEX else moment(time_ms)
-    match one:
-        case GreaterThan():
-            return bool(value > one.value)
-        case GreaterThanOrEqual():
-            return bool(value >= one.value)
-        case LessThan():
-            return bool(value < one.value)
-        case LessThanOrEqual():
-            return bool(value <= one.value)
-        case _:
-            return bool(value == one.value)
-
-
-@pytest.mark.parametrize("seed", range(300))
-def test_every_row_that_passes_is_planned(service: FakeService, seed: int) -> None:
-    """SPK-1: with logs that are trimmed while they are looked at, answers in parts, and losses that fail the query, or
-    do not: the rows after Spark's own filter are those without pushing"""
-    numbers = random.Random(seed)
-    service.create("t")
-    log = service["t"]
-    grow(log, numbers)
-    log.most_pieces = numbers.choice((1, 3, 1000))
-    filters = [a_filter(numbers) for _ in range(numbers.randint(1, 3))]
-    fail = numbers.random() < 0.5
-    options = {"failOnDataLoss": str(fail).lower()}
-    if log.entries and numbers.random() < 0.3:
-        ledger, entry = numbers.choice(sorted(log.times))
-        options["startingOffsets"] = f'{{"t": {{"ledger_id": {ledger}, "entry_id": {entry}}}}}'
-    if numbers.random() < 0.3:
-        questions = numbers.randrange(4)
-
-        def trim() -> None:
-            nonlocal questions
-            questions -= 1
-            if questions == 0 and not log.leases:
-                log.delete_ledgers_before(log.ledger_id - numbers.randrange(3))
-
-        service.before["plan"] = trim
-    try:
-        slices = planned(service, filters, **options)
-    except DataLost:
-        assert fail
-        service.before.clear()
-        with pytest.raises(DataLost):
-            planned(service, [], **options)
-        return
-    service.before.clear()
-    found = service.messages_of(slices)
-    try:
-        expected = service.messages_of(planned(service, [], **options))
-    except DataLost:
-        # What was lost could not pass. All that is left is behind the beginning.
-        expected = [message for _, message in log.between(log.first, log.end)]
-    times = {message: log.times[place] for place, held in log.entries.items() for message in held}
-    wanted = [one for one in expected if all(passes(each, one, times[one]) for each in filters)]
-    assert [one for one in found if all(passes(each, one, times[one]) for each in filters)] == wanted
-
-
 def test_fewer_entries_are_planned(service: FakeService) -> None:
     """SPK-1: of a long log those around the range; of other partitions none, and they have no lease"""
     service.create("t", 3)
     for number in range(300):
         service[f"t-partition-{number % 3}"].publish([number // 3], 1_000 + number // 3)
     filters: list[Filter] = [EqualTo(PARTITION, 1), GreaterThanOrEqual(INDEX, 40), LessThan(INDEX, 43)]
-    assert service.messages_of(planned(service, filters)) == [40, 41, 42, 43]
+    assert service.messages_of(plan_slices(service, filters)) == [40, 41, 42, 43]
     assert [bool(service[f"t-partition-{number}"].leases) for number in range(3)] == [False, True, False]
     filters = [In(PARTITION, (2,)), GreaterThan(TIME, moment(1_050)), LessThanOrEqual(TIME, moment(1_052))]
-    assert service.messages_of(planned(service, filters)) == [50, 51, 52, 53]
-    assert not planned(service, [LessThan(INDEX, -1)])
-    assert not planned(service, [GreaterThan(INDEX, 1_000)])
-    assert len(service.messages_of(planned(service, [StringStartsWith(("topic",), "x")]))) == 300
+    assert service.messages_of(plan_slices(service, filters)) == [50, 51, 52, 53]
+    assert not plan_slices(service, [LessThan(INDEX, -1)])
+    assert not plan_slices(service, [GreaterThan(INDEX, 1_000)])
+    assert len(service.messages_of(plan_slices(service, [StringStartsWith(("topic",), "x")]))) == 300
 
 
 def test_what_was_deleted_and_may_have_passed_is_a_loss(service: FakeService) -> None:
@@ -213,9 +107,9 @@ def test_what_was_deleted_and_may_have_passed_is_a_loss(service: FakeService) ->
     could_pass: list[list[Filter]] = [[LessThan(INDEX, 5)], [GreaterThan(INDEX, 5)], [GreaterThan(TIME, moment(1_002))]]
     for filters in could_pass:
         with pytest.raises(DataLost):
-            planned(service, filters, startingOffsets=start)
+            plan_slices(service, filters, startingOffsets=start)
     # What is lost has lower indexes.
-    assert service.messages_of(planned(service, [GreaterThan(INDEX, 27)], startingOffsets=start)) == [27, 28, 29]
+    assert service.messages_of(plan_slices(service, [GreaterThan(INDEX, 27)], startingOffsets=start)) == [27, 28, 29]
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -228,7 +122,7 @@ def test_a_log_that_is_trimmed_behind_the_place_that_was_found(service: FakeServ
         log.roll()
     service.before["plan"] = lambda: log.delete_ledgers_before(log.place_of(20).ledger_id)
     passing: list[Filter] = [GreaterThan(TIME, moment(1_010))]
-    slices = planned(service, passing, failOnDataLoss=fail)
+    slices = plan_slices(service, passing, failOnDataLoss=fail)
     assert service.messages_of(slices) == list(range(20, 30))
 
 
@@ -243,9 +137,9 @@ def test_a_lost_entry_at_the_end_of_the_range(service: FakeService) -> None:
             log.roll()
     log.lost.add((log.place_of(13).ledger_id, log.place_of(13).entry_id))
     passing: list[Filter] = [GreaterThanOrEqual(TIME, moment(1_011)), LessThan(TIME, moment(1_017))]
-    slices = planned(service, passing, failOnDataLoss="false")
+    slices = plan_slices(service, passing, failOnDataLoss="false")
     assert service.messages_of(slices) == [11, 12, *range(14, 20)]
-    slices = planned(service, passing, failOnDataLoss="true")
+    slices = plan_slices(service, passing, failOnDataLoss="true")
     named = {(piece.ledger_id, piece.first_entry_id) for one in slices for piece in one.pieces}
     assert log.lost <= named
 

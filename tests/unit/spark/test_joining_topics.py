@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from magnetar.exceptions import NotFound, Timeout, TooManyLookupRequestException
+from magnetar_spark import task_lease
 from magnetar_spark.errors import DataLost
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
@@ -168,8 +169,9 @@ async def test_a_namespace_that_is_made_again_is_held_again() -> None:
     await stream.close()
 
 
-async def test_new_logs_are_retained_by_the_driver_while_a_batch_runs() -> None:
+async def test_new_logs_are_retained_by_the_driver_while_a_batch_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: a micro-batch may take longer than a lease, and its driver looks for new topics meanwhile"""
+    monkeypatch.setattr(task_lease, "RENEWALS", 600)  # one each second, and not each 100 s
     service = FakeService()
     service.create("x-1")
     stream = a_stream(service, topicsPattern="x-.*")

@@ -146,10 +146,12 @@ async def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
             await lasting.send(b"three")
             # Nothing is stored now for another reason, which the broker does not know.
             for bookie in scene.bookies:
-                bookie.hanging = {"add"}
+                bookie.hold()
             with pytest.raises(exceptions.Timeout) as told:
                 await other.send(b"four")
             assert "the topic waits" not in str(told.value)
+            for bookie in scene.bookies:
+                bookie.let_go()
 
 
 async def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> None:

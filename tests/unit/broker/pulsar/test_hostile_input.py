@@ -129,55 +129,56 @@ async def test_permits_without_end_are_as_good_as_many() -> None:
         assert not client.gone
 
 
-HUGE: list[BaseCommand] = [
-    BaseCommand(
-        type=BaseCommand.SUBSCRIBE,
-        subscribe=CommandSubscribe(topic="t", subscription="s" * MEGABYTE, sub_type=0, consumer_id=1, request_id=9),
-    ),
-    BaseCommand(
-        type=BaseCommand.SUBSCRIBE,
-        subscribe=CommandSubscribe(
-            topic="t", subscription="s", consumer_name="c" * MEGABYTE, sub_type=0, consumer_id=1, request_id=9
+def huge_commands() -> list[BaseCommand]:
+    return [
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(topic="t", subscription="s" * MEGABYTE, sub_type=0, consumer_id=1, request_id=9),
         ),
-    ),
-    BaseCommand(
-        type=BaseCommand.SUBSCRIBE,
-        subscribe=CommandSubscribe(topic="t" * MEGABYTE, subscription="s", sub_type=0, consumer_id=1, request_id=9),
-    ),
-    BaseCommand(
-        type=BaseCommand.SUBSCRIBE,
-        subscribe=CommandSubscribe(
-            topic="t",
-            subscription="s",
-            sub_type=0,
-            consumer_id=1,
-            request_id=9,
-            subscription_properties=[KeyValue(key="k", value="v" * MEGABYTE)],
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(
+                topic="t", subscription="s", consumer_name="c" * MEGABYTE, sub_type=0, consumer_id=1, request_id=9
+            ),
         ),
-    ),
-    BaseCommand(
-        type=BaseCommand.PRODUCER,
-        producer=CommandProducer(topic="t", producer_id=1, request_id=9, producer_name="p" * MEGABYTE),
-    ),
-    BaseCommand(
-        type=BaseCommand.PRODUCER,
-        producer=CommandProducer(
-            topic="t",
-            producer_id=1,
-            request_id=9,
-            metadata=[KeyValue(key=f"{at}", value="value") for at in range(50_000)],
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(topic="t" * MEGABYTE, subscription="s", sub_type=0, consumer_id=1, request_id=9),
         ),
-    ),
-    BaseCommand(
-        type=BaseCommand.PRODUCER,
-        producer=CommandProducer(topic="t", producer_id=1, request_id=9, initial_subscription_name="s" * MEGABYTE),
-    ),
-    BaseCommand(
-        type=BaseCommand.LOOKUP,
-        lookup_topic=CommandLookupTopic(topic="t", request_id=9, advertised_listener_name="l" * MEGABYTE),
-    ),
-    BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=CommandLookupTopic(topic="t" * MEGABYTE, request_id=9)),
-]
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(
+                topic="t",
+                subscription="s",
+                sub_type=0,
+                consumer_id=1,
+                request_id=9,
+                subscription_properties=[KeyValue(key="k", value="v" * MEGABYTE)],
+            ),
+        ),
+        BaseCommand(
+            type=BaseCommand.PRODUCER,
+            producer=CommandProducer(topic="t", producer_id=1, request_id=9, producer_name="p" * MEGABYTE),
+        ),
+        BaseCommand(
+            type=BaseCommand.PRODUCER,
+            producer=CommandProducer(
+                topic="t",
+                producer_id=1,
+                request_id=9,
+                metadata=[KeyValue(key=f"{at}", value="value") for at in range(50_000)],
+            ),
+        ),
+        BaseCommand(
+            type=BaseCommand.PRODUCER,
+            producer=CommandProducer(topic="t", producer_id=1, request_id=9, initial_subscription_name="s" * MEGABYTE),
+        ),
+        BaseCommand(
+            type=BaseCommand.LOOKUP,
+            lookup_topic=CommandLookupTopic(topic="t", request_id=9, advertised_listener_name="l" * MEGABYTE),
+        ),
+        BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=CommandLookupTopic(topic="t" * MEGABYTE, request_id=9)),
+    ]
 
 
 async def test_names_and_properties_of_a_megabyte_are_refused_in_few_words() -> None:
@@ -185,7 +186,7 @@ async def test_names_and_properties_of_a_megabyte_are_refused_in_few_words() -> 
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
-        for command in HUGE:
+        for command in huge_commands():
             client.answers.clear()
             client.send(command)
             answer = await client.answer(9)
