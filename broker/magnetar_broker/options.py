@@ -32,9 +32,9 @@ class BrokerOptions(
     OwnershipOptions,
     MetricsOptions,
 ):
-    # What the cluster is called, in metrics and where tenants say which clusters they may use.
+    # Name of the cluster, in metrics and in tenants' allowed clusters.
     cluster_name: str = Field(default="standalone", min_length=1)
-    # Between two attempts to reach the metadata store.
+    # Seconds between two attempts to reach the metadata store.
     metadata_retry_s: float = Field(default=1.0, gt=0)
-    # How long ending in peace waits for all topics, and then for clients to be told.
+    # Seconds that a graceful shutdown waits until all topics are closed.
     broker_shutdown_timeout_s: float = Field(default=20.0, gt=0)

@@ -1,4 +1,4 @@
-"""`magnetar bookie`: one bookie in the foreground, until it is told to end."""
+"""`magnetar bookie`: one bookie in the foreground, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ app = typer.Typer(add_completion=False)
 def bookie(config: ConfigFile = None, settings: SetFlags = None, options: ListOptions = False) -> None:
     """Run one bookie in the foreground.
 
-    Settings come from the file, from environment variables (MAGNETAR_BOOKIE_ID and so on), and from --set; --options
-    lists them. It needs bookie_id, data_folder and metadata. SIGTERM and SIGINT have it end in peace.
+    Settings come from the file, from environment variables (e.g. MAGNETAR_BOOKIE_ID), and from --set; --options lists
+    them. bookie_id, data_folder and metadata are required. SIGTERM and SIGINT shut the bookie down gracefully.
 
-    Exit status: 0 it ended in peace, 70 a bug, 74 the disk failed, 75 it did not end in time, 78 it refuses to start.
+    Exit status: 0 graceful shutdown, 70 a bug, 74 the disk failed, 75 the shutdown timed out, 78 refused to start.
     """
     if options:
         list_options(_what_runs()[0])

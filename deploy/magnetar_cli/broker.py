@@ -1,4 +1,4 @@
-"""`magnetar broker`: one broker of a cluster in the foreground, until it is told to end."""
+"""`magnetar broker`: one broker of a cluster in the foreground, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ app = typer.Typer(add_completion=False)
 def broker(config: ConfigFile = None, settings: SetFlags = None, options: ListOptions = False) -> None:
     """Run one broker of a cluster in the foreground.
 
-    Settings come from the file, from environment variables (MAGNETAR_BROKER_ID and so on), and from --set; --options
-    lists them. It needs broker_id and metadata, and waits for the metadata store and the bookies if they are not there:
-    GET /ready says what for. SIGTERM and SIGINT have it end in peace.
+    Settings come from the file, from environment variables (e.g. MAGNETAR_BROKER_ID), and from --set; --options lists
+    them. broker_id and metadata are required. The broker waits for the metadata store and the bookies: GET /ready
+    reports which ones are missing. SIGTERM and SIGINT shut the broker down gracefully.
 
-    Exit status: 0 it ended in peace, 70 a bug, 75 it did not end in time, 78 it refuses to start.
+    Exit status: 0 graceful shutdown, 70 a bug, 75 the shutdown timed out, 78 refused to start.
     """
     if options:
         list_options(_what_runs()[0])

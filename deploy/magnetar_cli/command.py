@@ -11,23 +11,27 @@ from magnetar_cli.exit_codes import exit_codes_shown
 from magnetar_cli.lazy_group import Part, lazy_group
 
 _PARTS: Final = {
-    "standalone": Part("magnetar_cli.standalone.command", "Run everything in one process: a broker to work with."),
-    "cluster": Part("magnetar_cli.cluster.commands", "A cluster of real processes on this machine."),
-    "bookies": Part("magnetar_cli.maintenance.bookies", "Who stores the ledgers, and who is to leave."),
-    "ledgers": Part("magnetar_cli.maintenance.ledgers", "What is stored, repaired and swept."),
-    "brokers": Part("magnetar_cli.maintenance.brokers", "Who serves topics."),
-    "bundles": Part("magnetar_cli.maintenance.bundles", "Which broker serves which topics; moved and split by hand."),
+    "standalone": Part("magnetar_cli.standalone.command", "Run metadata store, bookie and broker in one process."),
+    "cluster": Part("magnetar_cli.cluster.commands", "Run a cluster of processes on this machine."),
+    "bookies": Part("magnetar_cli.maintenance.bookies", "List, make read-only and decommission bookies."),
+    "ledgers": Part("magnetar_cli.maintenance.ledgers", "List, inspect, recover and delete ledgers."),
+    "brokers": Part("magnetar_cli.maintenance.brokers", "List the brokers that serve topics."),
+    "bundles": Part("magnetar_cli.maintenance.bundles", "List, unload and split bundles."),
     "bookie": Part("magnetar_cli.bookie", "Run one bookie in the foreground."),
     "broker": Part("magnetar_cli.broker", "Run one broker of a cluster in the foreground."),
     "produce": Part("magnetar_cli.messages.produce", "Publish messages."),
     "consume": Part("magnetar_cli.messages.consume", "Receive messages from a subscription."),
-    "tail": Part("magnetar_cli.messages.tail", "Look at topics as they grow."),
-    "topics": Part("magnetar_cli.administration.topics", "Make, look at, empty and delete topics."),
-    "subscriptions": Part("magnetar_cli.administration.subscriptions", "Make, look at, move and delete subscriptions."),
-    "namespaces": Part("magnetar_cli.administration.namespaces", "What topics are grouped in, and what holds there."),
-    "tenants": Part("magnetar_cli.administration.tenants", "Whose namespaces there are."),
-    "perf": Part("magnetar_cli.perf.commands", "Measure publishing and receiving."),
-    "tour": Part("magnetar_cli.tour.command", "Show all of it in a minute: broker, subscriptions, Spark."),
+    "tail": Part("magnetar_cli.messages.tail", "Show messages as they are published."),
+    "topics": Part("magnetar_cli.administration.topics", "Create, inspect, empty and delete topics."),
+    "subscriptions": Part(
+        "magnetar_cli.administration.subscriptions", "Create, inspect, move and delete subscriptions."
+    ),
+    "namespaces": Part(
+        "magnetar_cli.administration.namespaces", "Create, list and delete namespaces, and set their policies."
+    ),
+    "tenants": Part("magnetar_cli.administration.tenants", "Create, list and delete tenants."),
+    "perf": Part("magnetar_cli.perf.commands", "Measure throughput and latency."),
+    "tour": Part("magnetar_cli.tour.command", "Show a broker, subscriptions and Spark in a minute."),
 }
 
 app = typer.Typer(
@@ -52,17 +56,20 @@ def _show_version(wanted: bool) -> None:
 def _magnetar(
     url: Annotated[
         str,
-        typer.Option("--url", metavar="URL", help="Service URL, magnetar://host:port,…", show_default=False),
+        typer.Option("--url", metavar="URL", help="Service URL, e.g. magnetar://host:6652.", show_default=False),
     ] = "",
     listener_name: Annotated[
-        str, typer.Option("--listener-name", metavar="NAME", help="Name of the brokers' listener.", show_default=False)
+        str,
+        typer.Option(
+            "--listener-name", metavar="NAME", help="Connect to the brokers' listener of this name.", show_default=False
+        ),
     ] = "",
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """What is said in front of the command is a default for it, as the variables are which say the same."""
+    """Pass the options before the command on to it, as defaults, by their environment variables."""
     for variable, value in (("MAGNETAR_URL", url), ("MAGNETAR_LISTENER_NAME", listener_name)):
         if value:
             os.environ[variable] = value

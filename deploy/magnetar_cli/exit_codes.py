@@ -1,4 +1,4 @@
-"""What the exit status of a client's command says. The processes that serve have their own: see
+"""Exit statuses of client commands. Server processes have their own: see
 magnetar_wire/process/exit_status.py."""
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class ExitCode(IntEnum):
 
 _SHOWN = {
     ExitCode.DONE: "done",
-    ExitCode.FAILED: "refused, or failed",
+    ExitCode.FAILED: "refused or failed",
     ExitCode.USAGE: "wrong usage",
-    ExitCode.UNKNOWN: "nobody knows whether it was done",
+    ExitCode.UNKNOWN: "outcome unknown",
     ExitCode.UNREACHABLE: "no broker answers",
-    ExitCode.TOO_FEW: "fewer messages came than were asked for",
+    ExitCode.TOO_FEW: "fewer messages than requested",
     ExitCode.INTERRUPTED: "Ctrl-C",
-    ExitCode.PIPE_CLOSED: "nobody reads the output any more",
+    ExitCode.PIPE_CLOSED: "output closed",
     ExitCode.TERMINATED: "SIGTERM",
 }
 

@@ -39,7 +39,7 @@ def health_check(url: str, timeout_s: float = _ANSWER_S) -> str:
     address, _, path = url.removeprefix("http://").partition("/")
     status, answer = ask_http(address, f"/{path}", timeout_s=timeout_s)
     if status is None:
-        return f"there is no answer from {url}"
+        return f"no answer from {url}"
     return "" if status == 200 else f"{url}: {reasons_shown(answer)}"
 
 

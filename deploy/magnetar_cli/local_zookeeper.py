@@ -239,7 +239,7 @@ def class_path() -> str:
     """PySpark's jars, without importing PySpark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise LocalZooKeeperError("a local ZooKeeper comes from PySpark's jars: `pip install pyspark`")
+        raise LocalZooKeeperError("a local ZooKeeper needs the jars of PySpark: `pip install pyspark`")
     return str(Path(found.origin).parent / "jars" / "*")
 
 

@@ -1,8 +1,7 @@
-"""Every option with its default and what it means, a line each: `--options` of the commands that run a process.
+"""Lists every setting with its default and description, one per line: `--options` of the commands that run a process.
 
-What an option means stands in the comment above it, where whoever changes it looks; it is read from there, so there is
-no second text that could differ. A comment is for all options that follow it without another. A line is TOML as it is:
-what is printed is a file for `--config`.
+A setting's description is the comment above its field, so that there is no second text that could differ. Each field
+has its own. A line is TOML: the output is a file for `--config`.
 """
 
 from __future__ import annotations
@@ -21,37 +20,33 @@ __all__ = ["option_lines"]
 
 
 def option_lines(kind: type[Configuration]) -> Iterator[str]:
-    """By name. Those that have no default, or none that TOML knows, are comments as a whole."""
-    meanings = _meanings(kind)
+    """Yield the lines in the order of names. A setting without a default that TOML can express is commented out."""
+    descriptions = _descriptions(kind)
     for name, field in sorted(kind.model_fields.items()):
         value = _toml(field.get_default(call_default_factory=True))
-        yield f"{name} = {value}  # {meanings[name]}" if value else f"# {name} =  # {meanings[name]}"
+        yield f"{name} = {value}  # {descriptions[name]}" if value else f"# {name} =  # {descriptions[name]}"
 
 
-def _meanings(kind: type[Configuration]) -> dict[str, str]:
-    """A subclass that says nothing about an option that it changes has its parent's word for it."""
+def _descriptions(kind: type[Configuration]) -> dict[str, str]:
+    """Return the descriptions by name. A subclass that changes a default without a comment inherits the description."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         if issubclass(one, Configuration) and one is not Configuration:
-            found.update((name, meaning) for name, meaning in _of(one).items() if meaning or name not in found)
+            found.update((name, text) for name, text in _own_descriptions(one).items() if text or name not in found)
     return found
 
 
-def _of(kind: type[Configuration]) -> dict[str, str]:
+def _own_descriptions(kind: type[Configuration]) -> dict[str, str]:
     found: dict[str, str] = {}
     comment: list[str] = []
-    begins = True
     for line in map(str.strip, inspect.getsource(kind).splitlines()):
         if line.startswith("#"):
-            comment = [*([] if begins else comment), line.removeprefix("#").strip()]
-            begins = False
+            comment.append(line.removeprefix("#").strip())
             continue
-        begins = True
         name = line.partition(":")[0]
         if name in kind.__annotations__ and name not in found:
             found[name] = " ".join(comment)
-        elif not line:
-            comment = []
+        comment = []
     return found
 
 

@@ -27,15 +27,15 @@ S = TypeVar("S", bound="LogOptions")
 Run = Callable[[S, "StopSignals"], "ExitStatus"]
 
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file of settings: name = value.")
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML file of settings: name = value.")
 ]
 SetFlags = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="One setting; it goes before file and environment."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Setting; it overrides file and environment. Repeatable."),
 ]
 
 ListOptions = Annotated[
-    bool, typer.Option("--options", help="List every setting with its default and meaning, as TOML; start nothing.")
+    bool, typer.Option("--options", help="List all settings with their defaults and descriptions, as TOML.")
 ]
 
 
@@ -65,7 +65,7 @@ def run_process(
     try:
         loaded = load(kind, file=config, environment=os.environ, flags=flags)
     except InvalidConfiguration as error:
-        print(f"magnetar {name}: the configuration is wrong:\n{error}", file=sys.stderr)
+        print(f"magnetar {name}: invalid configuration:\n{error}", file=sys.stderr)
         raise typer.Exit(ExitStatus.REFUSED) from None
     log_to_stderr(loaded.log_level, loaded.log_format)
     status = run(loaded, signals)

@@ -1,4 +1,4 @@
-"""Which service a client's command speaks to, and what becomes of what goes wrong there.
+"""Connects a client's command to its service, and turns errors into a line and an exit status.
 
 Nothing of the client is imported before a command runs: `--help` and completion are there at once.
 """
@@ -47,16 +47,18 @@ T = TypeVar("T")
 
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="MAGNETAR_URL", metavar="URL", help="Where the service is: magnetar://host:port,…"),
+    typer.Option("--url", envvar="MAGNETAR_URL", metavar="URL", help="Service URL, e.g. magnetar://host:6652."),
 ]
 ListenerName = Annotated[
     str,
-    typer.Option(envvar="MAGNETAR_LISTENER_NAME", metavar="NAME", help="Reach brokers at this listener's addresses."),
+    typer.Option(
+        envvar="MAGNETAR_LISTENER_NAME", metavar="NAME", help="Connect to the brokers' listener of this name."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for programs.")]
-Topic = Annotated[str, typer.Argument(help="Its name, short or full.", autocompletion=complete_topic)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Topic = Annotated[str, typer.Argument(help="Topic name, short or full.", autocompletion=complete_topic)]
 Topics = Annotated[
-    list[str], typer.Argument(metavar="TOPIC...", help="Their names, short or full.", autocompletion=complete_topic)
+    list[str], typer.Argument(metavar="TOPIC", help="Topic names, short or full.", autocompletion=complete_topic)
 ]
 
 
@@ -163,7 +165,7 @@ def _code_of(error: Exception, *, changes: bool) -> ExitCode:
 def _unreachable(error: Exception) -> str:
     text = str(error)
     if not getattr(error, "found", None):  # else it says what is at the addresses, and asks whether they are right
-        text = f"no broker answers: {text}. Is one running (`magnetar standalone`), and is --url right?"
+        text = f"no broker answers: {text}. Start one (`magnetar standalone`), or correct --url."
     if not has_cluster():
         return text
     if not runs_brokers():

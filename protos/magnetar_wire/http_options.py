@@ -12,13 +12,14 @@ __all__ = ["HttpOptions"]
 class HttpOptions(Configuration):
     """Each bounds what the network may take."""
 
-    # At a time. Further ones are closed.
+    # Maximum number of HTTP connections. Further connections are closed.
     http_max_connections: int = Field(default=100, gt=0)
-    # The request line and the headers together.
+    # Maximum size, in bytes, of the request line and the headers together.
     http_max_head_bytes: int = Field(default=16_384, ge=1024)
-    # What a request carries besides.
+    # Maximum size, in bytes, of a request's body.
     http_max_body_bytes: int = Field(default=65_536, ge=0)
-    # From the end of one answer, or the connection's beginning, to the end of the next.
+    # Seconds that one request and its response may take together, counted from the previous response, or from the
+    # connection's start. Then the connection is closed.
     http_exchange_timeout_s: float = Field(default=15.0, gt=0)
-    # How long closing waits for what is being answered.
+    # Seconds that the HTTP server, when it closes, waits for responses in flight.
     http_close_timeout_s: float = Field(default=2.0, ge=0)

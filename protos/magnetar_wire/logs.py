@@ -30,7 +30,7 @@ _OF_ANY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"messag
 class LogOptions(Configuration):
     # Lowest level that is logged: DEBUG, INFO, WARNING or ERROR, in upper or lower case.
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    # Lines to read, or a JSON object each.
+    # Format of a log line: text, or json for one JSON object per line.
     log_format: Literal["text", "json"] = "text"
 
     @field_validator("log_level", mode="before")

@@ -73,7 +73,7 @@ def test_the_command_line_shows_and_moves_what_brokers_have(cluster: LocalCluste
     for number, bundle in enumerate(_BUNDLES):
         name = list(addresses)[number % 2]
         assert said(cluster, "bundles", "unload", namespace, bundle, "--to", name) == (
-            f"{bundle} of {namespace}: unloaded, {name} has it now\n"
+            f"{bundle} of {namespace}: unloaded, {name} owns it now\n"
         )
     owners = [f"{bundle}: broker-{number % 2 + 1}" for number, bundle in enumerate(_BUNDLES)]
     assert [line.rpartition(" ")[0] for line in said(cluster, "bundles", "list", namespace).splitlines()] == owners

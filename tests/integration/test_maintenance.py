@@ -104,7 +104,7 @@ def test_a_bookie_is_read_only_by_hand(cluster: LocalCluster) -> None:
     assert {part.name: part.state for part in cluster.status().parts}["bookie-1"] == "read-only"
     for _ in range(5):
         assert "bookie-1" not in holders(cluster, written(cluster, "--entries", "1"))
-    assert magnetar(cluster, "bookies", "read-only", "bookie-1", "off") == "bookie-1 takes entries\n"
+    assert magnetar(cluster, "bookies", "read-only", "bookie-1", "off") == "bookie-1 accepts entries\n"
     eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others are told that it takes entries")
 
 

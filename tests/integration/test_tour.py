@@ -113,7 +113,7 @@ def test_it_leaves_the_broker_running_where_others_have_its_ports(tmp_path: Path
                 if "README.md" in line:
                     break
             whole = "".join(said)
-            assert "Ports 6652, 6650 and 8080 are taken" in whole
+            assert "Ports 6652, 6650 and 8080 are in use" in whole
             (url,) = re.findall(r"clients +(magnetar://\S+)", whole)
             with magnetar.Client(url) as client:
                 client.create_producer("readings").send(b"one more")

@@ -27,30 +27,37 @@ __all__ = ["BookieSettings"]
 class BookieSettings(
     BookieOptions, RocksOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions, LogOptions
 ):
-    # Who it is, for ever: see "Identity and start" in protocol.md.
+    # Name of the bookie in its cluster. It must be unique, and stays the same for as long as the data exists.
     bookie_id: str
+    # Folder of all data. Only one process can use it at a time, always with the same bookie_id.
     data_folder: Path
-    # Where the metadata store is: see magnetar_metadata/location.py.
+    # Location of the metadata store: zookeeper://host:port,host:port/chroot?session_timeout_s=10, or
+    # embedded:///folder.
     metadata: str
-    # Where it listens; port 0 is any free one.
+    # Address to listen at, host:port. Port 0: any free port.
     listen_address: str = "127.0.0.1:3181"
-    # What others are told, where that differs; empty: where it listens. Port 0 in it is the port that was chosen.
+    # Address that clients connect to, host:port. Empty: listen_address. Port 0: the port that the bookie listens at.
     advertised_address: str = ""
-    # The same by the names of its listeners, in its place: internal:magnetar://host:port,external:magnetar://host:port.
-    # Who reads entries past the brokers, as Spark's tasks do, gets the address of the listener that it names, or of the
-    # internal one where the bookie has none of that name.
+    # Addresses that clients connect to, by listener name, instead of advertised_address:
+    # internal:magnetar://host:port,external:magnetar://host:port. Clients that read entries from bookies, as Spark's
+    # tasks do, get the address of the listener that they name, or of the internal one if the bookie has none of that
+    # name.
     advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
-    # Which of them brokers and other bookies use; empty: the first.
+    # Name of the listener in advertised_listeners that brokers and other bookies use. Empty: the first.
     internal_listener_name: str = ""
-    # Health, status and metrics. Whoever reaches it can turn the bookie read-only. Empty: none.
+    # Address of health, status and metrics over HTTP, host:port. Clients that reach it can turn the bookie read-only.
+    # Empty: no HTTP.
     http_address: str = "127.0.0.1:8081"
-    # How long ending in peace may wait for what is under way, and then for the disk.
+    # Seconds that a graceful shutdown waits for adds in flight.
     drain_timeout_s: float = Field(default=15.0, gt=0)
+    # Seconds that a graceful shutdown waits for each step after the adds in flight: the service's end and the storage's
+    # close.
     close_timeout_s: float = Field(default=10.0, gt=0)
-    # A group that takes longer to get to the disk, a storage that takes longer to answer, or an event loop that is
-    # later than that, is not healthy.
+    # Seconds for which a group of entries may be in flight to the disk before the bookie reports itself as unhealthy.
     health_max_sync_s: float = Field(default=10.0, gt=0)
+    # Seconds that the storage may take to answer before the bookie reports itself as unhealthy.
     health_max_answer_s: float = Field(default=2.0, gt=0)
+    # Seconds by which the event loop may be late before the bookie reports itself as unhealthy.
     health_max_lateness_s: float = Field(default=5.0, gt=0)
 
     @property

@@ -10,7 +10,7 @@ __all__ = ["HealthOptions"]
 
 
 class HealthOptions(Configuration):
-    # A message that takes longer has not gone through.
+    # Seconds that the health check's message may take from publish to read. Then the check has failed.
     health_check_timeout_s: float = Field(default=5.0, gt=0)
-    # How old an answer may be that somebody else's question got.
+    # Seconds for which a health check's result is reused for further requests.
     health_check_max_age_s: float = Field(default=1.0, ge=0)

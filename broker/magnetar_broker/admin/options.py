@@ -13,29 +13,35 @@ __all__ = ["CatalogOptions"]
 
 
 class CatalogOptions(Configuration):
-    # What a namespace's policies may set otherwise: whether topics are made on first use.
+    # Create topics on first use. A namespace's policies can override it.
     allow_auto_topic_creation: bool = True
+    # Type of the topics that are created on first use: partitioned or non-partitioned. A namespace's policies can
+    # override it.
     allow_auto_topic_creation_type: Literal["partitioned", "non-partitioned"] = "non-partitioned"
-    # Of partitioned topics that are made on first use.
+    # Partitions of a partitioned topic that is created on first use. A namespace's policies can override it.
     default_num_partitions: int = Field(default=1, ge=1)
+    # Maximum number of partitions of one topic.
     max_num_partitions_per_partitioned_topic: int = Field(default=4096, ge=1)
-    # Topics that one namespace may have, those of the system not counted; 0: any number.
+    # Maximum number of topics of one namespace, system topics not counted. 0: no limit.
     max_topics_per_namespace: int = Field(default=0, ge=0)
-    # Maximum number of leases on one namespace, which new topics are made with. At most
+    # Maximum number of leases on one namespace, which new topics are created with. At most
     # managed_ledger_max_leases_per_topic.
     max_leases_per_namespace: int = Field(default=1000, ge=1, le=1000)
-    # Into how many bundles a namespace is divided where its maker doesn't say, and how many it may have: neither its
-    # maker nor a split makes more.
+    # Bundles of a namespace that is created without a number of bundles.
     default_number_of_namespace_bundles: int = Field(default=4, ge=1, le=MAX_BUNDLES)
+    # Maximum number of bundles of one namespace, after its creation and after splits.
     load_balancer_namespace_maximum_bundles: int = Field(default=128, ge=1, le=MAX_BUNDLES)
-    # How old what is known of a namespace may be where nothing is made in it.
+    # Seconds for which a namespace's metadata is cached. Requests that create topics read it from the metadata store.
+    # 0: it is not cached.
     metadata_cache_ttl_s: float = Field(default=5.0, ge=0)
-    # How long a change waits for a metadata store that can't be reached.
+    # Seconds for which a change waits for a metadata store that is unreachable.
     metadata_operation_timeout_s: float = Field(default=20.0, gt=0)
-    # Names and entries in one answer, and what a peek may carry.
+    # Maximum number of names in one response to an admin call. Clients request the rest with further calls.
     admin_max_names: int = Field(default=1000, ge=1)
+    # Maximum number of entries that one peek may request.
     admin_max_peeked_entries: int = Field(default=100, ge=1)
-    # How long an administrator's call goes after the broker that is to do it: one that moves, dies or hangs meanwhile.
+    # Seconds for which a broker retries an admin call at the topic's owner while the owner changes, fails or does not
+    # answer.
     admin_forward_timeout_s: float = Field(default=25.0, gt=0)
 
     @model_validator(mode="after")

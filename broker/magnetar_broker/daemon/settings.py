@@ -32,33 +32,34 @@ __all__ = ["BrokerSettings"]
 
 
 class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, HttpOptions, LogOptions):
-    # Its name among the cluster's brokers, the same after each start. No other has it.
+    # Name of the broker in its cluster. It must be unique, and stays the same over restarts.
     broker_id: str = Field(pattern=r"^[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}$")
-    # Where the metadata store is: see magnetar_metadata/location.py.
+    # Location of the metadata store: zookeeper://host:port,host:port/chroot?session_timeout_s=10.
     metadata: str
-    # Where it listens; port 0 is any free one.
+    # Addresses to listen at, host:port, separated by commas. Port 0: any free port.
     listen_addresses: tuple[str, ...] = Field(default=("127.0.0.1:6652",), min_length=1, max_length=16)
-    # What clients and other brokers are told, where that differs from the first of these. Port 0 in it is the port that
-    # was chosen there.
+    # Address that clients and other brokers connect to, host:port. Empty: the first of listen_addresses. Port 0: the
+    # port that the broker listens at.
     advertised_address: str = ""
-    # Where it listens for clients of Pulsar's protocol; empty: nowhere.
+    # Addresses to listen at for clients of Pulsar's protocol, host:port, separated by commas. Empty: none.
     pulsar_listen_addresses: tuple[str, ...] = Field(default=("127.0.0.1:6650",), max_length=16)
-    # What clients of Pulsar's protocol are told. Empty: the host of advertised_address, or of the internal one of
-    # advertised_listeners, with the port of the first of pulsar_listen_addresses; where there is neither, just that.
+    # Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, or of the
+    # internal listener in advertised_listeners, with the port of the first of pulsar_listen_addresses; if neither is
+    # set, the first of pulsar_listen_addresses.
     pulsar_advertised_address: str = ""
-    # What others are told by the names of its listeners, in place of advertised_address and pulsar_advertised_address:
-    # internal:magnetar://host:port, external:magnetar://host:port, and pulsar:// for clients of Pulsar's protocol.
-    # Clients get the address of the listener that they name; where they name none, of the one that they came to, if
-    # that is one of bind_addresses, else of the internal one.
+    # Addresses that clients connect to, by listener name, instead of advertised_address and pulsar_advertised_address:
+    # internal:magnetar://host:port,external:magnetar://host:port, and pulsar:// for clients of Pulsar's protocol. A
+    # client gets the address of the listener that it names; if it names none, of the listener in bind_addresses that it
+    # connected to, else of the internal one.
     advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
-    # Which of them other brokers use; empty: the first.
+    # Name of the listener in advertised_listeners that other brokers use. Empty: the first.
     internal_listener_name: str = ""
-    # Where it listens besides, each for one of advertised_listeners: external:magnetar://0.0.0.0:6653,
-    # external:pulsar://0.0.0.0:6651.
+    # Further addresses to listen at, each for one of advertised_listeners:
+    # external:magnetar://0.0.0.0:6653,external:pulsar://0.0.0.0:6651.
     bind_addresses: tuple[str, ...] = Field(default=(), max_length=16)
-    # Health, status and metrics. Empty: none.
+    # Address of health, status and metrics over HTTP, host:port. Empty: no HTTP.
     http_address: str = "127.0.0.1:8080"
-    # How long ending in peace waits for each of its steps, besides what the topics take.
+    # Seconds that a graceful shutdown waits for each of its steps. Topics are closed within broker_shutdown_timeout_s.
     close_timeout_s: float = Field(default=10.0, gt=0)
 
     @property

@@ -10,8 +10,9 @@ __all__ = ["MetricsOptions"]
 
 
 class MetricsOptions(Configuration):
-    # Series for each topic and subscription, for so many topics at most; the others are added up by namespace.
+    # Expose metrics of each topic and subscription. If false, they are summed by namespace.
     expose_topic_level_metrics_in_prometheus: bool = True
+    # Maximum number of topics with metrics of their own. Metrics of further topics are summed by namespace.
     max_topics_in_metrics: int = Field(default=1000, ge=0)
-    # Over so long are rates, of messages a second and the like.
+    # Seconds over which rates, as of messages per second, are measured.
     stats_update_frequency_in_secs: float = Field(default=10.0, gt=0)

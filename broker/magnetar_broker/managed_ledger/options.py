@@ -18,14 +18,21 @@ _BYTES_PER_MB = 1_048_576
 
 
 class ManagedLedgerOptions(Configuration):
-    # Of a topic's ledgers: so many bookies, so many of which hold an entry, so many of which have it before it counts.
+    # Bookies that a topic's ledger is striped over. A namespace's policies can override it.
     managed_ledger_default_ensemble_size: int = Field(default=3, gt=0)
+    # Copies of each entry of a topic. A namespace's policies can override it.
     managed_ledger_default_write_quorum: int = Field(default=3, gt=0)
+    # Copies on disk before a message is persisted. A namespace's policies can override it.
     managed_ledger_default_ack_quorum: int = Field(default=2, gt=0)
-    # A ledger is closed when it holds so much and has reached its least age; and at its greatest.
+    # Entries of a topic's ledger at which the next ledger begins, once the ledger has the age
+    # managed_ledger_min_ledger_rollover_time_minutes.
     managed_ledger_max_entries_per_ledger: int = Field(default=50_000, gt=0)
+    # Size, in bytes, of a topic's ledger at which the next ledger begins, once the ledger has the age
+    # managed_ledger_min_ledger_rollover_time_minutes.
     managed_ledger_max_size_per_ledger_bytes: int = Field(default=2_147_483_648, gt=0)
+    # Minimum age, in minutes, at which a topic's ledger is closed because of its entries or its size.
     managed_ledger_min_ledger_rollover_time_minutes: float = Field(default=10, ge=0)
+    # Age, in minutes, at which a topic's ledger is closed in any case.
     managed_ledger_max_ledger_rollover_time_minutes: float = Field(default=240, gt=0)
     # Minutes for which a topic without a durable subscription retains messages, counted for each ledger from when it
     # was closed. Ledgers written before the topic's first durable subscription was created are retained for as long.
@@ -37,19 +44,19 @@ class ManagedLedgerOptions(Configuration):
     # Memory, in MiB, of the newest entries of all topics, cached for consumers that are up to date; each entry counts
     # with 512 bytes besides what is stored of it. 0: no entry is cached.
     managed_ledger_cache_size_mb: int = Field(default=64, ge=0)
-    # So many readers that are behind have what they read next fetched ahead, a few MiB each.
+    # Maximum number of readers with a backlog for which the broker reads ahead, a few MiB each.
     managed_ledger_read_ahead_readers: int = Field(default=16, gt=0)
     # Memory, in bytes, of the entries that one topic's log has not stored yet; each entry counts with 512 bytes besides
     # what is stored of it. At this bound entries are refused, and their producers end and resend. The entry that passes
     # the bound is still accepted.
     managed_ledger_max_pending_bytes: int = Field(default=67_108_864, gt=0)
-    # Maximum number of leases of one topic, by which its ledgers are kept for readers of bookies. Half of them, rounded
-    # up, may be shared leases, which batch reads have; all of them may be those of streams.
+    # Maximum number of leases of one topic, which retain its ledgers for readers of bookies. Half of them, rounded up,
+    # may be shared leases, which batch reads have; all of them may be those of streams.
     managed_ledger_max_leases_per_topic: int = Field(default=1000, gt=0, le=2000)
-    # Maximum time of a lease, in minutes, for each time that it is taken or renewed.
+    # Maximum duration of a lease, in minutes, counted from when it is granted or renewed.
     managed_ledger_max_lease_minutes: float = Field(default=1440, gt=0, le=1440)
-    # Seconds, about, between two rounds in which a broker looks for leases that have ended: on ledgers that deleted
-    # topics have left behind, and on namespaces.
+    # Seconds, approximately, between two rounds in which a broker looks for leases that have ended: on ledgers of
+    # deleted topics, and on namespaces.
     managed_ledger_remains_sweep_interval_s: float = Field(default=120.0, gt=0)
 
     @field_validator("default_retention_without_subscription_minutes", "default_retention_without_subscription_size_mb")

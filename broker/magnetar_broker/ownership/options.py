@@ -10,16 +10,18 @@ __all__ = ["OwnershipOptions"]
 
 
 class OwnershipOptions(Configuration):
-    # A broker says anew how loaded it is when that changed by so much of one core, at most so often; and at least so
-    # often in any case. When the number of its bundles changed it does so at once.
+    # Change of a broker's load at which it publishes its load again, in percent of one core, or of one second of event
+    # loop lag. A change of the number of its bundles is published at once.
     load_balancer_report_update_threshold_percentage: float = Field(default=10.0, gt=0)
+    # Minimum time, in milliseconds, between two reports of a broker's load that are due to a change of the load.
     load_balancer_report_update_min_interval_millis: int = Field(default=5_000, gt=0)
+    # Maximum time, in minutes, between two reports of a broker's load.
     load_balancer_report_update_max_interval_minutes: float = Field(default=1.0, gt=0)
-    # How long another broker may take to take a bundle, before the next one is asked.
+    # Seconds that a broker has to answer when another one assigns a bundle to it. Then the next broker is chosen.
     bundle_claim_timeout_s: float = Field(default=2.0, gt=0)
-    # How long a lookup, and whoever wants a topic, waits for a bundle that changes hands.
+    # Seconds that lookups, and requests for a topic, wait for a bundle that changes its owner.
     bundle_wait_timeout_s: float = Field(default=10.0, gt=0)
-    # Between two looks at whether the bundles that this broker has are still its own.
+    # Seconds between two checks of whether this broker still owns its bundles.
     bundle_check_interval_s: float = Field(default=5.0, gt=0)
 
     @model_validator(mode="after")

@@ -10,6 +10,6 @@ __all__ = ["FindingOptions"]
 
 
 class FindingOptions(Configuration):
-    # Lookups, and questions after a topic's partitions and its last message, at a time. Further ones are told to come
-    # again.
+    # Maximum number of concurrent lookups, requests for a topic's partitions and requests for its last message. Further
+    # ones are refused, and clients retry them.
     max_concurrent_lookup_request: int = Field(default=10_000, gt=0)

@@ -12,19 +12,23 @@ __all__ = ["SubscriptionOptions"]
 
 
 class SubscriptionOptions(Configuration):
-    # A consumer that subscribes makes the subscription where there is none.
+    # Create a subscription when a consumer subscribes to it for the first time. A namespace's policies can override it.
     allow_auto_subscription_creation: bool = True
-    # Delivered and not acknowledged, of Shared subscriptions: whoever holds so many messages waits, and so does the
-    # subscription as a whole; 0: without bound. Of Exclusive and Failover nothing is held, however much was delivered:
-    # the cursor says it all, as in Pulsar, where applications count on reading on without an acknowledgement.
+    # Maximum number of messages of a Shared subscription that are delivered to one consumer and not acknowledged. At
+    # this bound the consumer gets no more. 0: no limit. Exclusive and Failover subscriptions have no limit, as in
+    # Pulsar.
     max_unacked_messages_per_consumer: int = Field(default=50_000, ge=0)
+    # Maximum number of messages of a Shared subscription that are delivered to its consumers and not acknowledged. At
+    # this bound the subscription delivers no more. 0: no limit. Exclusive and Failover subscriptions have no limit, as
+    # in Pulsar.
     max_unacked_messages_per_subscription: int = Field(default=200_000, ge=0)
-    # 0: any number.
+    # Maximum number of consumers of one subscription. 0: no limit.
     max_consumers_per_subscription: int = Field(default=0, ge=0)
-    # What is read at a time for one subscription.
+    # Maximum number of entries that are read at a time for one subscription.
     dispatcher_max_read_batch_size: int = Field(default=100, gt=0)
+    # Maximum size, in bytes, of the entries that are read at a time for one subscription.
     dispatcher_max_read_size_bytes: int = Field(default=MAX_MESSAGE_BYTES, gt=0)
-    # Of Shared: how many messages a consumer gets before the next one has its turn.
+    # Messages of a Shared subscription that one consumer gets before the next one's turn.
     dispatcher_max_round_robin_batch_size: int = Field(default=20, gt=0)
 
     @property

@@ -1,4 +1,4 @@
-"""`magnetar namespaces …`: what topics are grouped in, and what holds there."""
+"""`magnetar namespaces …`: create, list and delete namespaces, and set their policies."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from magnetar.admin import Admin, NamespacePolicies
 
 app = typer.Typer(
-    help="What topics are grouped in, and what holds there.", no_args_is_help=True, pretty_exceptions_enable=False
+    help="Create, list and delete namespaces, and set their policies.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
-Namespace = Annotated[str, typer.Argument(help="As in public/default.")]
+Namespace = Annotated[str, typer.Argument(help="Namespace, e.g. public/default.")]
 
 
 @app.command("list")
 def list_namespaces(
-    tenant: Annotated[str, typer.Argument(help="Whose.")] = "public", url: Url = DEFAULT_URL, as_json: AsJson = False
+    tenant: Annotated[str, typer.Argument(help="Tenant.")] = "public", url: Url = DEFAULT_URL, as_json: AsJson = False
 ) -> None:
-    """Show a tenant's namespaces."""
+    """List a tenant's namespaces."""
     names = administered(url, lambda admin: admin.namespaces.list(tenant))
     tell_rows(("namespace",), [(name,) for name in names], as_json=as_json)
 
@@ -34,19 +36,17 @@ def list_namespaces(
 @app.command("create")
 def create(
     namespace: Namespace,
-    bundles: Annotated[
-        int | None, typer.Option(min=1, help="Into how many parts its topics are divided.", show_default=False)
-    ] = None,
+    bundles: Annotated[int | None, typer.Option(min=1, help="Number of bundles.", show_default=False)] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make a namespace."""
+    """Create a namespace."""
     administered(url, lambda admin: admin.namespaces.create(namespace, bundles=bundles), changes=True)
-    print(f"{namespace}: made")
+    print(f"{namespace}: created")
 
 
 @app.command("delete")
 def delete(namespace: Namespace, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Delete a namespace; with --force all its topics, too."""
+    """Delete a namespace. With --force, all its topics are deleted, too."""
     confirm(f"Delete {namespace}" + (" with all its topics" if force else ""), yes)
     administered(url, lambda admin: admin.namespaces.delete(namespace, force), changes=True)
     print(f"{namespace}: deleted")
@@ -58,25 +58,26 @@ def policies(
     persistence: Annotated[
         str | None,
         typer.Option(
-            metavar="E,Qw,Qa", help="Bookies of a ledger, copies, copies before a receipt.", show_default=False
+            metavar="E,Qw,Qa", help="Ensemble size, write quorum and ack quorum, e.g. 3,3,2.", show_default=False
         ),
     ] = None,
     auto_topic_creation: Annotated[
-        bool | None, typer.Option(help="Whether topics are made on first use.", show_default=False)
+        bool | None, typer.Option(help="Create topics on first use.", show_default=False)
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=0, help="How many partitions those have.", show_default=False)
+        int | None,
+        typer.Option(min=0, help="Partitions of topics created on first use; 0: not partitioned.", show_default=False),
     ] = None,
     auto_subscription_creation: Annotated[
-        bool | None, typer.Option(help="Whether subscriptions are made on first use.", show_default=False)
+        bool | None, typer.Option(help="Create subscriptions on first use.", show_default=False)
     ] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show what holds in a namespace, after changing what is given. Other policies stay as they are."""
+    """Set and show a namespace's policies. Policies that are not given stay unchanged."""
     numbers = None if persistence is None else _quorums(persistence)
     if partitions is not None and auto_topic_creation is not True:
-        raise typer.BadParameter("it goes with --auto-topic-creation", param_hint="--partitions")
+        raise typer.BadParameter("it needs --auto-topic-creation: give both", param_hint="--partitions")
 
     def act(admin: Admin) -> tuple[NamespacePolicies, tuple[str, ...]]:
         from magnetar.admin import AutoSubscriptionCreation, AutoTopicCreation, Persistence
@@ -104,7 +105,7 @@ def policies(
     rows = []
     for policy in dataclasses.fields(found):
         value = getattr(found, policy.name)
-        told = "as the brokers' options say" if value is None else _told(dataclasses.asdict(value))
+        told = "as in the brokers' settings" if value is None else _told(dataclasses.asdict(value))
         rows.append((policy.name.replace("_", " "), told))
     tell_rows(("policy", "value"), rows, as_json=False)
 
@@ -116,6 +117,9 @@ def _told(value: dict[str, object]) -> str:
 def _quorums(text: str) -> tuple[int, int, int]:
     parts = text.split(",")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
-        raise typer.BadParameter(f"{text!r} is not like 3,3,2", param_hint="--persistence")
+        raise typer.BadParameter(
+            f"{text!r} is not three numbers: use ensemble size, write quorum and ack quorum, e.g. 3,3,2",
+            param_hint="--persistence",
+        )
     ensemble, write, ack = map(int, parts)
     return ensemble, write, ack

@@ -30,7 +30,7 @@ def tell_topic_stats(stats: TopicStats) -> None:
     if stats.waiting_for:
         facts.append(("publishing waits", stats.waiting_for))
     if stats.lost_entries:
-        facts.append(("lost", f"{number(stats.lost_entries)} entries that no bookie has any more"))
+        facts.append(("lost", f"{number(stats.lost_entries)} entries that no bookie stores"))
     damaged = [one.subscription for one in stats.subscriptions if one.damaged]
     if damaged:
         facts.append(("damaged", f"{', '.join(damaged)}: reset or delete these subscriptions"))
@@ -102,7 +102,7 @@ def tell_internal_stats(topic: str, stats: InternalStats) -> None:
     if stats.cursors:
         print()
         tell_rows(
-            ("cursor", "acknowledged up to", "of that saved", "entries open"),
+            ("cursor", "acknowledged up to", "saved up to", "entries open"),
             [
                 (one.name, id_text(one.mark_delete), id_text(one.saved_mark_delete), one.open_entries)
                 for one in stats.cursors

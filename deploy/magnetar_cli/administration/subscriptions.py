@@ -1,4 +1,4 @@
-"""`magnetar subscriptions …`: make, look at, move and delete subscriptions."""
+"""`magnetar subscriptions …`: create, inspect, move and delete subscriptions."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from magnetar.admin import Admin, PeekedMessage, SubscriptionStats
 
 app = typer.Typer(
-    help="Subscriptions of a topic; of a partitioned one, on all its partitions.",
+    help="Create, inspect, move and delete subscriptions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
-Subscription = Annotated[str, typer.Argument(help="Its name.", autocompletion=complete_subscription)]
-_PLACES = "earliest, latest, a message's id, a time, or how long ago, as 10m."
+Subscription = Annotated[str, typer.Argument(help="Subscription name.", autocompletion=complete_subscription)]
+_PLACES = "earliest, latest, a message id, a time, or an age, e.g. 10m."
 
 
 @app.command("list")
 def list_subscriptions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show a topic's durable subscriptions by their names."""
+    """List a topic's durable subscriptions."""
     names = administered(url, lambda admin: admin.subscriptions.list(topic))
     tell_rows(("subscription",), [(name,) for name in names], as_json=as_json)
 
@@ -37,20 +37,20 @@ def list_subscriptions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = F
 def create(
     topic: Topic,
     subscription: Subscription,
-    at: Annotated[str, typer.Option("--at", help=f"Where it begins: {_PLACES}")] = "latest",
+    at: Annotated[str, typer.Option("--at", help=f"Start position: {_PLACES}")] = "latest",
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make a subscription: from there on, what it has not acknowledged is kept for it."""
+    """Create a subscription. Messages after its position are retained until it acknowledges them."""
     place = _place(at, "--at")
     administered(url, lambda admin: admin.subscriptions.create(topic, subscription, place), changes=True)
-    print(f"{subscription} of {topic}: made, at {at}")
+    print(f"{subscription} of {topic}: created, at {at}")
 
 
 @app.command("delete")
 def delete(
     topic: Topic, subscription: Subscription, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL
 ) -> None:
-    """Delete a subscription: what was kept for it alone goes, too."""
+    """Delete a subscription. Its topic no longer retains messages for it."""
     confirm(f"Delete the subscription {subscription} of {topic}", yes)
     administered(url, lambda admin: admin.subscriptions.delete(topic, subscription, force), changes=True)
     print(f"{subscription} of {topic}: deleted")
@@ -60,15 +60,16 @@ def delete(
 def reset(
     topic: Topic,
     subscription: Subscription,
-    to: Annotated[str, typer.Option("--to", help=f"Where it goes on: {_PLACES}")],
+    to: Annotated[str, typer.Option("--to", help=f"New position: {_PLACES}")],
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Have a subscription go on elsewhere: what is behind comes again, what is before is acknowledged."""
+    """Move a subscription's cursor. Messages after the new position are redelivered; messages before it count as
+    acknowledged."""
     place = _place(to, "--to")
     confirm(f"Move {subscription} of {topic} to {to}", yes)
     administered(url, lambda admin: admin.subscriptions.reset(topic, subscription, place), changes=True)
-    print(f"{subscription} of {topic}: goes on at {to}")
+    print(f"{subscription} of {topic}: moved to {to}")
 
 
 @app.command("skip")
@@ -78,7 +79,7 @@ def skip(
     entries: Annotated[
         int, typer.Option("--entries", "-n", min=0, help="Maximum number of entries; a batch is one entry.")
     ] = 0,
-    everything: Annotated[bool, typer.Option("--all", help="The whole backlog.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Skip the whole backlog.")] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -105,12 +106,12 @@ def skip(
 def expire(
     topic: Topic,
     subscription: Subscription,
-    older_than: Annotated[str, typer.Option("--older-than", help="As in 90s, 10m, 2h or 1d.")],
+    older_than: Annotated[str, typer.Option("--older-than", help="Age, e.g. 90s, 10m, 2h or 1d.")],
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Acknowledge the entries that were published longer ago than that, without delivering them."""
+    """Acknowledge entries that were published longer ago than --older-than, without delivering them."""
     from magnetar_cli.messages.places import duration_s
 
     seconds = int(duration_s(older_than, "--older-than"))
@@ -128,13 +129,13 @@ def expire(
 def peek(
     topic: Topic,
     subscription: Subscription,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="So many.")] = 1,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of messages.")] = 1,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
 ) -> None:
-    """Look at the oldest messages that are not acknowledged, which they stay: of each partition, if there are some."""
+    """Show the oldest unacknowledged messages, of each partition. They stay unacknowledged."""
     how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
 
     def act(admin: Admin) -> list[tuple[str, PeekedMessage]]:
@@ -155,12 +156,15 @@ def peek(
 def stats(
     topic: Topic,
     subscription: Annotated[
-        str | None, typer.Argument(help="None: all.", autocompletion=complete_subscription, show_default=False)
+        str | None,
+        typer.Argument(
+            help="Subscription name. Default: all.", autocompletion=complete_subscription, show_default=False
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show what subscriptions have to do, who is connected, and what they wait for."""
+    """Show the backlog, rates and consumers of subscriptions, and what delivery waits for."""
     from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS, subscription_row, tell_subscription
 
     def act(admin: Admin) -> list[SubscriptionStats]:

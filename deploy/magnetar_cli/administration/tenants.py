@@ -1,4 +1,4 @@
-"""`magnetar tenants …`: whose namespaces there are."""
+"""`magnetar tenants …`: create, list and delete tenants."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from magnetar_cli.administration.confirming import Force, Yes, confirm
 from magnetar_cli.administration.telling import tell_rows
 from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered
 
-app = typer.Typer(help="Whose namespaces there are.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(help="Create, list and delete tenants.", no_args_is_help=True, pretty_exceptions_enable=False)
 
-Tenant = Annotated[str, typer.Argument(help="As in public.")]
+Tenant = Annotated[str, typer.Argument(help="Tenant, e.g. public.")]
 
 
 @app.command("list")
 def list_tenants(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show all tenants."""
+    """List all tenants."""
     names = administered(url, lambda admin: admin.tenants.list())
     tell_rows(("tenant",), [(name,) for name in names], as_json=as_json)
 
 
 @app.command("create")
 def create(tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """Make a tenant."""
+    """Create a tenant."""
     administered(url, lambda admin: admin.tenants.create(tenant), changes=True)
-    print(f"{tenant}: made")
+    print(f"{tenant}: created")
 
 
 @app.command("delete")
 def delete(tenant: Tenant, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Delete a tenant; with --force all its namespaces and topics, too."""
+    """Delete a tenant. With --force, all its namespaces and topics are deleted, too."""
     confirm(f"Delete {tenant}" + (" with all its namespaces and topics" if force else ""), yes)
     administered(url, lambda admin: admin.tenants.delete(tenant, force), changes=True)
     print(f"{tenant}: deleted")

@@ -1,4 +1,4 @@
-"""`magnetar topics …`: make, look at, empty and delete topics."""
+"""`magnetar topics …`: create, inspect, empty and delete topics."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ from magnetar_cli.service import (
 if TYPE_CHECKING:
     from magnetar.admin import Admin, InternalStats
 
-app = typer.Typer(help="Topics, with and without partitions.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Create, inspect, empty and delete topics.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 _NAMESPACE: Final = "public/default"
-Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many; they never become fewer.")]
+Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Number of partitions; it can only grow.")]
 
 
 @app.command("list")
 def list_topics(
-    namespace: Annotated[str, typer.Argument(help="As in public/default.")] = _NAMESPACE,
-    partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
-    system: Annotated[bool, typer.Option("--system", help="Show what the service keeps for itself.")] = False,
+    namespace: Annotated[str, typer.Argument(help="Namespace, e.g. public/default.")] = _NAMESPACE,
+    partitions: Annotated[bool, typer.Option("--partitions", help="List each partition.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="List system topics, too.")] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show a namespace's topics, and how many partitions each has: 0 where it is not partitioned."""
+    """List a namespace's topics with their number of partitions; 0: not partitioned."""
 
     def act(admin: Admin) -> list[tuple[str, int]]:
         partitioned = admin.topics.list_partitioned(namespace, include_system_topic=system)
@@ -57,10 +59,12 @@ def list_topics(
 @app.command("create")
 def create(
     topic: Topic,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0: it is not partitioned.")] = 0,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=0, help="Number of partitions; 0: not partitioned.")
+    ] = 0,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
 
     def act(admin: Admin) -> None:
         if partitions:
@@ -69,12 +73,12 @@ def create(
             admin.topics.create(topic)
 
     administered(url, act, changes=True)
-    print(f"{topic}: made" + (f", with {partitions:,} partitions" if partitions else ""))
+    print(f"{topic}: created" + (f", with {partitions:,} partitions" if partitions else ""))
 
 
 @app.command("delete")
 def delete(topics: Topics, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Delete topics, their messages and subscriptions, and all partitions."""
+    """Delete topics with their partitions, messages and subscriptions."""
     check_topics(topics)
     confirm(f"Delete {', '.join(topics)} with all messages and subscriptions", yes)
 
@@ -96,7 +100,7 @@ def stats(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show what goes through a topic, who is connected, and what its subscriptions have to do."""
+    """Show a topic's rates, storage, producers and subscriptions."""
     from magnetar_cli.administration.stats_views import tell_internal_stats, tell_topic_stats
 
     if internal:
@@ -124,29 +128,29 @@ def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "
 
 @app.command("partitions")
 def partitions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show a topic's partitions by their names; its own, if it has none."""
+    """List the names of a topic's partitions, or its own name if it is not partitioned."""
     homes = administered(url, lambda admin: admin.topics.homes(topic))
     tell_rows(("topic",), [(one.topic,) for one in homes], as_json=as_json)
 
 
 @app.command("update")
 def update(topic: Topic, partitions: Partitions, url: Url = DEFAULT_URL) -> None:
-    """Give a partitioned topic more partitions. Its subscriptions get the new ones from their first message."""
+    """Add partitions to a partitioned topic. Its subscriptions get the new ones from their first message."""
     administered(url, lambda admin: admin.topics.update_partitioned(topic, partitions), changes=True)
     print(f"{topic}: has {partitions:,} partitions now")
 
 
 @app.command("truncate")
 def truncate(topic: Topic, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Throw away all messages that there are, acknowledged or not."""
-    confirm(f"Throw away all messages of {topic}", yes)
+    """Delete all messages of a topic, acknowledged or not."""
+    confirm(f"Delete all messages of {topic}", yes)
     administered(url, lambda admin: admin.topics.truncate(topic), changes=True)
     print(f"{topic}: empty")
 
 
 @app.command("unload")
 def unload(topic: Topic, url: Url = DEFAULT_URL) -> None:
-    """Have its broker let go of it: it is loaded again when it is next used."""
+    """Unload a topic from its broker. It is loaded again when it is next used."""
     administered(url, lambda admin: admin.topics.unload(topic), changes=True)
     print(f"{topic}: unloaded")
 
@@ -154,12 +158,12 @@ def unload(topic: Topic, url: Url = DEFAULT_URL) -> None:
 @app.command("end-lease")
 def end_lease(
     topic: Topic,
-    lease: Annotated[str, typer.Argument(help="Its id, as `stats --internal` shows it.")],
+    lease: Annotated[str, typer.Argument(help="Lease id, as shown by `stats --internal`.")],
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """End the lease of a reader that is gone, on each partition: what it held may be deleted then."""
-    confirm(f"End the lease {lease} on {topic}, whoever still reads by it", yes)
+    """End a reader's lease on each partition, so that the ledgers it retains can be deleted."""
+    confirm(f"End the lease {lease} on {topic}, even if a reader still uses it", yes)
 
     def act(admin: Admin) -> list[str]:
         from magnetar.exceptions import NotFound
@@ -171,7 +175,7 @@ def end_lease(
             if one.lease_id.hex() == lease.lower()
         }
         if not held:
-            raise NotFound(f"nobody has a lease {lease} on {topic}: it has ended, or never was")
+            raise NotFound(f"{topic} has no lease {lease}: it has ended, or never existed")
         for name, lease_id in held.items():
             admin.reading.end_lease(name, lease_id)
         return list(held)
@@ -183,9 +187,9 @@ def end_lease(
 @app.command("peek")
 def peek(
     topic: Topic,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="So many.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of messages.")] = 10,
     start: Annotated[
-        str, typer.Option("--from", help="earliest, a message's id, a time, or how long ago, as 10m.")
+        str, typer.Option("--from", help="Start position: earliest, a message id, a time, or an age, e.g. 10m.")
     ] = "earliest",
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
@@ -193,7 +197,7 @@ def peek(
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
 ) -> None:
-    """Look at messages that a topic holds, acknowledged ones too. It changes nothing."""
+    """Show messages that a topic stores, acknowledged ones, too. It changes nothing."""
     how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
     with end_as_told():
         from magnetar.admin import Admin

@@ -30,19 +30,23 @@ __all__ = ["Folder", "app"]
 _NUMBERS = re.compile(r"\d+\.\d+")
 _COLOURS = {RUNNING: "green", "stopped": "dim", "dead": "red", "unhealthy": "red"}
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Run a cluster of processes on this machine.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
-Folder = Annotated[Path, typer.Option("--folder", "-f", help="Where the cluster keeps everything.")]
+Folder = Annotated[Path, typer.Option("--folder", "-f", help="Folder of the cluster.")]
 Name = Annotated[
-    str, typer.Argument(help="A broker, a bookie, or a ZooKeeper server; `status` names them.", show_default=False)
+    str, typer.Argument(help="Broker, bookie or ZooKeeper server; `status` lists them.", show_default=False)
 ]
 Names = Annotated[
     list[str],
-    typer.Argument(help="Brokers, bookies, ZooKeeper servers, in turn; `status` names them.", show_default=False),
+    typer.Argument(
+        help="Brokers, bookies or ZooKeeper servers, in this order; `status` lists them.", show_default=False
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of bookies; several times for several."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Setting of all bookies. Repeatable."),
 ]
 
 # A cluster that somebody makes by hand is to be published to.
@@ -52,25 +56,26 @@ _BROKERS = 2
 @app.command()
 def up(
     folder: Folder = DEFAULT_FOLDER,
-    bookies: Annotated[int | None, typer.Option(min=1, help="So many there are at least; 3 at first.")] = None,
-    brokers: Annotated[int | None, typer.Option(min=0, help="So many there are at least; 2 at first.")] = None,
+    bookies: Annotated[int | None, typer.Option(min=1, help="Minimum number of bookies; 3 for a new cluster.")] = None,
+    brokers: Annotated[int | None, typer.Option(min=0, help="Minimum number of brokers; 2 for a new cluster.")] = None,
     zookeepers: Annotated[
-        int | None, typer.Option(min=1, max=9, help="Of so many servers a new cluster's ZooKeeper is made; 1 at first.")
+        int | None, typer.Option(min=1, max=9, help="ZooKeeper servers of a new cluster; default: 1.")
     ] = None,
     zookeeper: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT[,…]", help="One from outside, instead of one of the cluster's own.")
+        str | None,
+        typer.Option(metavar="HOST:PORT[,…]", help="Use an external ZooKeeper, not one of the cluster's own."),
     ] = None,
     settings: Settings = None,
     broker_settings: Annotated[
         list[str] | None,
-        typer.Option("--set-broker", metavar="NAME=VALUE", help="An option of brokers; several times for several."),
+        typer.Option("--set-broker", metavar="NAME=VALUE", help="Setting of all brokers. Repeatable."),
     ] = None,
     session_timeout_s: Annotated[
-        float | None, typer.Option(min=1, help="How long a process that was killed counts as there; 10 at first.")
+        float | None, typer.Option(min=1, help="Seconds until a killed process loses its session; default: 10.")
     ] = None,
-    timeout_s: Annotated[float, typer.Option(min=1, help="How long it may take.")] = 60.0,
+    timeout_s: Annotated[float, typer.Option(min=1, help="Seconds that the start may take.")] = 60.0,
 ) -> None:
-    """Make a cluster, or bring up what is down of it; returns when all are ready."""
+    """Create a cluster, or start those of its processes that are down; returns when all are ready."""
     with _cluster(folder) as cluster:
         cluster.up(
             bookies,
@@ -90,7 +95,7 @@ def status(
     folder: Folder = DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Show its processes. The exit status is 0 only if all are well."""
+    """Show the cluster's processes. The exit status is 0 only if all are healthy."""
     with _cluster(folder) as cluster:
         found = cluster.status()
         if as_json:
@@ -104,9 +109,9 @@ def status(
 def env(folder: Folder = DEFAULT_FOLDER) -> None:
     """Print the shell commands that point clients at this cluster: eval "$(magnetar cluster env)".
 
-    They export MAGNETAR_URL, which all commands of clients read. The URL of Pulsar's clients is in a comment.
+    They export MAGNETAR_URL, which all client commands read. The URL of Pulsar's clients is in a comment.
 
-    Addresses stay the same while the cluster is down, so they are printed then too, with a hint on standard error.
+    Addresses stay the same while the cluster is down: they are printed then, too, with a hint on standard error.
     """
     with _cluster(folder) as cluster:
         print(f"export MAGNETAR_URL={shlex.quote(cluster.service_url)}")
@@ -119,20 +124,20 @@ def env(folder: Folder = DEFAULT_FOLDER) -> None:
 @app.command()
 def add(
     name: Annotated[
-        str | None, typer.Argument(help="Default: the kind and the next free number.", show_default=False)
+        str | None, typer.Argument(help="Name. Default: the kind and the next free number.", show_default=False)
     ] = None,
     bookie: Annotated[bool, typer.Option("--bookie", help="Add a bookie.")] = False,
     broker: Annotated[bool, typer.Option("--broker", help="Add a broker.")] = False,
     folder: Folder = DEFAULT_FOLDER,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="An option of it; several times for several."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Setting of the new process. Repeatable."),
     ] = None,
 ) -> None:
-    """Add a bookie or a broker. New ledgers use a bookie at once; stored entries stay where they are. A broker gets
-    topics at once."""
+    """Add a bookie or a broker. A bookie stores entries of new ledgers at once; stored entries are not moved. A broker
+    serves topics at once."""
     if bookie == broker:
-        raise typer.BadParameter("say what to add: --bookie or --broker", param_hint="--bookie / --broker")
+        raise typer.BadParameter("use either --bookie or --broker", param_hint="--bookie / --broker")
     with _cluster(folder) as cluster:
         chosen = from_flags(BROKERS if broker else BOOKIES, settings or [])
         added = cluster.add_broker(name, **chosen) if broker else cluster.add(name, **chosen)
@@ -147,14 +152,14 @@ def remove(
         bool,
         typer.Option(
             "--force",
-            help="End it at once, even if too few others are left: what a bookie stores is made again from other "
-            "replicas, and lost where there are none.",
+            help="End it at once, even if too few others are left. A bookie's entries are copied from other replicas, "
+            "and lost if there are none.",
         ),
     ] = False,
 ) -> None:
-    """Take a bookie or a broker out.
+    """Remove a bookie or a broker.
 
-    A bookie's ledgers are copied to others first, then it ends and its data are deleted. A broker hands over its
+    A bookie's ledgers are copied to others first; then it ends, and its data is deleted. A broker hands over its
     topics.
     """
     with _cluster(folder) as cluster:
@@ -163,14 +168,14 @@ def remove(
             cluster.remove(name, force=force)
         except KeyboardInterrupt:
             if bookie:
-                print(f"magnetar: {name} may be leaving still: {how_to_cancel(name)}", file=sys.stderr)
+                print(f"magnetar: {name} may still be leaving: {how_to_cancel(name)}", file=sys.stderr)
             raise
-        print(f"{name} is taken out")
+        print(f"{name} is removed")
 
 
 @app.command()
 def kill(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Kill -9."""
+    """Kill processes (SIGKILL)."""
     with _cluster(folder) as cluster:
         for name in names:
             cluster.kill(name)
@@ -178,7 +183,7 @@ def kill(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def pause(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Have it stand still, as a machine that hangs: its connections stay, and nothing is answered."""
+    """Pause processes (SIGSTOP), as if their machine hung: connections stay open, and nothing is answered."""
     with _cluster(folder) as cluster:
         for name in names:
             cluster.pause(name)
@@ -186,7 +191,7 @@ def pause(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def resume(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Have one that stands still go on."""
+    """Resume paused processes (SIGCONT)."""
     with _cluster(folder) as cluster:
         for name in names:
             cluster.resume(name)
@@ -194,7 +199,7 @@ def resume(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def stop(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Ask it to end (SIGTERM): it answers what is under way first."""
+    """Stop processes gracefully (SIGTERM): they answer requests in flight first."""
     with _cluster(folder) as cluster:
         for name in names:
             cluster.stop(name)
@@ -202,7 +207,7 @@ def stop(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def restart(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Stop it if it runs, and start it; returns when it is ready. Each is ready before the next is stopped."""
+    """Stop processes gracefully if they run, and start them. Each is ready before the next one is stopped."""
     with _cluster(folder) as cluster:
         for name in names:
             cluster.restart(name)
@@ -211,24 +216,24 @@ def restart(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 @app.command("set")
 def set_options(
     name: Name,
-    settings: Annotated[list[str], typer.Argument(metavar="NAME=VALUE…", help="Its options.", show_default=False)],
+    settings: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="Settings.", show_default=False)],
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Set options of one bookie or broker; `restart` has it take them."""
+    """Change settings of one bookie or broker. They take effect after `restart`."""
     with _cluster(folder) as cluster:
         chosen = from_flags(cluster.daemon_part(name).options, settings)
         cluster.set(name, **chosen)
-        print(f"{', '.join(chosen)}: {name} takes that at its next start")
+        print(f"{', '.join(chosen)}: set; `magnetar cluster restart {name}` makes it effective")
 
 
 @app.command()
 def logs(
     name: Name,
     folder: Folder = DEFAULT_FOLDER,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on as more is logged.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for further lines.")] = False,
 ) -> None:
-    """Show the end of its log."""
+    """Show the end of a process's log."""
     from magnetar_cli.cluster.tailing import tail
 
     with _cluster(folder) as cluster, contextlib.suppress(KeyboardInterrupt):
@@ -239,18 +244,18 @@ def logs(
 @app.command()
 def down(
     folder: Folder = DEFAULT_FOLDER,
-    wipe: Annotated[bool, typer.Option("--wipe", help="Delete everything that it stored, too.")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Delete all data, too.")] = False,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="With --wipe: even if a ZooKeeper from outside keeps what is there, as it does not answer."
+            "--force", help="With --wipe: delete the local data even if an external ZooKeeper does not answer."
         ),
     ] = False,
 ) -> None:
-    """End all its processes."""
+    """Stop all processes of the cluster."""
     with _cluster(folder) as cluster:
         cluster.down(wipe=wipe, force=force)
-        print("the cluster is down" + (", and everything of it is deleted" if wipe else ""))
+        print("the cluster is down" + (", and all its data is deleted" if wipe else ""))
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ def checked(of: Daemons, settings: Mapping[str, Any]) -> dict[str, Any]:
         options = of.kind().model_validate({**settings, **of.reserved})
     except ValidationError as error:
         problems = "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems_of(error))
-        raise ClusterError(f"a {of.name} can't be set so: {problems}") from None
+        raise ClusterError(f"invalid settings of a {of.name}: {problems}") from None
     return _plain(options, names)
 
 

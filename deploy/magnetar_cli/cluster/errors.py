@@ -20,7 +20,7 @@ __all__ = ["ClusterBusy", "ClusterError", "NoCluster", "NoSuchName", "NotStarted
 
 def how_to_cancel(bookie_id: str) -> str:
     """A decommission."""
-    return f"`magnetar bookies decommission {bookie_id} --cancel` takes that back"
+    return f"`magnetar bookies decommission {bookie_id} --cancel` cancels that"
 
 
 class ClusterError(Exception):
@@ -37,7 +37,9 @@ class NoSuchName(ClusterError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(names)}" if names else "it has none"
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}" if names else "it has no processes"
+        )
         super().__init__(f"the cluster has no {name!r}: {hint}")
 
 

@@ -172,7 +172,7 @@ class LocalCluster:
         if zookeeper is not None:
             check_hosts(zookeeper)
             if zookeepers is not None:
-                raise ClusterError("a ZooKeeper from outside has the servers that it has: leave out zookeepers")
+                raise ClusterError("the number of servers of an external ZooKeeper can't be set: leave out zookeepers")
         with self._change(make=lambda: self._new_state(zookeeper, zookeepers or 1)) as state:
             self._stays_where_it_is(state, zookeeper, zookeepers)
             state.settings |= chosen
@@ -397,4 +397,6 @@ class LocalCluster:
     def _stays_where_it_is(self, state: ClusterState, zookeeper: str | None, zookeepers: int | None) -> None:
         have = state.zookeeper
         if (zookeeper is not None and zookeeper != have.outside) or zookeepers not in (None, len(have.servers)):
-            raise ClusterError(f"the cluster in {self.folder} has its metadata at {have.location}, and they stay there")
+            raise ClusterError(
+                f"the cluster in {self.folder} has its metadata at {have.location}, which can't be changed"
+            )

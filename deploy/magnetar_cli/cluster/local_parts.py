@@ -100,7 +100,7 @@ class LocalBroker(LocalDaemon):
     def pulsar_address(self) -> str:
         """Where it listens for Pulsar's clients."""
         part = self._part
-        assert isinstance(part, BrokerPart), f"{self.name} is no broker"
+        assert isinstance(part, BrokerPart), f"{self.name} is not a broker"
         return part.pulsar_address
 
     @property

@@ -70,7 +70,7 @@ class Members:
     def removable(self, state: ClusterState, name: str) -> DaemonPart:
         """Raises `ClusterError`."""
         if name in state.zookeeper.servers:
-            raise ClusterError(f"{name} can't be removed: bookies and brokers can, and ZooKeeper stays as it was made")
+            raise ClusterError(f"{name} can't be removed: only bookies and brokers can")
         return self.daemon(state, name)
 
     def bookie(self, state: ClusterState, name: str) -> BookiePart:
@@ -127,8 +127,8 @@ def check_bookies(state: ClusterState) -> None:
     )
     if len(state.bookies) < needed:
         raise ClusterError(
-            f"a receipt of the brokers needs {needed} bookies, and the cluster has {len(state.bookies)}: have more, or "
-            f"set {', '.join(_STRIPING)} to {len(state.bookies)} for brokers"
+            f"the brokers' ack quorum needs {needed} bookies, and the cluster has {len(state.bookies)}: add bookies, "
+            f"or set {', '.join(_STRIPING)} to {len(state.bookies)} for brokers"
         )
 
 
@@ -140,15 +140,15 @@ def _name_for(state: ClusterState, kind: str, name: str | None, removed: Sequenc
         )
     if not _NAME.fullmatch(name) or name.startswith(ZOOKEEPER):
         raise ClusterError(
-            f"a {kind} can't be called {name!r:.80}: it takes letters, digits, - and _, 60 at most, and no name that "
+            f"a {kind} can't be named {name!r:.80}: use at most 60 letters, digits, '-' and '_', and no name that "
             f"begins with {ZOOKEEPER}"
         )
     other = "broker" if kind == "bookie" else "bookie"
     if name.startswith(other):
-        raise ClusterError(f"a {kind} can't be called {name!r}: names that begin with {other} are {other}s'")
+        raise ClusterError(f"a {kind} can't be named {name!r}: names that begin with {other} are for {other}s")
     if name in daemons:
         what = "bookie" if name in state.bookies else "broker"
-        raise ClusterError(f"the cluster has a {what} {name!r} already")
+        raise ClusterError(f"the cluster already has a {what} {name!r}: choose another name")
     if name in removed:
-        raise ClusterError(f"{name!r} was removed, and its name is not given out again: choose another")
+        raise ClusterError(f"{name!r} was removed, and its name can't be reused: choose another")
     return name

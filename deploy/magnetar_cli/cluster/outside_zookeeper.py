@@ -21,7 +21,7 @@ def check_hosts(hosts: str) -> None:
     except InvalidLocation:
         parsed = None
     if not isinstance(parsed, ZooKeeperLocation) or parsed.hosts != hosts:
-        raise ClusterError(f"--zookeeper takes host:port,host:port…, and {hosts!r:.200} is not that")
+        raise ClusterError(f"--zookeeper {hosts!r:.200} is not a list of addresses: use host:port,host:port…")
 
 
 def wipe_chroot(hosts: str, chroot: str) -> None:
@@ -37,8 +37,8 @@ def wipe_chroot(hosts: str, chroot: str) -> None:
         pass  # nothing was ever written
     except (KazooException, KazooTimeoutError) as error:
         raise ClusterError(
-            f"{chroot} in the ZooKeeper at {hosts} could not be deleted ({str(error) or type(error).__name__}), and so "
-            "nothing was: --wipe --force deletes what is on this machine all the same"
+            f"{chroot} in the ZooKeeper at {hosts} could not be deleted ({str(error) or type(error).__name__}), so "
+            "nothing was deleted: --wipe --force deletes the data on this machine anyway"
         ) from None
     finally:
         client.stop()

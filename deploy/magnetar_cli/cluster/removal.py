@@ -28,7 +28,7 @@ async def leave(
                 await check_farewell(client, bookie_id)
             except CannotLeave as error:
                 raise ClusterError(
-                    f"{error}: `magnetar cluster add --bookie` adds one; --force takes it out at once"
+                    f"{error}: `magnetar cluster add --bookie` adds one; --force removes it at once"
                 ) from None
         await decommission(client, bookie_id)
         if not wait:
@@ -38,14 +38,14 @@ async def leave(
                 while True:
                     progress = await decommission_progress(client, bookie_id)
                     if progress is None:
-                        raise ClusterError(f"{bookie_id} stays: its decommission was taken back")
+                        raise ClusterError(f"{bookie_id} stays: its decommission was cancelled")
                     if progress.done:
                         return
                     say(f"{bookie_id} is leaving: {_left_shown(progress.ledgers_left)}{await _stuck(client)}")
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise ClusterError(
-                f"{bookie_id} is not empty after {timeout_s:g} s: `magnetar ledgers repairs` says what keeps it; "
+                f"{bookie_id} still stores ledgers after {timeout_s:g} s: `magnetar ledgers repairs` shows why; "
                 f"it stays marked as leaving, and {how_to_cancel(bookie_id)}"
             ) from None
 

@@ -101,7 +101,7 @@ class Starter:
                 if waiting and time.monotonic() >= deadline:
                     late = next(iter(waiting.values()))
                     raise NotStarted(
-                        f"{late.name} is not ready in time: {reasons.get(late.name, 'it says nothing')}\n"
+                        f"{late.name} is not ready in time: {reasons.get(late.name, 'no reason reported')}\n"
                         f"it logged ({late.log}):\n{late.last_words()}"
                     )
                 time.sleep(_POLL_S)

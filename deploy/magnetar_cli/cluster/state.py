@@ -142,7 +142,7 @@ def load(folder: Path) -> ClusterState:
     try:
         stored = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise NoCluster(f"there is no cluster in {folder}: `magnetar cluster up` makes one") from None
+        raise NoCluster(f"there is no cluster in {folder}: `magnetar cluster up` creates one") from None
     except ValueError as error:
         raise ClusterError(f"{path} can't be read: {error}") from None
     try:
@@ -161,7 +161,7 @@ def load(folder: Path) -> ClusterState:
             stored["removed"],
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ClusterError(f"{path} is not what this version writes: {error!r}") from None
+        raise ClusterError(f"{path} is damaged, or was written by another version: {error!r}") from None
 
 
 def save(folder: Path, state: ClusterState) -> None:
@@ -197,7 +197,9 @@ def locked(folder: Path, timeout_s: float) -> Iterator[None]:
                 yield
                 return
         if time.monotonic() >= deadline:
-            raise ClusterBusy(f"another command is at work on the cluster: {_holder(folder)}")
+            raise ClusterBusy(
+                f"another command holds the lock of the cluster: {_holder(folder)}; try again when it has ended"
+            )
         time.sleep(_POLL_S)
 
 
@@ -212,9 +214,9 @@ def _taken(file: IO[str], folder: Path) -> bool:
 
 def _holder(folder: Path) -> str:
     try:
-        return (folder / "lock").read_text(errors="replace").strip() or "it says no more"
+        return (folder / "lock").read_text(errors="replace").strip() or "unknown process"
     except OSError:
-        return "it says no more"
+        return "unknown process"
 
 
 def _path(folder: Path) -> Path:

@@ -98,7 +98,7 @@ def _look_at(part: Part) -> PartStatus:
     if process is None or not part.running:
         if part.place.stopped:
             return PartStatus(part.name, state="stopped", **where)
-        reason = "it was killed, or ended by itself" if process else "it was never started"
+        reason = "it was killed, or ended unexpectedly" if process else "it was never started"
         return PartStatus(part.name, state="dead", reason=reason, **where)
     where |= {"pid": process.pid, **_of_the_kernel(process.pid)}
     if is_paused(process):
@@ -125,7 +125,7 @@ def _of_the_bookie(part: BookiePart) -> dict[str, Any]:
         state = "starting" if status.get("session", _CONNECTED) == _CONNECTED else "no session"
         return {"state": state if healthy == 200 else "unhealthy", "reason": reasons_shown(said), **ledgers}
     if left := ledgers_in_limbo(status):
-        reason = f"it may have lost entries of {left} ledgers, and looks after them"
+        reason = f"it may have lost entries of {left} ledgers, and repairs them"
         return {"state": "limbo", "reason": reason, **ledgers}
     if status.get("read_only"):
         return {"state": "read-only", "reason": ", ".join(status.get("read_only_because", ())), **ledgers}

@@ -23,7 +23,7 @@ def kill(parts: Sequence[Part]) -> list[Part]:
     for part in hit:
         assert part.place.process is not None
         if not wait_ended(part.place.process, _KILLED_S):
-            raise ClusterError(f"{part.name}, process {part.place.process.pid}, was killed and does not end")
+            raise ClusterError(f"{part.name}, process {part.place.process.pid}, was killed and has not ended")
     return hit
 
 

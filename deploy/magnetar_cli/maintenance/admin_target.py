@@ -29,7 +29,7 @@ def _refuse_two_targets(context: typer.Context, folder: Path | None) -> Path | N
     source = context.get_parameter_source("url")
     named = source is not None and source.name == "COMMANDLINE"
     if folder is not None and (named or context.find_root().params.get("url")):
-        raise typer.BadParameter("it names a cluster, and so does --url: give one of them")
+        raise typer.BadParameter("both --folder and --url name a cluster: use one of them")
     return folder
 
 
@@ -39,7 +39,8 @@ BrokersUrl = Annotated[
         "--url",
         envvar="MAGNETAR_URL",
         metavar="URL",
-        help=f"Service URL, magnetar://host:port,… Default: that of {DEFAULT_FOLDER} if it runs, else {DEFAULT_URL}.",
+        help="Service URL, e.g. magnetar://host:6652. "
+        f"Default: that of {DEFAULT_FOLDER} if it runs, else {DEFAULT_URL}.",
         show_default=False,
         is_eager=True,  # it is parsed before --folder, whose callback looks for it
     ),
@@ -49,7 +50,7 @@ BrokersFolder = Annotated[
     typer.Option(
         "--folder",
         "-f",
-        help="A cluster on this machine, in place of --url.",
+        help="Folder of a cluster on this machine, instead of --url.",
         show_default=False,
         callback=_refuse_two_targets,
     ),

@@ -49,7 +49,7 @@ class BookiesView:
                 repairs,
                 self._more(one),
             )
-        return Group(table, f"auditor: {self.offices.auditor or 'there is none at the moment'}")
+        return Group(table, f"auditor: {self.offices.auditor or 'none at the moment'}")
 
     def lines(self) -> list[str]:
         found = []
@@ -57,7 +57,7 @@ class BookiesView:
             repairs = self._repairs(one)
             extras = [one.address, self._more(one), f"repairs {', '.join(map(str, repairs))}" if repairs else ""]
             found.append(" ".join(filter(None, [f"{one.bookie_id}: {one.standing.value}", *extras])))
-        return [*found, f"auditor: {self.offices.auditor or 'there is none at the moment'}"]
+        return [*found, f"auditor: {self.offices.auditor or 'none at the moment'}"]
 
     def json_objects(self) -> list[dict[str, object]]:
         return [
@@ -118,9 +118,9 @@ class LeavingView:
 
     def lines(self) -> list[str]:
         if self.struck_off:
-            return [f"{self.bookie_id} is struck off: no ledger names it any more"]
+            return [f"{self.bookie_id} is decommissioned: no ledger names it any more"]
         if self.taken_back:
-            return [f"{self.bookie_id} stays: its decommission was taken back"]
+            return [f"{self.bookie_id} stays: its decommission was cancelled"]
         if self.left is None:
             return [f"{self.bookie_id} is leaving; its ledgers are not counted yet"]
         stuck = f"; stuck: {self.stuck}" if self.stuck else ""

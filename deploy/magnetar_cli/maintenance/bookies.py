@@ -1,4 +1,4 @@
-"""`magnetar bookies …`: who belongs to the cluster, and who is to take no entries or to leave."""
+"""`magnetar bookies …`: list, make read-only and decommission bookies."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from magnetar_cli.maintenance.showing import show, watch
 from magnetar_cli.maintenance.target import Folder, Metadata, at_target
 from magnetar_cli.service import AsJson
 
-app = typer.Typer(help="Who stores the ledgers.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="List, make read-only and decommission bookies.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
-Name = Annotated[str, typer.Argument(help="A bookie; `list` names them.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Bookie; `list` shows them.", show_default=False)]
 
 
 class OnOff(enum.Enum):
@@ -34,7 +36,7 @@ class OnOff(enum.Enum):
 
 @app.command("list")
 def list_bookies(folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, as_json: AsJson = False) -> None:
-    """Show all: registered or lost, read-only, leaving, in limbo; and who is the auditor."""
+    """List all bookies with their state, and show which one is the auditor."""
 
     async def look(client: LedgerClient) -> BookiesView:
         found = await members(client)
@@ -49,11 +51,11 @@ def list_bookies(folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, as_
 @app.command("read-only")
 def read_only(
     name: Name,
-    wanted: Annotated[OnOff, typer.Argument(help="`off` takes back no more than `on` did: a full disk stays full.")],
+    wanted: Annotated[OnOff, typer.Argument(help="`off` only reverts `on`: a full disk stays read-only.")],
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
 ) -> None:
-    """Have a bookie take no new entries, or take them again; it keeps to that over restarts."""
+    """Make a bookie refuse new entries, or accept them again. It applies after restarts, too."""
 
     async def ask(client: LedgerClient) -> None:
         found = {one.bookie_id: one for one in await members(client)}
@@ -61,16 +63,16 @@ def read_only(
             raise NoSuchName(name, found)
         http = found[name].http_address
         if not http:
-            raise ClusterError(f"{name} is not registered, or serves no HTTP (option http_address)")
+            raise ClusterError(f"{name} is not registered, or serves no HTTP (setting http_address)")
         body = {"read_only": wanted is OnOff.ON}
         status, answer = await asyncio.to_thread(ask_http, http, "/read-only", "POST", body)
         if status != 200 or not isinstance(answer, dict):
-            raise ClusterError(f"{name} did not do it: {json.dumps(answer)}" if status else f"{name} does not answer")
+            raise ClusterError(f"{name} refused: {json.dumps(answer)}" if status else f"{name} does not answer")
         if answer["read_only"]:
             because = ", ".join(answer["read_only_because"])
             print(f"{name} is read-only ({because})")
         else:
-            print(f"{name} takes entries")
+            print(f"{name} accepts entries")
 
     at_target(metadata, folder, ask)
 
@@ -80,16 +82,16 @@ def decommission_bookie(
     name: Name,
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
-    watched: Annotated[bool, typer.Option("--watch", help="Show how far it is, until it is struck off.")] = False,
+    watched: Annotated[bool, typer.Option("--watch", help="Show the progress until it is decommissioned.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if too few others are left for what it stores: it waits for more.")
+        bool, typer.Option("--force", help="Start it even if too few other bookies are left; it waits for more.")
     ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Take it back: the bookie stays.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the decommission: the bookie stays.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have all that a bookie stores copied to others, and strike it off then. It can't come back under its name."""
+    """Copy all that a bookie stores to others, then remove it from the cluster. Its name can't be reused."""
     if cancel and (watched or force):
-        raise typer.BadParameter("--cancel goes with neither --watch nor --force")
+        raise typer.BadParameter("--cancel excludes --watch and --force")
 
     async def act(client: LedgerClient) -> None:
         found = {one.bookie_id: one for one in await members(client)}
@@ -107,7 +109,7 @@ def decommission_bookie(
             try:
                 await check_farewell(client, name)
             except CannotLeave as error:
-                raise ClusterError(f"{error}: add bookies first; --force has it wait for them") from None
+                raise ClusterError(f"{error}: add bookies first, or let it wait for them with --force") from None
         await decommission(client, name)
         first: int | None = None
 

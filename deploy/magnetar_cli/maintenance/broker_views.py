@@ -33,7 +33,7 @@ class BrokersView:
         for one in self.brokers:
             bundles, topics, load, *_ = _numbers(one)
             found.append(f"{one.broker_id}: {_listeners(one)} bundles {bundles} topics {topics} load {load}")
-        return found or ["no broker takes topics"]
+        return found or ["no broker serves topics"]
 
     def json_objects(self) -> list[dict[str, object]]:
         return [dataclasses.asdict(one) for one in self.brokers]

@@ -9,15 +9,15 @@ from magnetar_cli.maintenance.broker_views import BrokersView
 from magnetar_cli.maintenance.showing import show
 from magnetar_cli.service import AsJson
 
-app = typer.Typer(help="Who serves topics.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(help="List the brokers that serve topics.", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
 def _brokers() -> None:
-    """So that the app is a group, though it has one command."""
+    """Make the app a group, although it has one command."""
 
 
 @app.command("list")
 def list_brokers(folder: BrokersFolder = None, url: BrokersUrl = "", as_json: AsJson = False) -> None:
-    """Show all brokers that serve topics: their addresses and their load."""
+    """List the brokers that serve topics, with their addresses and load."""
     show(at_brokers(url, folder, lambda admin: BrokersView(admin.brokers.list())), as_json=as_json)

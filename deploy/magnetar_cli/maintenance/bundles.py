@@ -15,10 +15,10 @@ from magnetar_cli.service import AsJson
 if TYPE_CHECKING:
     from magnetar.admin import Admin
 
-app = typer.Typer(help="Which broker serves which topics.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(help="List, unload and split bundles.", no_args_is_help=True, pretty_exceptions_enable=False)
 
-Namespace = Annotated[str, typer.Argument(help="As in public/default.", show_default=False)]
-_BUNDLE = "As in 0x00000000_0x40000000; `list` names them."
+Namespace = Annotated[str, typer.Argument(help="Namespace, e.g. public/default.", show_default=False)]
+_BUNDLE = "Bundle, e.g. 0x00000000_0x40000000; `list` shows them."
 
 
 class By(enum.Enum):
@@ -33,7 +33,7 @@ _ALGORITHMS = {By.RANGE: "range_equally_divide", By.TOPICS: "topic_count_equally
 def list_bundles(
     namespace: Namespace, folder: BrokersFolder = None, url: BrokersUrl = "", as_json: AsJson = False
 ) -> None:
-    """Show a namespace's bundles, and who has each."""
+    """List a namespace's bundles with their owners."""
     show(
         at_brokers(url, folder, lambda admin: BundlesView(namespace, admin.namespaces.bundles(namespace))),
         as_json=as_json,
@@ -42,43 +42,43 @@ def list_bundles(
 
 @app.command("find")
 def find(
-    topic: Annotated[str, typer.Argument(help="With or without partitions.", show_default=False)],
+    topic: Annotated[str, typer.Argument(help="Topic name, with or without partitions.", show_default=False)],
     folder: BrokersFolder = None,
     url: BrokersUrl = "",
-    listener: Annotated[str, typer.Option(help="Tell the addresses of this listener.")] = "",
+    listener: Annotated[str, typer.Option(help="Show the addresses of this listener.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show which broker serves a topic, or each of its partitions. Where nobody did, somebody does then."""
+    """Show which broker serves a topic, or each of its partitions. A bundle without an owner gets one."""
     show(at_brokers(url, folder, lambda admin: HomesView.of(admin, topic, listener)), as_json=as_json)
 
 
 @app.command("unload")
 def unload(
     namespace: Namespace,
-    bundle: Annotated[str | None, typer.Argument(help=f"{_BUNDLE} None: all of them.", show_default=False)] = None,
-    to: Annotated[str | None, typer.Option(help="The broker that is to have it.", show_default=False)] = None,
+    bundle: Annotated[str | None, typer.Argument(help=f"{_BUNDLE} Default: all.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option(help="Broker that becomes the owner.", show_default=False)] = None,
     folder: BrokersFolder = None,
     url: BrokersUrl = "",
 ) -> None:
-    """Have a broker let go of a bundle: its topics are closed, and clients find them at their next broker."""
+    """Unload a bundle from its broker: its topics are closed, and clients reconnect at the next owner."""
     at_brokers(url, folder, lambda admin: admin.namespaces.unload(namespace, bundle, to), changes=True)
-    print(f"{bundle or 'all bundles'} of {namespace}: unloaded" + (f", {to} has it now" if to else ""))
+    print(f"{bundle or 'all bundles'} of {namespace}: unloaded" + (f", {to} owns it now" if to else ""))
 
 
 @app.command("split")
 def split(
     namespace: Namespace,
     bundle: Annotated[str, typer.Argument(help=_BUNDLE, show_default=False)],
-    by: Annotated[By, typer.Option(help="Two ranges of one size, or as many topics on either side.")] = By.RANGE,
-    at: Annotated[str | None, typer.Option(help="Or at this hash, as in 0x20000000.", show_default=False)] = None,
+    by: Annotated[By, typer.Option(help="Split into equal ranges, or equal numbers of topics.")] = By.RANGE,
+    at: Annotated[str | None, typer.Option(help="Split at this hash, e.g. 0x20000000.", show_default=False)] = None,
     folder: BrokersFolder = None,
     url: BrokersUrl = "",
 ) -> None:
-    """Make two bundles of one; its broker has both then."""
+    """Split a bundle into two. Its broker owns both."""
     try:
         position = None if at is None else int(at, 0)
     except ValueError:
-        raise typer.BadParameter(f"{at!r} is no number: write it like 0x20000000", param_hint="--at") from None
+        raise typer.BadParameter(f"{at!r} is not a number: use a hash, e.g. 0x20000000", param_hint="--at") from None
 
     def act(admin: Admin) -> tuple[str, str]:
         if position is not None:

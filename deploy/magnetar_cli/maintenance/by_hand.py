@@ -88,7 +88,7 @@ async def read_back(client: LedgerClient, ledger_id: int, tell: Callable[[int], 
         async for entry_id, entry in entries:
             if entry_id != expected or entry != entry_of(ledger_id, entry_id, len(entry)):
                 raise NotAsWritten(
-                    f"ledger {ledger_id}, entry {entry_id} of {len(entry)} bytes is not what `ledgers write` wrote"
+                    f"ledger {ledger_id}, entry {entry_id} of {len(entry)} bytes: not what `ledgers write` wrote"
                 )
             expected += 1
             length += len(entry)

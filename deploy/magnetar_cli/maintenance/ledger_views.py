@@ -125,9 +125,9 @@ class LedgerView:
         size = f", {entries_shown(metadata)} entries of {metadata.length_bytes} bytes" if metadata.closed else ""
         head = [f"ledger {self.ledger_id}: {state_shown(metadata)}, E/Qw/Qa {_striping(metadata)}{size}"]
         if metadata.former_bookies:
-            head.append(f"may hold entries as well: {', '.join(metadata.former_bookies)}")
+            head.append(f"may also store entries: {', '.join(metadata.former_bookies)}")
         if metadata.holders:
-            head.append(f"deleted; still to drop it: {', '.join(metadata.holders)}")
+            head.append(f"deleted; still stored by: {', '.join(metadata.holders)}")
         return head
 
     def _held(self, one: Replica) -> str:
@@ -146,7 +146,7 @@ class OrphansView:
         return not self.unclaimed
 
     def table(self) -> RenderableType:
-        table = Table("ledger", "made for", "age", "", box=None)
+        table = Table("ledger", "created for", "age", "", box=None)
         for one in self.unclaimed:
             age = seconds_shown((self.now_ms - one.created_ms) / 1000)
             table.add_row(str(one.ledger_id), Text(one.purpose), age, self._fate(one))
@@ -154,7 +154,7 @@ class OrphansView:
 
     def lines(self) -> list[str]:
         """Without the age, which would be another each time."""
-        orphans = [f"ledger {one.ledger_id}, made for {one.purpose}: {self._fate(one)}" for one in self.unclaimed]
+        orphans = [f"ledger {one.ledger_id}, created for {one.purpose}: {self._fate(one)}" for one in self.unclaimed]
         return [*orphans, *self._tail()]
 
     def json_objects(self) -> list[dict[str, object]]:
@@ -163,12 +163,12 @@ class OrphansView:
     def _tail(self) -> list[str]:
         if not self.unclaimed:
             return ["every ledger has an owner"]
-        return [] if self.auditor else ["there is no auditor at the moment who would sweep"]
+        return [] if self.auditor else ["there is no auditor at the moment that would delete them"]
 
     def _fate(self, one: Unclaimed) -> str:
         if one.sweeping:
             return "is being deleted"
-        return "is deleted if nobody claims it within intent_grace_period_s of when the auditor saw it"
+        return "is deleted if no owner claims it within intent_grace_period_s after the auditor first saw it"
 
 
 def _striping(metadata: LedgerMetadata) -> str:

@@ -29,10 +29,12 @@ from magnetar_cli.maintenance.target import Folder, Metadata, at_target
 from magnetar_cli.service import AsJson
 from magnetar_cli.shown import bytes_shown
 
-app = typer.Typer(help="What is stored.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="List, inspect, recover and delete ledgers.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
-LedgerId = Annotated[int, typer.Argument(min=1, help="A ledger's number; `list` tells them.", show_default=False)]
-Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until there is nothing more to wait for.")]
+LedgerId = Annotated[int, typer.Argument(min=1, help="Ledger id; `list` shows them.", show_default=False)]
+Watch = Annotated[bool, typer.Option("--watch", help="Show updates until there is nothing left to wait for.")]
 
 
 class State(enum.Enum):
@@ -50,11 +52,11 @@ def list_ledgers(
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
     state: Annotated[
-        State | None, typer.Option(help="Those alone; `lacking`: that name a bookie which is not registered.")
+        State | None, typer.Option(help="Ledgers in this state; `lacking`: with an unregistered bookie.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all ledgers, or those in one state."""
+    """List all ledgers, or those in one state."""
 
     async def look(client: LedgerClient) -> LedgersView:
         return LedgersView([one async for one in ledgers(client) if state is None or _is(one, state)])
@@ -68,11 +70,11 @@ def show_ledger(
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Ask each bookie what it holds whole: it reads it all.")
+        bool, typer.Option("--check", help="Count the undamaged entries at each bookie, which reads all of them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one ledger, where each replica of it lies, and with --check what is lacking there."""
+    """Show one ledger and the bookies of its replicas; with --check, also how many entries they have."""
 
     async def look(client: LedgerClient) -> LedgerView:
         found = await client.ledgers.read(ledger_id, fresh=True)
@@ -87,7 +89,7 @@ def show_ledger(
 def repairs(
     folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, watched: Watch = False, as_json: AsJson = False
 ) -> None:
-    """Show the ledgers that lack replicas: how many entries are copied of how many, who is at it, what is stuck."""
+    """List the ledgers that lack replicas, with the repair's progress, the bookie that repairs, and problems."""
 
     async def act(client: LedgerClient) -> None:
         look = Repairs(client).look
@@ -103,7 +105,7 @@ def repairs(
 def orphans(
     folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, watched: Watch = False, as_json: AsJson = False
 ) -> None:
-    """Show the ledgers that nobody has claimed yet, and what becomes of them."""
+    """List the ledgers that no owner has claimed yet, and when they are deleted."""
 
     async def act(client: LedgerClient) -> None:
         async def look() -> OrphansView:
@@ -119,7 +121,7 @@ def orphans(
 
 @app.command()
 def recover(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None) -> None:
-    """Close a ledger. Its writer, if there is one still, can add nothing more."""
+    """Recover a ledger, which closes it. Its writer, if it has one, can add nothing more."""
 
     async def act(client: LedgerClient) -> None:
         await client.ledgers.read(ledger_id, fresh=True)  # says which there is not
@@ -134,11 +136,11 @@ def delete(
     ledger_id: LedgerId,
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a ledger for good. Nobody asks whether a topic needs it."""
+    """Delete a ledger, even if a topic needs it."""
     if not yes:
-        typer.confirm(f"Delete ledger {ledger_id} and all that is in it?", abort=True)
+        typer.confirm(f"Delete ledger {ledger_id} with all its entries?", abort=True)
 
     async def act(client: LedgerClient) -> None:
         await by_hand.delete(client, ledger_id)
@@ -151,16 +153,19 @@ def delete(
 def write(
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
-    entries: Annotated[int, typer.Option(min=0)] = 1000,
-    size: Annotated[int, typer.Option(min=0, max=4_000_000, help="Bytes of each.")] = 1024,
-    ensemble: Annotated[int, typer.Option(min=1)] = 3,
-    write_quorum: Annotated[int, typer.Option(min=1)] = 3,
-    ack_quorum: Annotated[int, typer.Option(min=1)] = 2,
-    orphan: Annotated[bool, typer.Option("--orphan", help="Claim it for nobody: the sweeper will delete it.")] = False,
+    entries: Annotated[int, typer.Option(min=0, help="Number of entries.")] = 1000,
+    size: Annotated[int, typer.Option(min=0, max=4_000_000, help="Size of each entry, in bytes.")] = 1024,
+    ensemble: Annotated[int, typer.Option(min=1, help="Bookies that the ledger is striped over.")] = 3,
+    write_quorum: Annotated[int, typer.Option(min=1, help="Copies of each entry.")] = 3,
+    ack_quorum: Annotated[int, typer.Option(min=1, help="Copies on disk before an add completes.")] = 2,
+    orphan: Annotated[bool, typer.Option("--orphan", help="Leave it unclaimed: the auditor deletes it.")] = False,
 ) -> None:
-    """Make a ledger and write entries that `read` can check."""
+    """Create a ledger, and write entries that `read` can verify."""
     if not ensemble >= write_quorum >= ack_quorum:
-        raise typer.BadParameter("the ensemble is at least as large as the write quorum, and that as the ack quorum")
+        raise typer.BadParameter(
+            f"ensemble {ensemble}, write quorum {write_quorum}, ack quorum {ack_quorum}: none can be larger than the "
+            "one before it"
+        )
     striping = Striping(ensemble, write_quorum, ack_quorum)
 
     async def act(client: LedgerClient) -> None:
@@ -173,7 +178,7 @@ def write(
 
 @app.command()
 def read(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None) -> None:
-    """Read back what `write` wrote, and check every entry."""
+    """Read a ledger that `write` wrote, and verify every entry."""
 
     async def act(client: LedgerClient) -> None:
         with _progress("read", None) as tell:

@@ -89,13 +89,13 @@ class RepairsView:
 
     def _tail(self) -> list[str]:
         found = [
-            f"{bookie_id} is away, and {count} ledgers name it: what it held is made again when it has been lost for "
-            "lost_bookie_recovery_delay_s, that of open ledgers later"
+            f"{bookie_id} is unavailable, and {count} ledgers name it: its entries are copied from other replicas "
+            "after lost_bookie_recovery_delay_s, those of open ledgers later"
             for bookie_id, count in self.awaited.items()
         ]
         if not self.offices.auditor:
             found.append("there is no auditor at the moment")
-        return found or ([] if self.repairs else ["nothing lacks a replica, as far as is known"])
+        return found or ([] if self.repairs else ["no ledger is known to lack a replica"])
 
 
 class Repairs:

@@ -20,9 +20,12 @@ __all__ = ["Folder", "Metadata", "at_target", "target_of"]
 
 T = TypeVar("T")
 
-Folder = Annotated[Path, typer.Option("--folder", "-f", help="The cluster on this machine that is kept there.")]
+Folder = Annotated[Path, typer.Option("--folder", "-f", help="Folder of a cluster on this machine.")]
 Metadata = Annotated[
-    str | None, typer.Option("--metadata", metavar="LOCATION", help="Any cluster: zookeeper://host:port,…/chroot.")
+    str | None,
+    typer.Option(
+        "--metadata", metavar="LOCATION", help="Metadata store of any cluster: zookeeper://host:port,…/chroot."
+    ),
 ]
 
 
@@ -34,9 +37,9 @@ def target_of(metadata: str | None, folder: Path) -> str:
         return load(folder.absolute()).zookeeper.location
     except NoCluster:
         raise NoCluster(
-            f"there is no cluster in {folder.absolute()}: name the metadata store of one, "
-            "--metadata zookeeper://host:port/chroot, or the folder of one on this machine, --folder; "
-            "`magnetar cluster up` makes one"
+            f"there is no cluster in {folder.absolute()}: set its metadata store with "
+            "--metadata zookeeper://host:port/chroot, or its folder on this machine with --folder. "
+            "`magnetar cluster up` creates one"
         ) from None
 
 

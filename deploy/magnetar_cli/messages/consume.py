@@ -16,29 +16,33 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def consume(
     topics: Topics,
-    subscription: Annotated[str, typer.Option("--subscription", "-s", help="It is made if there is none.")],
-    kind: Annotated[Kind, typer.Option("--type", "-t", help="How its consumers share it.")] = Kind.EXCLUSIVE,
-    start: Annotated[Start, typer.Option(help="Where a subscription begins that is made.")] = Start.LATEST,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many; 0: go on.")] = 0,
+    subscription: Annotated[
+        str, typer.Option("--subscription", "-s", help="Subscription name; created if it does not exist.")
+    ],
+    kind: Annotated[Kind, typer.Option("--type", "-t", help="Subscription type.")] = Kind.EXCLUSIVE,
+    start: Annotated[Start, typer.Option(help="Start position of a new subscription.")] = Start.LATEST,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Maximum number of messages; 0: no limit.")] = 0,
     quiet_s: Annotated[
         float | None,
-        typer.Option("--timeout", min=0, help="End when none came for so many seconds.", show_default=False),
+        typer.Option("--timeout", min=0, help="End after this many seconds without a message.", show_default=False),
     ] = None,
-    ack: Annotated[bool, typer.Option(help="Acknowledge what was shown; otherwise it comes again.")] = True,
-    nack: Annotated[bool, typer.Option("--nack", help="Refuse what was shown: it comes again after a while.")] = False,
-    nack_delay_s: Annotated[float, typer.Option(min=0, help="After so many seconds.")] = 60,
-    consumer_name: Annotated[str | None, typer.Option(help="Shown in statistics.", show_default=False)] = None,
+    ack: Annotated[bool, typer.Option(help="Acknowledge printed messages, so that they are not redelivered.")] = True,
+    nack: Annotated[bool, typer.Option("--nack", help="Nack printed messages, so that they are redelivered.")] = False,
+    nack_delay_s: Annotated[float, typer.Option(min=0, help="Seconds until --nack redelivers.")] = 60,
+    consumer_name: Annotated[
+        str | None, typer.Option(help="Consumer name, shown in statistics.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
 ) -> None:
-    """Receive messages from a subscription, show them, and acknowledge what was shown.
+    """Receive messages from a subscription, print them, and acknowledge them.
 
-    With --json an object a line, with `value_base64` in place of `value` where it is no text; `produce --json` reads
-    them. Exit status 0: all came; 3: whether the last ones are acknowledged nobody knows; 4: no broker answers; 5:
-    fewer than --count came before --timeout.
+    With --json, each line is an object, with `value_base64` instead of `value` if the value is not text;
+    `produce --json` reads them. Exit status 0: done; 3: unknown whether the last messages are acknowledged; 4: no
+    broker answers; 5: fewer than --count messages before --timeout.
     """
     how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
     with end_as_told():
@@ -48,7 +52,7 @@ def consume(
         from magnetar_cli.messages.showing import MessageWriter
 
         if nack and not ack:
-            raise typer.BadParameter("with --nack nothing is acknowledged: leave --no-ack out", param_hint="--nack")
+            raise typer.BadParameter("--nack acknowledges nothing: leave out --no-ack", param_hint="--nack")
         with (
             connected_client(url, listener_name) as client,
             client.subscribe(

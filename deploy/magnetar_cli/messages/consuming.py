@@ -85,7 +85,7 @@ def _consume(
         with interrupts.raised():
             return _last_acknowledged(consumer, last, code, shown, until)
     except KeyboardInterrupt:
-        tell(f"not waiting until {len(last):,} acknowledgements are durable")
+        tell(f"not waiting for the result of {len(last):,} acknowledgements")
         return ExitCode.UNKNOWN
 
 
@@ -96,10 +96,10 @@ def _last_acknowledged(
         try:
             consumer.acknowledge(last, receipt=True)
         except MagnetarException as error:
-            tell(f"whether the last {len(last):,} messages are acknowledged is not known; they may come again: {error}")
+            tell(f"unknown whether the last {len(last):,} messages are acknowledged; they may be redelivered: {error}")
             return ExitCode.UNKNOWN
     if code is ExitCode.TOO_FEW:
-        tell(f"{shown:,} of {until.count:,} messages came, and none for {until.quiet_s:g} s")
+        tell(f"{shown:,} of {until.count:,} messages received, and none for {until.quiet_s:g} s")
     return code
 
 

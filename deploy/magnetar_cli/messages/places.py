@@ -53,7 +53,7 @@ def duration_s(text: str, option: str) -> float:
     """`90s`, `10m`, `2h`, `1d`; a bare number is of seconds. Raises BadParameter."""
     found = _DURATION.fullmatch(text if not text.replace(".", "", 1).isdigit() else f"{text}s")
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no length of time: write it like 90s, 10m, 2h or 1d", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not a duration: use e.g. 90s, 10m, 2h or 1d", param_hint=option)
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -65,8 +65,8 @@ def time_ms(text: str, option: str) -> int:
         return max(1, int(datetime.datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):  # and what no clock has
         raise typer.BadParameter(
-            f"{text!r} is no place: write earliest, latest, a message's id like 12:3:-1, a time like "
-            "2026-01-31T12:00:00, ms since 1970, or how long ago, like 10m",
+            f"{text!r} is not a position: use earliest, latest, a message id such as 12:3:-1, a time such as "
+            "2026-01-31T12:00:00, ms since 1970, or an age such as 10m",
             param_hint=option,
         ) from None
 

@@ -20,49 +20,58 @@ _QUEUE: Final = 10_000
 @app.command()
 def produce(
     topic: Topic,
-    messages: Annotated[list[str] | None, typer.Argument(metavar="[MESSAGE]...", show_default=False)] = None,
+    messages: Annotated[
+        list[str] | None, typer.Argument(metavar="MESSAGE", help="Messages.", show_default=False)
+    ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", help="Read this file; - is standard input.")
+        list[Path] | None, typer.Option("--file", "-f", help="File to read messages from; -: standard input.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="JSON objects in, as `consume --json` writes them, and JSON out.")
+        bool, typer.Option("--json", help="Read JSON objects, as `consume --json` prints them; print JSON.")
     ] = False,
     how: Annotated[
-        InputFormat | None, typer.Option("--in", help="What is read: lines, JSON objects, or one whole message.")
+        InputFormat | None, typer.Option("--in", help="Input: lines, JSON objects, or one whole message.")
     ] = None,
-    separator: Annotated[str, typer.Option(help=r"Between messages that are read; \0, \n and the like.")] = r"\n",
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Of messages that have none of their own.")] = None,
+    separator: Annotated[
+        str, typer.Option(help=r"Separator between input messages; escapes such as \0 are allowed.")
+    ] = r"\n",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of messages without one.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option(help="What stands between key and value in each line.", show_default=False)
+        str | None, typer.Option(help="Separator between key and value in each line.", show_default=False)
     ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="May be given again.")
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of all messages. Repeatable."),
     ] = None,
-    event_time: Annotated[str | None, typer.Option(help="ISO 8601, or ms since 1970.", show_default=False)] = None,
-    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Send all of it so many times.")] = 1,
-    rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
-    compression: Annotated[Compression, typer.Option(help="Of batches.")] = Compression.NONE,
-    batching: Annotated[bool, typer.Option(help="Whether messages that come together travel as one entry.")] = True,
-    batch_messages: Annotated[int, typer.Option(min=1, help="In one batch, at most.")] = 1000,
-    batch_delay_ms: Annotated[int, typer.Option(min=0, help="How long one waits for more messages.")] = 10,
-    send_timeout_s: Annotated[float, typer.Option(min=0, help="Without a receipt by then it failed; 0: never.")] = 30,
-    producer_name: Annotated[str | None, typer.Option(help="Unique on the topic.", show_default=False)] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message, as receipts come.")] = False,
+    event_time: Annotated[
+        str | None, typer.Option(help="Event time: ISO 8601, or ms since 1970.", show_default=False)
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Number of times that the input is sent.")] = 1,
+    rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Maximum messages per second; 0: no limit.")] = 0,
+    compression: Annotated[Compression, typer.Option(help="Compression of batches.")] = Compression.NONE,
+    batching: Annotated[bool, typer.Option(help="Send several messages as one entry.")] = True,
+    batch_messages: Annotated[int, typer.Option(min=1, help="Maximum messages of a batch.")] = 1000,
+    batch_delay_ms: Annotated[int, typer.Option(min=0, help="Maximum delay of a batch, in ms.")] = 10,
+    send_timeout_s: Annotated[float, typer.Option(min=0, help="Seconds after which a send has failed; 0: never.")] = 30,
+    producer_name: Annotated[
+        str | None, typer.Option(help="Producer name, unique on the topic.", show_default=False)
+    ] = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message when it is persisted.")] = False,
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
 ) -> None:
-    """Publish messages: arguments, or what files hold, or lines of standard input as they come.
+    """Publish messages: arguments, the content of files, or lines of standard input.
 
-    Whatever ends it, what was sent is waited for, and it is told how many messages are durable. Exit status 0: all
-    are; 1: some were refused, or the input is wrong; 3: of some nobody knows; 4: no broker answers; 130: Ctrl-C, and
-    all that was sent before is durable.
+    At the end, it waits for messages in flight, and prints how many are persisted. Exit status 0: all are persisted; 1:
+    some were refused, or the input is invalid; 3: unknown whether some are persisted; 4: no broker answers; 130:
+    Ctrl-C, and all messages sent before are persisted.
     """
     parse = _parse(_how(how, as_json), key_separator)
     at_once = [one.encode("utf-8", "surrogateescape") for one in messages or ()]
     if at_once and files:
-        raise typer.BadParameter("give messages as arguments or in files, and not both", param_hint="-f")
+        raise typer.BadParameter("messages are given both as arguments and in files: use one of them", param_hint="-f")
     if repeat > 1 and not at_once and (not files or any(str(file) == "-" for file in files)):
-        raise typer.BadParameter("standard input can't be read again: give arguments or files", param_hint="--repeat")
+        raise typer.BadParameter("standard input can't be read again: use arguments or files", param_hint="--repeat")
     cut_at, own = _separator(separator), _properties(properties or ())
     with end_as_told(changes=False):
         from magnetar_cli.messages.places import time_ms
@@ -104,7 +113,7 @@ def _how(how: InputFormat | None, as_json: bool) -> InputFormat:
 def _parse(how: InputFormat, key_separator: str | None) -> Parse:
     if key_separator is not None:
         if how is not InputFormat.LINES or not key_separator:
-            raise typer.BadParameter("it stands between key and value in lines", param_hint="--key-separator")
+            raise typer.BadParameter("it needs --in lines, and at least one character", param_hint="--key-separator")
         return keyed_line(_separator(key_separator))
     return json_message if how is InputFormat.JSON else Given
 
@@ -125,6 +134,6 @@ def _properties(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"{text!r} is no property: write NAME=VALUE", param_hint="--property")
+            raise typer.BadParameter(f"{text!r} is not a property: use NAME=VALUE", param_hint="--property")
         found[name] = value
     return found

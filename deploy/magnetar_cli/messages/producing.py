@@ -78,13 +78,13 @@ def produce(client: magnetar.Client, producer: magnetar.Producer, plan: Plan, *,
     began = time.monotonic()
     with Progress(typed=plan.typed) as progress, Interrupts() as interrupts:
         code = _publish(producer, plan, tally, stopped, progress, interrupts)
-        progress.show("waiting for receipts")
+        progress.show("waiting for messages in flight")
         if not _waited_for(producer, tally, interrupts):
             client.shutdown()  # what is pending fails, and is told as unknown
         tally.write_ids()
         seconds = time.monotonic() - began
         if tally.pipe_closed:
-            tell(f"nobody reads the ids any more: {tally.receipts:,} messages had receipts by then")
+            tell(f"output closed: {tally.receipts:,} messages were persisted before")
             return tally.code(ExitCode.PIPE_CLOSED)
         code = tally.code(code)
         tally.tell(seconds, well=code is ExitCode.DONE)
@@ -104,15 +104,15 @@ def _publish(
             _send_all(producer, plan, tally, stopped, progress)
     except KeyboardInterrupt:
         if tally.decided < tally.offered:
-            tell("waiting for receipts of what was sent; Ctrl-C once more does not wait")
+            tell("waiting for messages in flight; press Ctrl-C again to stop waiting")
         return interrupts.code
     except BadInput as wrong:
-        tell(f"message {tally.offered + 1:,}: {wrong}. Nothing behind it was sent")
+        tell(f"message {tally.offered + 1:,}: {wrong}. No further message was sent")
         return ExitCode.FAILED
     except MagnetarException as refused:
         if tally.failed:  # the producer ended, and what was pending said why
             return ExitCode.FAILED
-        tell(f"message {tally.offered:,} was not sent: {refused}. Nothing behind it was")
+        tell(f"message {tally.offered:,} was not sent: {refused}. No further message was sent")
         tally.offered -= 1
         return ExitCode.FAILED
     except OSError as error:
@@ -141,7 +141,7 @@ def _send_all(producer: magnetar.Producer, plan: Plan, tally: Tally, stopped: _S
                 partition_key=plan.key if given.key is None else given.key,
                 event_timestamp=given.event_ms or plan.event_ms or None,
             )
-        progress.show(f"{tally.offered:,} sent, {tally.receipts:,} durable")
+        progress.show(f"{tally.offered:,} sent, {tally.receipts:,} persisted")
 
 
 def _wait_due(due: float, stopped: _Stopped) -> bool:
@@ -206,7 +206,7 @@ def _standard_input() -> int:
         raise BadInput("standard input is closed: give messages as arguments, with -f FILE, or through a pipe")
     descriptor = sys.stdin.fileno()
     if os.isatty(descriptor):
-        tell("a message a line; Ctrl-D ends")
+        tell("one message per line; Ctrl-D ends")
     return descriptor
 
 
@@ -221,5 +221,5 @@ def _waited_for(producer: magnetar.Producer, tally: Tally, interrupts: Interrupt
         tell(str(error))
         return True
     except KeyboardInterrupt:
-        tell(f"not waiting for {tally.offered - tally.decided:,} receipts")
+        tell(f"not waiting for {tally.offered - tally.decided:,} messages in flight")
         return False

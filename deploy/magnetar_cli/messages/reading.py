@@ -112,7 +112,7 @@ def all_of(pieces: Iterable[bytes]) -> bytes:
         found.append(piece)
         size += len(piece)
         if size > MAX_MESSAGE_BYTES:
-            raise BadInput(f"it has more than {MAX_MESSAGE_BYTES:,} bytes, and no broker takes a message of those")
+            raise BadInput(f"it has more than {MAX_MESSAGE_BYTES:,} bytes, the maximum of a message")
     return b"".join(found)
 
 
@@ -133,14 +133,14 @@ def json_message(line: bytes) -> Given:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{_shortly(line)} is no JSON: {error}") from None
+        raise BadInput(f"{_shortly(line)} is not JSON: {error}") from None
     if not isinstance(told, dict):
-        raise BadInput(f'{_shortly(line)} is no JSON object: write {{"value": …}}')
+        raise BadInput(f'{_shortly(line)} is not a JSON object: use {{"value": …}}')
     for name in told:
         if name not in _KNOWN and name not in _IGNORED:
-            raise BadInput(f"{_shortly(line)} has {name!r}, which no message has: use {', '.join(_KNOWN)}")
+            raise BadInput(f"{_shortly(line)} has the unknown field {name!r}: use {', '.join(_KNOWN)}")
     if "value" not in told and "value_base64" not in told:
-        raise BadInput(f"{_shortly(line)} has neither value nor value_base64; a message without a value has null")
+        raise BadInput(f"{_shortly(line)} has neither value nor value_base64: use null for a message without a value")
     key = _bytes_told(told, "key", line)
     return Given(
         _bytes_told(told, "value", line),
@@ -159,7 +159,7 @@ def _bytes_told(told: dict[str, Any], name: str, line: bytes) -> bytes | None:
         try:
             return b64decode(encoded, validate=True)
         except (TypeError, ValueError, binascii.Error):
-            raise BadInput(f"{_shortly(line)}: {name}_base64 is no base64") from None
+            raise BadInput(f"{_shortly(line)}: {name}_base64 is not base64") from None
     if plain is None:
         return None
     if not isinstance(plain, str):  # an object may be a value, and is written as it stands
@@ -167,14 +167,14 @@ def _bytes_told(told: dict[str, Any], name: str, line: bytes) -> bytes | None:
     try:
         return bytes(plain.encode())
     except UnicodeEncodeError:
-        raise BadInput(f"{_shortly(line)}: {name} has half a character; use {name}_base64") from None
+        raise BadInput(f"{_shortly(line)}: {name} has an incomplete character: use {name}_base64") from None
 
 
 def _properties(told: Any, line: bytes) -> Mapping[str, str]:
     if told is None:
         return {}
     if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
-        raise BadInput(f"{_shortly(line)}: properties are an object of texts")
+        raise BadInput(f"{_shortly(line)}: properties is not an object of strings")
     return told
 
 
@@ -188,7 +188,7 @@ def _event_ms(told: Any, line: bytes) -> int:
     try:
         return time_ms(str(told), "event_time")
     except typer.BadParameter:
-        raise BadInput(f"{_shortly(line)}: event_time is no time: use ISO 8601, or ms since 1970") from None
+        raise BadInput(f"{_shortly(line)}: event_time is not a time: use ISO 8601, or ms since 1970") from None
 
 
 def _text_if_it_is(key: bytes) -> str | bytes:

@@ -24,31 +24,33 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def tail(
     topics: Topics,
-    last: Annotated[int, typer.Option("--last", "-n", min=0, max=100_000, help="Show so many that are there.")] = 0,
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, max=100_000, help="Show this many stored messages first.")
+    ] = 0,
     start: Annotated[
         str | None,
         typer.Option(
             "--from",
-            help="Or from there on: earliest, a message's id, a time, or how long ago, as 10m.",
+            help="Start position: earliest, a message id, a time, or an age, e.g. 10m.",
             show_default=False,
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option(help="Wait for more.")] = True,
-    count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after so many; 0: go on.")] = 0,
+    follow: Annotated[bool, typer.Option(help="Wait for further messages.")] = True,
+    count: Annotated[int, typer.Option("--count", "-c", min=0, help="Maximum number of messages; 0: no limit.")] = 0,
     as_json: AsJson = False,
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
 ) -> None:
-    """Show messages as they are published, without a subscription: nothing is acknowledged, nobody misses any.
+    """Show messages as they are published, without a subscription: nothing is acknowledged.
 
-    Only what the topic still holds can be shown: what all its subscriptions have acknowledged may be gone. Exit status
-    130 when Ctrl-C ends it.
+    Only messages that the topic still stores are shown: those that all its subscriptions have acknowledged may be
+    deleted. Exit status 130 when Ctrl-C ends it.
     """
     how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
     if last and start is not None:
-        raise typer.BadParameter("the last ones, or those from a place on: give one of the two", param_hint="--from")
+        raise typer.BadParameter("--last and --from exclude each other: use one of them", param_hint="--from")
     with end_as_told():
         from magnetar.admin import Admin
         from magnetar_cli.messages.places import parse_place

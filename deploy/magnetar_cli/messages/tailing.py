@@ -95,8 +95,8 @@ def _logs(admin: Admin, topic: str, start: MessageId | int) -> list[str]:
             from magnetar.exceptions import InvalidArgument
 
             raise InvalidArgument(
-                f"{topic} has {len(homes)} partitions: say in the message's id which one it is in, as in "
-                f"{start.ledger_id()}:{start.entry_id()}:0, or give that partition as the topic"
+                f"{topic} has {len(homes)} partitions: add the message's partition to its id, e.g. "
+                f"{start.ledger_id()}:{start.entry_id()}:0, or use the partition as the topic"
             )
         return [homes[start.partition()]]
     return [topic]

@@ -101,9 +101,9 @@ class Tally:
             print(json.dumps(self._told(seconds)), flush=True)
             return
         rate = f" ({self.receipts / seconds:,.0f}/s)" if self.receipts >= _WORTH_A_RATE else ""
-        line = f"{_count(self.receipts)} durable in {self.topic}{rate}"
+        line = f"{_count(self.receipts)} persisted in {self.topic}{rate}"
         if self.unknown:
-            line += f"; of {self.unknown:,} more nobody knows: they may be stored, or not"
+            line += f"; {self.unknown:,} more are in doubt: they may be persisted or not"
         if self.refused:
             reasons = ", ".join(f"{count:,} {name}" for name, count in self.refused.items())
             line += f"; refused: {reasons}"

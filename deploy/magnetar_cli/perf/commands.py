@@ -21,37 +21,39 @@ from magnetar_cli.service import (
 if TYPE_CHECKING:
     from magnetar.admin import Admin
 
-app = typer.Typer(help="Measure publishing and receiving.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True, pretty_exceptions_enable=False)
 
 _RECEIVED_AT_ONCE: Final = 5_000
-Messages = Annotated[int, typer.Option("--messages", "--count", "-m", min=0, help="End after so many; 0: go on.")]
-Seconds = Annotated[float, typer.Option("--seconds", "-t", min=0, help="End after so long; 0: go on.")]
+Messages = Annotated[int, typer.Option("--messages", "--count", "-m", min=0, help="Number of messages; 0: no limit.")]
+Seconds = Annotated[float, typer.Option("--seconds", "-t", min=0, help="Maximum duration; 0: no limit.")]
 
 
 @app.command("produce")
 def produce(
     topic: Topic,
-    size: Annotated[int, typer.Option("--size", "-s", min=0, help="Bytes of each message, at random.")] = 1024,
+    size: Annotated[int, typer.Option("--size", "-s", min=0, help="Size of each message, in random bytes.")] = 1024,
     rate: Annotated[
-        float, typer.Option("--rate", "-r", min=0, help="Messages a second in all; 0: as fast as it goes.")
+        float, typer.Option("--rate", "-r", min=0, help="Messages per second of all producers; 0: no limit.")
     ] = 0,
     messages: Messages = 0,
     seconds: Seconds = 0,
-    producers: Annotated[int, typer.Option("--producers", "-n", min=1, max=1000, help="So many.")] = 1,
-    partitions: Annotated[int, typer.Option(min=0, help="Make the topic, with so many; 0: as it is.")] = 0,
-    compression: Annotated[Compression, typer.Option(help="Of batches.")] = Compression.NONE,
-    batching: Annotated[bool, typer.Option(help="Whether messages travel in batches.")] = True,
-    batch_messages: Annotated[int, typer.Option(min=1, help="In one batch, at most.")] = 1000,
-    batch_bytes: Annotated[int, typer.Option(min=1, help="In one batch, at most.")] = 128 * 1024,
-    batch_delay_ms: Annotated[int, typer.Option(min=0, help="How long one waits for more messages.")] = 1,
-    max_pending: Annotated[int, typer.Option(min=1, help="Messages of a producer without receipt, at most.")] = 10_000,
+    producers: Annotated[int, typer.Option("--producers", "-n", min=1, max=1000, help="Number of producers.")] = 1,
+    partitions: Annotated[
+        int, typer.Option(min=0, help="Create the topic with this many partitions; 0: do not create it.")
+    ] = 0,
+    compression: Annotated[Compression, typer.Option(help="Compression of batches.")] = Compression.NONE,
+    batching: Annotated[bool, typer.Option(help="Send several messages as one entry.")] = True,
+    batch_messages: Annotated[int, typer.Option(min=1, help="Maximum messages of a batch.")] = 1000,
+    batch_bytes: Annotated[int, typer.Option(min=1, help="Maximum size of a batch, in bytes.")] = 128 * 1024,
+    batch_delay_ms: Annotated[int, typer.Option(min=0, help="Maximum delay of a batch, in ms.")] = 1,
+    max_pending: Annotated[int, typer.Option(min=1, help="Maximum messages in flight of a producer.")] = 10_000,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
 ) -> None:
-    """Publish, and tell each second, and in the end, how much went through and how long receipts took.
+    """Publish messages, and print throughput and publish latency each second and at the end.
 
-    With --rate a message's time runs from when it was due, whether it could be sent then or not.
+    With --rate, a message's latency counts from when it was due, even if it could not be sent then.
     """
     if partitions:
         administered(url, lambda admin: _make(admin, topic, partitions), changes=True)
@@ -79,19 +81,21 @@ def produce(
 @app.command("consume")
 def consume(
     topic: Topic,
-    subscription: Annotated[str, typer.Option("--subscription", "-s", help="It is made if there is none.")] = "perf",
-    kind: Annotated[Kind, typer.Option("--type", help="How its consumers share it.")] = Kind.EXCLUSIVE,
-    start: Annotated[Start, typer.Option(help="Where a subscription begins that is made.")] = Start.LATEST,
+    subscription: Annotated[
+        str, typer.Option("--subscription", "-s", help="Subscription name; created if it does not exist.")
+    ] = "perf",
+    kind: Annotated[Kind, typer.Option("--type", help="Subscription type.")] = Kind.EXCLUSIVE,
+    start: Annotated[Start, typer.Option(help="Start position of a new subscription.")] = Start.LATEST,
     messages: Messages = 0,
     seconds: Seconds = 0,
-    queue: Annotated[int, typer.Option(min=1, help="Messages that may wait here.")] = 10_000,
+    queue: Annotated[int, typer.Option(min=1, help="Receiver queue size, in messages.")] = 10_000,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
 ) -> None:
-    """Receive and acknowledge, and tell each second, and in the end, how much came, and how long after its publishing.
+    """Receive and acknowledge messages, and print throughput and latency since publish each second and at the end.
 
-    Exit status 5: fewer than --messages came within --seconds.
+    Exit status 5: fewer than --messages within --seconds.
     """
     with end_as_told():
         from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition
@@ -127,6 +131,5 @@ def _make(admin: Admin, topic: str, partitions: int) -> None:
         there = len(admin.topics.homes(topic))
         if there != partitions:
             raise AlreadyExists(
-                f"{topic} is there with {there:,} partitions, and not {partitions:,}: take another topic, or leave "
-                "--partitions out"
+                f"{topic} has {there:,} partitions, not {partitions:,}: use another topic, or leave out --partitions"
             ) from None

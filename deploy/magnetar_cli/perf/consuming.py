@@ -39,7 +39,7 @@ def receive(consumer: magnetar.Consumer, *, messages: int, seconds: float, cumul
             raise BrokenPipeError
         report.end()
     if code is ExitCode.DONE and messages and meter.total().messages < messages:
-        tell(f"fewer than {messages:,} messages came in {seconds:g} s")
+        tell(f"fewer than {messages:,} messages received in {seconds:g} s")
         return ExitCode.TOO_FEW
     return code
 

@@ -97,7 +97,7 @@ def publish(client: magnetar.Client, producers: Sequence[magnetar.Producer], loa
                 with interrupts.raised():
                     _flush(producers)
             except KeyboardInterrupt:
-                tell("not waiting for receipts")
+                tell("not waiting for messages in flight")
                 client.shutdown()
         if report.pipe_closed.is_set():
             raise BrokenPipeError

@@ -92,7 +92,7 @@ class Report:
         self._as_json = as_json
         self._every_s = every_s
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tells how it goes", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="perf report", daemon=True)
         self.pipe_closed = threading.Event()
 
     def __enter__(self) -> Self:

@@ -19,37 +19,37 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def standalone(
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The folder of all data: ./magnetar-data if not said.")
+        Path | None, typer.Option("--data", metavar="DIR", help="Folder of all data. Default: magnetar-data.")
     ] = None,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Keep the data in a temporary folder that goes at the end.")
+        bool, typer.Option("--ephemeral", help="Keep the data in a temporary folder, deleted at the end.")
     ] = False,
     grpc_port: Annotated[
-        int | None, typer.Option("--grpc-port", help="Where clients connect: 6652 if not said; 0: any free one.")
+        int | None, typer.Option("--grpc-port", help="Port of Magnetar's clients. Default: 6652; 0: any free port.")
     ] = None,
     pulsar_port: Annotated[
-        int | None, typer.Option("--pulsar-port", help="For Pulsar's clients: 6650 if not said; 0: any free one.")
+        int | None, typer.Option("--pulsar-port", help="Port of Pulsar's clients. Default: 6650; 0: any free port.")
     ] = None,
     http_port: Annotated[
-        int | None, typer.Option("--http-port", help="Health, metrics: 8080 if not said; 0: any free one.")
+        int | None, typer.Option("--http-port", help="Port of health and metrics. Default: 8080; 0: any free port.")
     ] = None,
     host: Annotated[
-        str | None, typer.Option("--host", help="Listen at this address: 127.0.0.1 if not said; 0.0.0.0: at all.")
+        str | None, typer.Option("--host", help="Address to listen at. Default: 127.0.0.1; 0.0.0.0: all.")
     ] = None,
     config: ConfigFile = None,
     settings: SetFlags = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help='Once ready, one line on standard output: {"grpc": …, "pulsar": …, …}.')
+        bool, typer.Option("--json", help='When ready, print one line of JSON: {"grpc": …, "pulsar": …, …}.')
     ] = False,
     options: ListOptions = False,
 ) -> None:
-    """Run a whole Magnetar in one process: metadata store, one bookie, and a broker.
+    """Run metadata store, one bookie and a broker in one process.
 
-    Settings come from the file, from environment variables (MAGNETAR_GRPC_PORT and so on), from --set, and from the
-    options above, which go first; --options lists them. It may be killed at any moment, and started again on the same
-    folder: nothing that was acknowledged is lost. SIGTERM and SIGINT have it end in peace.
+    Settings come from the file, from environment variables (e.g. MAGNETAR_GRPC_PORT), from --set, and from the other
+    options, each overriding those before it; --options lists the settings. After a crash or kill -9 it can be started
+    again on the same folder: no persisted message is lost. SIGTERM and SIGINT shut it down gracefully.
 
-    Exit status: 0 it ended in peace, 70 a bug, 74 the disk failed, 75 it did not end in time, 78 it refuses to start.
+    Exit status: 0 graceful shutdown, 70 a bug, 74 the disk failed, 75 the shutdown timed out, 78 refused to start.
     """
     if options:
         from magnetar_cli.standalone.settings import StandaloneSettings

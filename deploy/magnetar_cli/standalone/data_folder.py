@@ -50,7 +50,9 @@ class DataFolder:
             path.mkdir(parents=True, exist_ok=True)
             return cls._locked(path, ephemeral=False)
         except OSError as error:
-            raise FolderTaken(f"the folder {path} can't be used: {error.strerror}: name another with --data") from error
+            raise FolderTaken(
+                f"the folder {path} can't be used: {error.strerror}: use another one with --data"
+            ) from error
 
     @classmethod
     def ephemeral_one(cls) -> DataFolder:
@@ -61,9 +63,9 @@ class DataFolder:
             except FolderTaken:
                 continue  # somebody who takes abandoned ones away came between
             except OSError as error:
-                why = f"{error.strerror}: set TMPDIR to another place"
-                raise FolderTaken(f"there is no temporary folder: {why}") from error
-        raise FolderTaken(f"somebody takes all temporary folders away that begin with {_EPHEMERAL}")
+                why = f"{error.strerror}: set TMPDIR to another folder"
+                raise FolderTaken(f"no temporary folder can be created: {why}") from error
+        raise FolderTaken(f"another process deletes all temporary folders that begin with {_EPHEMERAL}: stop it")
 
     @classmethod
     def _locked(cls, path: Path, *, ephemeral: bool) -> DataFolder:
@@ -77,14 +79,14 @@ class DataFolder:
             holder = _holder(path)
             folder.let_go()
             raise FolderTaken(
-                f"the folder {path} is in use by {holder}: end that first, or name another folder with --data"
+                f"the folder {path} is in use by {holder}: stop it first, or use another folder with --data"
             ) from None
         except BaseException:
             folder.let_go()
             raise
         if os.fstat(file).st_nlink == 0:
             folder.let_go()
-            raise FolderTaken(f"the folder {path} was taken away at this moment")
+            raise FolderTaken(f"the folder {path} was deleted by another process: try again")
         folder.tell({})
         return folder
 

@@ -56,13 +56,15 @@ class _Both:
         if method != _READ:
             return await self._broker.call(peer, method, request)
         if self.bookie is None:
-            raise Refusal(Code.UNAVAILABLE, "the bookie has not begun yet")
+            raise Refusal(Code.UNAVAILABLE, "the bookie has not started yet")
         try:
             fences = ReadRequest.FromString(request).fence
         except DecodeError as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
         if fences:
-            raise Refusal(Code.PERMISSION_DENIED, "a read that fences is for brokers, and this bookie's is in here")
+            raise Refusal(
+                Code.PERMISSION_DENIED, "fencing reads are refused here: only this process's broker may fence"
+            )
         return await self.bookie.call(peer, method, request)
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:

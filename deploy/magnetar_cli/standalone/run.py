@@ -53,16 +53,16 @@ async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool
     try:
         status = await _live(standalone, told_to_end, as_json)
         if status is ExitStatus.ENDED:
-            _log.info("the standalone has ended in peace")
+            _log.info("the standalone has shut down gracefully")
     except (FolderTaken, NotReached, BookieRefused, StorageInUse, StoreInUse, StoreDamaged) as error:
         status = ExitStatus.REFUSED
-        _say(f"magnetar standalone: it does not start: {error}")
+        _say(f"magnetar standalone: start refused: {error}")
     except StorageFailed as error:
         status = ExitStatus.DISK_FAILED
         _log.critical("the standalone ends with status %d: %s", status, error)
     except Exception:  # noqa: BLE001 (the last line of defence)
         status = ExitStatus.BROKEN
-        _log.critical("the standalone ends by a bug with status %d", status, exc_info=True)
+        _log.critical("the standalone ends with status %d because of a bug", status, exc_info=True)
     return status
 
 
@@ -108,15 +108,15 @@ def _tell_ready(standalone: Standalone, as_json: bool) -> None:
         urls = {"grpc": standalone.grpc_url, "pulsar": standalone.pulsar_url, "http": standalone.http_url}
         said = json.dumps({**urls, "data": str(folder.path), "pid": os.getpid()})
     else:
-        kept = "in a temporary folder, which goes when this ends" if folder.ephemeral else f"in {folder.path}"
+        kept = "in a temporary folder, which is deleted at the end" if folder.ephemeral else f"in {folder.path}"
         served = (
             f"{standalone.grpc_url}, Pulsar's clients at {standalone.pulsar_url}, and HTTP at {standalone.http_url}"
         )
-        said = f"Magnetar serves {served}. Its data are {kept}."
+        said = f"Magnetar serves {served}. Its data is {kept}."
         if standalone.pulsar_at_any_address:
             said += (
-                " Pulsar's clients on other machines reach it at any address of this one; Magnetar's own do once they "
-                "are told one: --set advertised_address=host:port."
+                " Pulsar's clients on other machines can connect to any address of this one. For Magnetar's own "
+                "clients, set one: --set advertised_address=host:port."
             )
     print(said, flush=True)
 

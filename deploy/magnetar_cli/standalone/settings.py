@@ -37,29 +37,31 @@ class StandaloneSettings(
     HttpOptions,
     LogOptions,
 ):
-    # Everything is in there. Two processes can't have it.
+    # Folder of all data. Only one process can use it at a time.
     data_folder: Path = Path("magnetar-data")
-    # A temporary folder in its place, which goes at the end. Not together with a data_folder.
+    # Keep the data in a temporary folder, which is deleted at the end. It excludes data_folder.
     ephemeral: bool = False
-    # Where it listens. Port 0 is any free one.
+    # Address to listen at. 0.0.0.0: all addresses.
     host: str = "127.0.0.1"
-    # Where Magnetar's clients connect.
+    # Port of Magnetar's clients. 0: any free port.
     grpc_port: int = Field(default=6652, ge=0, le=65_535)
-    # Where clients of Pulsar's own protocol connect.
+    # Port of clients of Pulsar's protocol. 0: any free port.
     pulsar_port: int = Field(default=6650, ge=0, le=65_535)
-    # Health and metrics.
+    # Port of health and metrics over HTTP. 0: any free port.
     http_port: int = Field(default=8080, ge=0, le=65_535)
-    # What clients are told, host:port, where that differs; port 0 in it is the port that was chosen.
+    # Address that clients connect to, host:port. Empty: the address that the broker listens at, or 127.0.0.1 if it
+    # listens at all addresses. Port 0: the port that it listens at.
     advertised_address: str = ""
-    # What Pulsar's clients are told. Empty: the same host, with the port that was chosen for them; where it listens at
-    # all addresses, and neither of the two is said, the address that a client came to.
+    # Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, with
+    # pulsar_port; if the broker listens at all addresses and neither is set, the address that a client connected to.
     pulsar_advertised_address: str = ""
-    # How long ending in peace waits for each of its parts.
+    # Seconds that a graceful shutdown waits for each of its steps.
     close_timeout_s: float = Field(default=10.0, gt=0)
-    # Of a topic's ledgers: so many bookies, so many of which hold an entry, so many of which have it before it counts.
-    # There is one.
+    # Bookies that a topic's ledger is striped over. Standalone has one.
     managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
+    # Copies of each entry of a topic. Standalone has one bookie.
     managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
+    # Copies on disk before a message is persisted. Standalone has one bookie.
     managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)
 
     @field_validator("advertised_address", "pulsar_advertised_address")
@@ -79,7 +81,7 @@ class StandaloneSettings(
     def _one_place(self) -> Self:
         if self.ephemeral and "data_folder" in self.model_fields_set:
             raise ValueError(
-                f"ephemeral data is in a temporary folder, and not in {self.data_folder}: leave out ephemeral "
-                "(--ephemeral), or data_folder (--data)"
+                f"ephemeral excludes data_folder, which is {self.data_folder}: leave out ephemeral (--ephemeral), or "
+                "data_folder (--data)"
             )
         return self

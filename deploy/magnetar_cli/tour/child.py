@@ -57,7 +57,7 @@ class Child:
         while b"\n" not in self._said:
             readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not readable:
-                raise TimeoutError(f"it has said nothing for {timeout_s:.0f} s")
+                raise TimeoutError(f"no output for {timeout_s:.0f} s")
             piece = os.read(self._process.stdout.fileno(), _PIECE)
             if not piece:
                 return None

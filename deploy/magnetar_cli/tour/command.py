@@ -14,15 +14,17 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def tour(
-    once: Annotated[bool, typer.Option("--once", help="End after the last step; else the broker runs on.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the last step, instead of leaving the broker running.")
+    ] = False,
     messages: Annotated[
-        int, typer.Option("--messages", min=1000, max=5_000_000, help="So many are published.")
+        int, typer.Option("--messages", min=1000, max=5_000_000, help="Number of messages to publish.")
     ] = 100_000,
 ) -> None:
     """Start a broker, publish, consume on two types of subscription, count with Spark; then leave the broker running.
 
-    Everything is in temporary folders, which go at the end. Exit status: 0 all came out as it must, 1 it did not, 130
-    it was broken off by Ctrl-C before the last step was over.
+    All data is in temporary folders, which are deleted at the end. Exit status: 0 all results are correct, 1 one is
+    not, 130 Ctrl-C before the end of the last step.
     """
     from magnetar_cli.plain_errors import plain_errors, plain_logs
     from magnetar_cli.tour.narrator import Narrator

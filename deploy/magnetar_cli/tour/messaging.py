@@ -92,11 +92,11 @@ def consume_failover(client: magnetar.Client, subscription: str, names: list[str
     for consumer, until in ((first, total // 2), (second, total)):
         before, deadline = last, time.monotonic() + _SILENCE_S
         while last < until - 1:
-            must(time.monotonic() < deadline, f"{until} messages should be there, and {last + 1} are")
+            must(time.monotonic() < deadline, f"{until} messages should be received, and {last + 1} were")
             messages = consumer.batch_receive()
             for message in messages:
                 number = number_of(message.data())
-                must(number == last + 1, f"number {number} came behind number {last}")
+                must(number == last + 1, f"number {number} was received after number {last}")
                 last = number
             if messages:
                 consumer.acknowledge(messages, receipt=True)
@@ -136,7 +136,7 @@ class _Seen:
 
     def note(self, number: int) -> None:
         with self._lock:
-            must(not self._numbers[number], f"number {number} came twice")
+            must(not self._numbers[number], f"number {number} was received twice")
             self._numbers[number] = 1
             self._count += 1
             self._moved = time.monotonic()
@@ -161,4 +161,4 @@ class _Seen:
     def must_be_whole(self) -> None:
         if self._error is not None:
             raise self._error
-        must(self._count == len(self._numbers), f"{len(self._numbers)} messages should be there; {self._count} are")
+        must(self._count == len(self._numbers), f"{len(self._numbers)} messages should be received; {self._count} were")

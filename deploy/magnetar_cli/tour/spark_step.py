@@ -74,7 +74,7 @@ class SparkStep:
     def _why(self) -> str:
         """The last line that names an error, and all else that was logged last."""
         named = [line for line in self._words() if _ERROR.match(line)]
-        return f"{named[-1] if named else 'its log does not say why'}\n{self._logged()}"
+        return f"{named[-1] if named else 'its log has no error'}\n{self._logged()}"
 
     def _logged(self) -> str:
         """Without the lines of tracebacks, which are long and say little to who did not write them."""

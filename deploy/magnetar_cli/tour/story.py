@@ -52,7 +52,9 @@ class _Story:
             self._publish_and_consume(server)
             self._spark(server)
             if once:
-                self._narrator.title("That was all of it. `make run` without ONCE=1 leaves the broker running.")
+                self._narrator.title(
+                    "This is the end of the tour. `make run` without ONCE=1 leaves the broker running."
+                )
                 return 0
             return self._leave_running(server)
 
@@ -65,8 +67,8 @@ class _Story:
         tell.done(f"ready after {time.monotonic() - started:.1f} s at {server.grpc}")
         if server.taken:
             *more, last = map(str, server.taken)
-            one = f"Port {last} is taken by somebody else, so another one was chosen."
-            several = f"Ports {', '.join(more)} and {last} are taken by somebody else, so others were chosen."
+            one = f"Port {last} is in use, so another one was chosen."
+            several = f"Ports {', '.join(more)} and {last} are in use, so others were chosen."
             tell.say(f"[yellow]{several if more else one}[/yellow]")
         return server
 
@@ -91,7 +93,7 @@ class _Story:
             shares = " and ".join(f"{name} {one:,}" for name, one in zip(names, got, strict=True))
             tell.done(f"{shares}: all in {time.monotonic() - started:.1f} s, none twice")
 
-            tell.title("4. A Failover subscription: one consumer has all in order, one stands by")
+            tell.title("4. A Failover subscription: one consumer gets all in order, one stands by")
             started = time.monotonic()
             with tell.counting("consuming", total) as count:
                 first, second = consume_failover(client, "archive", ["leader", "standby"], total, count)
@@ -110,23 +112,23 @@ class _Story:
                 found = spark.counts(count)
         tell.done(f"{found.total():,} messages in {time.monotonic() - started:.1f} s, each counted once")
         tell.show(_table(found))
-        must(found == counts(iter(self._readings)), "that is not what was published")
+        must(found == counts(iter(self._readings)), "the counts differ from what was published")
 
     def _leave_running(self, server: Server) -> int:
         tell = self._narrator
         command = Path(sys.argv[0])
         shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
         usual = server.grpc.endswith(f":{USUAL_PORTS['grpc']}")
-        tell.title("The broker runs on, until Ctrl-C; what is in it goes with it.")
+        tell.title("The broker runs until Ctrl-C; its data is deleted then.")
         table = Table.grid(padding=(0, 2))
         for what, where in (
             ("clients", server.grpc),
             ("Pulsar's clients", server.pulsar),
             ("health", f"{server.http}/health"),
             ("metrics", f"{server.http}/metrics"),
-            *(() if usual else (("tell commands", f"export MAGNETAR_URL={server.grpc}"),)),
-            ("look at it", f"{shown} topics stats {TOPIC}"),
-            ("go on", "README.md"),
+            *(() if usual else (("commands", f"export MAGNETAR_URL={server.grpc}"),)),
+            ("statistics", f"{shown} topics stats {TOPIC}"),
+            ("next", "README.md"),
         ):
             table.add_row(what, where)
         tell.show(table)

@@ -13,42 +13,54 @@ __all__ = ["GrpcOptions"]
 class GrpcOptions(Configuration):
     """Names begin with `grpc_`, since a process has these among its other options."""
 
-    # An attempt to connect that takes longer has failed.
+    # Seconds after which an attempt to connect has failed.
     grpc_connect_timeout_s: float = Field(default=5.0, gt=0)
-    # After a failed attempt calls fail at once for so long, then the next one is made; it doubles up to the second.
+    # Milliseconds for which calls fail at once after the first failed attempt to connect. The pause doubles with each
+    # further failure, up to grpc_reconnect_backoff_max_ms. Minimum: 100.
     grpc_reconnect_backoff_min_ms: int = Field(default=100, ge=100)  # gRPC takes no less
+    # Maximum pause between two attempts to connect, in milliseconds.
     grpc_reconnect_backoff_max_ms: int = Field(default=1_000, ge=100)
-    # A connection on which nothing has come for so long is asked whether it lives, and has so long to say so: a silent
-    # end is found within the sum. Both ends ask.
+    # Milliseconds without received data after which a connection is pinged. Client and server both ping.
     grpc_keepalive_time_ms: int = Field(default=10_000, gt=0)
+    # Milliseconds that the peer has to answer a keepalive ping. Then the connection is closed: a silent peer is
+    # detected after grpc_keepalive_time_ms plus this time.
     grpc_keepalive_timeout_ms: int = Field(default=8_000, gt=0)
-    # A server hangs up on clients that ask more often than this, time and again.
+    # Minimum interval of a client's pings, in milliseconds. A server closes the connection of a client that repeatedly
+    # pings more often.
     grpc_min_ping_interval_ms: int = Field(default=1_000, ge=0)
 
-    # What a server takes. Further connections are closed.
+    # Maximum number of connections of a listener. Further connections are closed.
     grpc_max_connections: int = Field(default=1_000, gt=0)
-    # Calls and streams of one connection; a client keeps further ones to itself until others end.
+    # Maximum number of concurrent calls and streams of one connection. The client queues further ones until others end.
     grpc_max_streams_per_connection: int = Field(default=4_096, gt=0)
-    # Calls and streams of one connection, and of all of them, that are served at a time; further ones are refused.
+    # Maximum number of calls and streams that a listener serves at a time, over all connections. Further ones are
+    # refused.
     grpc_max_served: int = Field(default=16_384, gt=0)
-    # Calls and large messages of streams that are being received at a time, which take as many times
-    # MAX_TRANSPORT_BYTES at most. When another comes, the one that has been received for longest is broken off, unless
-    # that is shorter than the grace; and one that is there, and that the service does not take, after the second.
+    # Maximum number of calls and large messages that a listener receives at a time; each takes at most 9 MiB of memory.
+    # When another arrives, the one that has been in reception for longest is cancelled, once it has had
+    # grpc_receiving_grace_ms.
     grpc_max_receiving: int = Field(default=32, gt=0)
+    # Milliseconds for which the reception of a call or a large message is not cancelled in favor of another one.
     grpc_receiving_grace_ms: int = Field(default=2_000, ge=0)
+    # Milliseconds for which a large message that is received completely, and that the service has not processed yet, is
+    # not cancelled in favor of another one.
     grpc_taking_grace_ms: int = Field(default=30_000, ge=0)
-    # Streams from one server's clients at a time, and from one connection. Each may have 1.25 MiB in memory besides
-    # what is being received; where all have more than the third, each has one message at a time each way.
+    # Maximum number of streams of a listener. Each takes up to 1.25 MiB of memory besides the messages in reception.
+    # Further streams are refused.
     grpc_max_long_streams: int = Field(default=256, gt=0)
+    # Maximum number of streams of one connection. Further streams are refused.
     grpc_max_long_streams_per_connection: int = Field(default=256, gt=0)
+    # Memory, in bytes, of the messages that wait in all streams of a listener. At this bound each stream holds one
+    # message at a time in each direction.
     grpc_max_stream_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
-    # The requests that wait for their answers, in all: further ones are refused.
+    # Memory, in bytes, of all requests of a listener that are not answered yet. Further requests are refused.
     grpc_max_pending_bytes: int = Field(default=256 * 1024 * 1024, ge=MAX_TRANSPORT_BYTES)
-    # What headers and trailers may take.
+    # Maximum size, in bytes, of the headers, and of the trailers, of a call.
     grpc_max_metadata_bytes: int = Field(default=16_384, ge=8_192)
-    # A connection that has not said that it speaks HTTP/2 for so long is closed.
+    # Milliseconds that a new connection has to complete the HTTP/2 handshake. Then it is closed.
     grpc_handshake_timeout_ms: int = Field(default=10_000, gt=0)
-    # What one direction of a stream holds at either end; the message that passes it is still taken.
+    # Memory, in bytes, of the messages that wait in one direction of a stream, at each end. The message that passes the
+    # bound is still accepted.
     grpc_stream_buffer_bytes: int = Field(default=1_048_576, gt=0)
 
     @model_validator(mode="after")

@@ -127,7 +127,7 @@ def test_a_url_and_a_folder_together_are_wrong_usage(words: tuple[str, ...]) -> 
     url, folder = ("--url", "magnetar://127.0.0.1:4"), ("--folder", ".magnetar")
     for both in ([*words, *url, *folder], [*words, *folder, *url], [*url, *words, *folder]):
         ended = CliRunner().invoke(app, both, env={"MAGNETAR_URL": "", "COLUMNS": "200"})
-        assert (ended.exit_code, "give one of them" in ended.stderr) == (ExitCode.USAGE, True), both
+        assert (ended.exit_code, "use one of them" in ended.stderr) == (ExitCode.USAGE, True), both
     # The variable is a default for all commands.
     ended = CliRunner().invoke(app, [*words, *folder], env={"MAGNETAR_URL": "magnetar://127.0.0.1:4"})
     assert (ended.exit_code, "127.0.0.1:1, 127.0.0.1:2" in ended.stderr) == (ExitCode.UNREACHABLE, True)

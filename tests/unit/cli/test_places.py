@@ -42,7 +42,7 @@ def test_lengths_of_time() -> None:
         86_400,
         0.25,
     ]
-    with pytest.raises(typer.BadParameter, match="no length of time"):
+    with pytest.raises(typer.BadParameter, match="not a duration"):
         duration_s("-1s", "--x")
 
 

@@ -15,6 +15,7 @@ from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_cli import bookie, broker
 from magnetar_cli.cluster.daemon_settings import BROKERS, checked
 from magnetar_cli.cluster.errors import ClusterError
+from magnetar_cli.option_list import option_lines
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 from magnetar_wire.logs import LogOptions
@@ -61,11 +62,11 @@ def test_each_bound_has_a_description_of_its_own() -> None:
         "max_bookie_lag_bytes": "bytes",
         "max_message_publish_buffer_size_in_mb": "MiB",
         "max_pending_bytes": "bytes",
-        "max_pending_entries": "Entries",
+        "max_pending_entries": "entries",
         "max_pending_publish_bytes_per_connection": "bytes",
         "max_pending_publish_bytes_per_topic": "bytes",
         "max_queued_bytes_per_stream": "bytes",
-        "max_recovery_bytes": "Bytes",
+        "max_recovery_bytes": "bytes",
         "read_entry_timeout_s": "Seconds",
         "slow_topic_load_seconds": "Seconds",
         "topic_load_timeout_seconds": "Seconds",
@@ -74,6 +75,15 @@ def test_each_bound_has_a_description_of_its_own() -> None:
         assert unit in texts[name], name
         assert list(texts.values()).count(texts[name]) == 1, name
         assert not re.search(r"[A-Z]+_[A-Z]+", texts[name]), name
+
+
+@pytest.mark.parametrize("kind", [StandaloneSettings, BrokerSettings, BookieSettings])
+def test_no_two_settings_share_a_description(kind: type[Configuration]) -> None:
+    names: dict[str, list[str]] = {}
+    for line in option_lines(kind):
+        names.setdefault(line.partition("  # ")[2], []).append(line.removeprefix("# ").partition(" ")[0])
+    assert {text: shared for text, shared in names.items() if len(shared) > 1} == {}
+    assert not [text for text in names if not re.fullmatch(r"[A-Z].*\.", text)]
 
 
 @pytest.mark.parametrize("level", ["debug", "Debug", "DEBUG"])
@@ -115,7 +125,7 @@ def test_a_wrong_setting_of_a_local_cluster_is_one_line() -> None:
     with pytest.raises(ClusterError) as raised:
         checked(BROKERS, {"pulsar_advertised_address": "foo", "garbage_interval_s": 1})
     assert re.fullmatch(
-        r"a broker can't be set so: pulsar_advertised_address: it has no port: an address is .*; "
+        r"invalid settings of a broker: pulsar_advertised_address: it has no port: an address is .*; "
         r"garbage_interval_s: Extra inputs are not permitted",
         str(raised.value),
     )

@@ -58,9 +58,7 @@ def test_every_option_is_listed_with_its_default_and_meaning_in_a_line_of_toml(t
     assert listed.exit_code == 0, listed.output
     for line in listed.stdout.splitlines():
         assert re.fullmatch(r"[a-z0-9_]+ = \S.*  # \S.*", line), line
-    assert 'host = "127.0.0.1"  # Where it listens.' in listed.stdout
-    # What a part says of several options is said of each of them.
-    assert len(re.findall("^grpc_keepalive_.*asked whether it lives", listed.stdout, re.MULTILINE)) == 2
+    assert 'host = "127.0.0.1"  # Address to listen at.' in listed.stdout
     values = tomllib.loads(listed.stdout)
     assert list(values) == sorted(StandaloneSettings.model_fields)
     file = tmp_path / "all.toml"

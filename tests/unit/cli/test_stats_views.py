@@ -65,7 +65,7 @@ def test_lost_entries_and_damaged_subscriptions_are_shown(capsys: pytest.Capture
     damaged = [replace(SUBSCRIPTION, subscription=name, damaged=True) for name in ("bad", "worse")]
     tell_topic_stats(replace(TOPIC, lost_entries=1234, subscriptions=(SUBSCRIPTION, *damaged)))
     shown = rows(capsys.readouterr().out)
-    assert shown["lost"] == "1,234 entries that no bookie has any more"
+    assert shown["lost"] == "1,234 entries that no bookie stores"
     assert shown["damaged"] == "bad, worse: reset or delete these subscriptions"
 
 

@@ -36,9 +36,9 @@ def test_a_message_that_comes_twice_is_seen_and_one_that_does_not_come() -> None
     seen = _Seen(3, lambda count: None)
     seen.note(0)
     seen.note(2)
-    with pytest.raises(Unexpected, match="number 2 came twice"):
+    with pytest.raises(Unexpected, match="number 2 was received twice"):
         seen.note(2)
-    with pytest.raises(Unexpected, match="3 messages should be there; 2 are"):
+    with pytest.raises(Unexpected, match="3 messages should be received; 2 were"):
         seen.must_be_whole()
     seen.note(1)
     assert seen.over
@@ -97,7 +97,7 @@ def test_a_child_that_says_nothing_is_given_up_and_one_that_does_not_end_is_kill
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)"
     with Child(folder / "log", "obeys", stubborn, "time.sleep(600)") as child:
         assert child.line(60) == "ready"
-        with pytest.raises(TimeoutError, match="said nothing"):
+        with pytest.raises(TimeoutError, match="no output for"):
             child.line(0.05)
         child.end_s = 0.1
     assert child.status is not None
