@@ -2,7 +2,8 @@
 
 `startup.ready_s` is from the exec of `magnetar standalone` on a folder that is not there to the first durable receipt
 at the client, files cached, Python's compiled ones among them; `startup.rss_mb` is what the process has resident
-afterwards, when all is there that it puts off until it serves. Each is the median of several starts.
+afterwards, when all is there that it puts off until it serves. `startup.in_process_s` is the start of the broker of
+`magnetar_testing` in a process that has imported nothing of Magnetar. Each is the median of several starts.
 `MAGNETAR_BENCH_FOLDER` says on which disk.
 """
 
@@ -32,12 +33,14 @@ _LAST_S: Final = 60.0
 def benches() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as compiled:
         starts = [_start(compiled) for _ in range(STARTS + 1)][1:]  # the first one has the files cached
+        in_process = [_start_in_process(compiled) for _ in range(STARTS + 1)][1:]
     seconds, megabytes = zip(*starts, strict=True)
     print(
         f"startup: {[round(each, 3) for each in seconds]} s, {[round(each) for each in megabytes]} MB", file=sys.stderr
     )
     yield Result("startup.ready_s", statistics.median(seconds), "s", ceiling=1.0)
     yield Result("startup.rss_mb", statistics.median(megabytes), "MB", ceiling=150)
+    yield Result("startup.in_process_s", statistics.median(in_process), "s", ceiling=1.0)
 
 
 def _start(compiled: str) -> tuple[float, float]:
@@ -50,8 +53,7 @@ def _start(compiled: str) -> tuple[float, float]:
         began = time.monotonic()
         command = [sys.executable, "-m", "magnetar_cli", "standalone", f"--data={Path(folder) / 'data'}"]
         command += [f"--grpc-port={grpc_port}", f"--pulsar-port={pulsar_port}", f"--http-port={http_port}"]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPYCACHEPREFIX"] = compiled
+        environment = _environment(compiled)
         with ChildProcess(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as server:
             try:
                 assert client.stdout is not None
@@ -61,6 +63,27 @@ def _start(compiled: str) -> tuple[float, float]:
             finally:
                 server.kill()
                 client.kill()
+
+
+def _start_in_process(compiled: str) -> float:
+    """Seconds until `InProcessBroker` serves clients, its import included."""
+    program = (
+        "import time\n"
+        "began = time.monotonic()\n"
+        "from magnetar_testing.in_process_broker import InProcessBroker\n"
+        "with InProcessBroker():\n"
+        "    print(time.monotonic() - began, flush=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=_environment(compiled), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def _environment(compiled: str) -> dict[str, str]:
+    """With a folder of its own for compiled files."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPYCACHEPREFIX": compiled}
 
 
 def _client(port: int) -> subprocess.Popen[str]:
