@@ -25,17 +25,17 @@ class ConsumeChannel:
     __slots__ = (
         "_ended",
         "_logged",
+        "_session",
         "broker_metadata",
         "closed",
         "consumer",
         "consumer_id",
         "next_number",
         "opening",
-        "session",
     )
 
     def __init__(self, session: ConsumeSession, consumer_id: int, broker_metadata: bool) -> None:
-        self.session = session
+        self._session = session
         self.consumer_id = consumer_id
         self.broker_metadata = broker_metadata
         self.next_number = 0
@@ -51,22 +51,22 @@ class ConsumeChannel:
 
     @property
     def address(self) -> str:
-        return self.session.address
+        return self._session.address
 
     @property
     def broken(self) -> bool:
-        return self.session.broken
+        return self._session.broken
 
     async def lives(self) -> bool:
         return not self.closed  # the transport looks after that
 
     def room(self) -> int:
-        return 0 if self.closed else self.session.room_for(self)
+        return 0 if self.closed else self._session.room_for(self)
 
     def reserve(self, size_bytes: int) -> None:
-        self.session.outbox.reserve(size_bytes)
+        self._session.outbox.reserve(size_bytes)
         if size_bytes < 0:
-            self.session.wake_sender()
+            self._session.wake_sender()
 
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -79,13 +79,13 @@ class ConsumeChannel:
             moves=consumer.moves,
             behind=consumer.behind(),
         )
-        self.session.outbox.tell_before(told)
-        self.session.wake_sender()
+        self._session.outbox.tell_before(told)
+        self._session.wake_sender()
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
-            self.session.outbox.deliver(self, run)
-        self.session.wake_sender()
+            self._session.outbox.deliver(self, run)
+        self._session.wake_sender()
 
     def epoch_began(self, consumer: Consumer) -> None:
         told = EpochBegan(
@@ -95,20 +95,20 @@ class ConsumeChannel:
             moves=consumer.moves,
             behind=consumer.behind(),
         )
-        self.session.outbox.tell_before(told)
-        self.session.wake_sender()
+        self._session.outbox.tell_before(told)
+        self._session.wake_sender()
 
     def active_changed(self, active: bool) -> None:
-        self.session.outbox.tell_before(ActiveChanged(consumer_id=self.consumer_id, active=active))
-        self.session.wake_sender()
+        self._session.outbox.tell_before(ActiveChanged(consumer_id=self.consumer_id, active=active))
+        self._session.wake_sender()
 
     def ended(self, problem: Problem | None) -> None:
         self.closed = True
-        self.session.forget(self)
-        if not self._ended and not self.session.broken:
+        self._session.forget(self)
+        if not self._ended and not self._session.broken:
             self._ended = True
-            self.session.outbox.tell_behind(ConsumerEnded(consumer_id=self.consumer_id, problem=problem))
-            self.session.wake_sender()
+            self._session.outbox.tell_behind(ConsumerEnded(consumer_id=self.consumer_id, problem=problem))
+            self._session.wake_sender()
 
     def leave(self) -> None:
         """The client has closed it, or is gone."""
