@@ -1,4 +1,4 @@
-"""A message too large for one entry, from the several entries that it was sent as.
+"""A message too large for one entry, as several entries, and back.
 
 The payload is compressed as a whole and cut then, so a chunk by itself can't be opened. Each chunk is an entry of its
 own that repeats what is said of the message, its key, properties and times, and says which part of what it is: the
@@ -13,14 +13,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_wire.batch import decode_messages
-from magnetar_wire.entry import Entry
+from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
+from magnetar_wire.batch import decode_messages, message_parts
+from magnetar_wire.compression import NONE
+from magnetar_wire.entry import Entry, encode_entry
 from magnetar_wire.errors import MalformedEntry, PartOfMessage, UncompressedTooLarge
-from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
+from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.messages import Messages
 
-__all__ = ["join_chunks"]
+__all__ = ["encode_chunks", "join_chunks"]
+
+
+def encode_chunks(
+    message: Messages,
+    shared: MessageMetadata,
+    uuid: str,
+    max_payload_bytes: int = MAX_MESSAGE_BYTES,
+    compression: CompressionType = NONE,
+) -> list[bytes]:
+    """The one message of `message` as entries of at most `max_payload_bytes` of payload each.
+
+    A message that fits once it is compressed is one plain entry, as `encode_message` makes it. `uuid` is the message's
+    alone among all that its topic's producers send in chunks.
+    """
+    if not 0 < max_payload_bytes <= MAX_MESSAGE_BYTES:
+        raise ValueError(f"a chunk has 1 … {MAX_MESSAGE_BYTES} bytes of payload, not {max_payload_bytes}")
+    if not uuid:
+        raise ValueError("the chunks of a message are found by its uuid: it can't be empty")
+    metadata, payload = message_parts(message, shared, compression)
+    total = len(payload)
+    if total <= max_payload_bytes:
+        return [encode_entry(metadata, payload)]
+    _check_total(total, MAX_UNCOMPRESSED_BYTES)
+    metadata.uuid = uuid
+    metadata.num_chunks_from_msg = -(-total // max_payload_bytes)
+    metadata.total_chunk_msg_size = total
+    entries = []
+    for chunk_id, at in enumerate(range(0, total, max_payload_bytes)):
+        metadata.chunk_id = chunk_id
+        entries.append(encode_entry(metadata, payload[at : at + max_payload_bytes]))
+    return entries
 
 
 def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:

@@ -15,9 +15,9 @@ from magnetar.admin import Admin
 from magnetar.exceptions import Timeout
 from magnetar_protos.entry_pb2 import CompressionType, MessageIdData, MessageMetadata
 from magnetar_testing.standalone_process import StandaloneProcess
+from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.messages import Messages
-from tests.chunk_encoding import encode_chunks
 from tests.command_line import CommandLine
 from tests.produce_client import ProduceClient
 from tests.running import run, until

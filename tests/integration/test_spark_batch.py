@@ -16,10 +16,10 @@ from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.batch import encode_message
+from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import encode_entry
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.messages import Messages
-from tests.chunk_encoding import encode_chunks
 from tests.produce_client import ProduceClient
 from tests.running import until
 from tests.running_spark import read, spark_session, values

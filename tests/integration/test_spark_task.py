@@ -29,8 +29,8 @@ from magnetar_spark.stream import TopicStream
 from magnetar_spark.task_lease import TaskLease, new_lease
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.batch import Messages, encode_message
+from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
-from tests.chunk_encoding import encode_chunks
 from tests.produce_client import ProduceClient
 from tests.running import until
 from tests.spark_slices import ids_of, rows_of, slices_of

@@ -21,8 +21,8 @@ from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
+from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import encode_entry, with_broker_metadata
-from tests.chunk_encoding import encode_chunks
 
 TOPIC: Final = "persistent://public/default/t"
 LIMIT: Final = 1_000

@@ -13,10 +13,10 @@ import pytest
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
-from magnetar_wire.chunks import join_chunks
+from magnetar_wire.chunks import encode_chunks, join_chunks
 from magnetar_wire.entry import Entry, decode_entry
 from magnetar_wire.errors import MalformedEntry, PartOfMessage, TooLarge
-from tests.chunk_encoding import encode_chunks
+from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_UNCOMPRESSED_BYTES
 
 SHARED = MessageMetadata(producer_name="p", sequence_id=7, publish_time=9)
 CASES: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors" / "pulsar_client.json").read_text())["cases"]
@@ -111,7 +111,15 @@ def test_chunks_that_make_up_no_message(name: str) -> None:
 
 
 def test_a_message_in_chunks_has_a_limit() -> None:
+    with pytest.raises(TooLarge, match=str(MAX_UNCOMPRESSED_BYTES)):
+        encode_chunks(Messages([bytes(MAX_UNCOMPRESSED_BYTES + 1)]), SHARED, "u")
     with pytest.raises(TooLarge, match="1000"):
         join_chunks(chunks_of(MESSAGE, 1000, entry_pb2.LZ4), max_uncompressed_bytes=1000)
     with pytest.raises(PartOfMessage):
         decode_messages(chunks_of(MESSAGE, 1000)[0])
+
+
+@pytest.mark.parametrize(("uuid", "size"), [("", 100), ("u", 0), ("u", -1), ("u", MAX_MESSAGE_BYTES + 1)])
+def test_chunks_of_no_name_or_no_size(uuid: str, size: int) -> None:
+    with pytest.raises(ValueError, match=r"uuid|bytes"):
+        encode_chunks(MESSAGE, SHARED, uuid, size)
