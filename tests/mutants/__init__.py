@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.project_files import project_files
 from tests.source_places import Place, PlaceNotFound, Sources
 
 __all__ = [
@@ -147,20 +148,12 @@ def _changed_text(mutant: Mutant, replaced: Sequence[tuple[Place, str]]) -> str:
 @contextmanager
 def mutant_tree(mutant: Mutant) -> Iterator[Path]:
     """A copy of the working tree with the mutant in it, for as long as the block lasts. Raises `MutantDoesNotFit`."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=PROJECT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
     with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
         tree = Path(folder)
-        for relative in filter(None, listed.stdout.split("\0")):
-            source, target = PROJECT / relative, tree / relative
-            if source.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
+        for relative in project_files(PROJECT):
+            target = tree / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(PROJECT / relative, target)
         for path, text in changed_files(mutant, Sources(tree)).items():
             path.write_text(text)
         yield tree

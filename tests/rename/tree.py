@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from tests.project_files import project_files
 from tests.source_tokens import Token, tokens
 
 __all__ = ["File", "Kind", "Part", "Report", "docstring_lines", "files_of"]
@@ -103,19 +103,11 @@ class File:
 
 def files_of(root: Path) -> Iterator[File]:
     """Yield the files that git knows, those not yet added among them."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=root,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    for name in sorted(set(filter(None, listed.stdout.split("\0")))):
-        if (root / name).is_file():
-            try:
-                yield File(root, name)
-            except UnicodeDecodeError:
-                continue
+    for name in project_files(root):
+        try:
+            yield File(root, str(name))
+        except UnicodeDecodeError:
+            continue
 
 
 def docstring_lines(text: str) -> set[int]:
