@@ -16,14 +16,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.life import BrokerLife, Me
-from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.peers import NoPeers, Peers, PeersLike
 from magnetar_broker.pulsar.connection import PulsarConnection
@@ -33,6 +32,7 @@ from magnetar_broker.service.at_listener import AtListener
 from magnetar_broker.service.broker_service import BrokerService
 from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.session_end import session_over
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
@@ -57,8 +57,8 @@ class Broker:
         listeners: Sequence[tuple[Transport, str]],
         clock: Clock,
         randomness: Randomness,
-        options: BrokerOptions | None = None,
-        client_options: LedgerClientOptions | None = None,
+        options: BrokerServiceSettings | None = None,
+        client_options: LedgerClientSettings | None = None,
         advertised_address: str = "",
         broker_id: str = "",
         *,
@@ -88,7 +88,7 @@ class Broker:
         self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
         # Of the present session; None: there is none.
         self.life: BrokerLife | None = None
-        self.options = options or BrokerOptions()
+        self.options = options or BrokerServiceSettings()
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
         self._listen_at: list[tuple[Transport, str, Service]] = [
@@ -105,7 +105,7 @@ class Broker:
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
-        self._client_options = with_lag_bound(client_options or LedgerClientOptions(), self.options)
+        self._client_options = with_lag_bound(client_options or LedgerClientSettings(), self.options)
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_broker.settings.topics import TopicSettings
 
 __all__ = ["check_lag_bound", "with_lag_bound"]
 
 _MIB: Final = 1 << 20
 
 
-def with_lag_bound(client_options: LedgerClientOptions, options: TopicOptions) -> LedgerClientOptions:
+def with_lag_bound(client_options: LedgerClientSettings, options: TopicSettings) -> LedgerClientSettings:
     """The ledger client's options of a broker: there a `max_bookie_lag_bytes` of 0 means twice the publish buffer."""
     if client_options.max_bookie_lag_bytes:
         return client_options

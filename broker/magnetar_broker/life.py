@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.rates import sample_rates
 from magnetar_broker.core.counters import BrokerCounters
@@ -17,7 +17,6 @@ from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper
-from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.ownership.load import BrokerLoad
@@ -28,6 +27,7 @@ from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
@@ -74,8 +74,8 @@ class BrokerLife:
         me: Me,
         clock: Clock,
         randomness: Randomness,
-        options: BrokerOptions,
-        client_options: LedgerClientOptions,
+        options: BrokerServiceSettings,
+        client_options: LedgerClientSettings,
         counters: BrokerCounters,
         health: HealthLook,
         about: Callable[[], BrokerAnswer],

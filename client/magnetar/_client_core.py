@@ -154,10 +154,10 @@ class LateTransport:
     def load(self) -> None:
         """From any thread: one that waits, better than the loop on which others live."""
         if self._transport is None:
-            from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+            from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 
             self._transport = GrpcTransport(
-                GrpcOptions(grpc_keepalive_time_ms=self._keep_alive_ms, grpc_keepalive_timeout_ms=self._keep_alive_ms)
+                GrpcSettings(grpc_keepalive_time_ms=self._keep_alive_ms, grpc_keepalive_timeout_ms=self._keep_alive_ms)
             )
 
     async def describe_endpoints(self, addresses: Sequence[str], *, failed: bool) -> str:

@@ -9,7 +9,7 @@ import typer
 from magnetar_cli.process_command import ConfigFile, ListOptions, Run, SetFlags, list_options, run_process
 
 if TYPE_CHECKING:
-    from magnetar_bookie.daemon.settings import BookieSettings
+    from magnetar_bookie.settings.process import BookieSettings
 
 app = typer.Typer(add_completion=False)
 
@@ -31,6 +31,6 @@ def bookie(config: ConfigFile = None, settings: SetFlags = None, options: ListOp
 
 def _what_runs() -> tuple[type[BookieSettings], Run[BookieSettings]]:
     from magnetar_bookie.daemon.run import run_bookie
-    from magnetar_bookie.daemon.settings import BookieSettings
+    from magnetar_bookie.settings.process import BookieSettings
 
     return BookieSettings, run_bookie

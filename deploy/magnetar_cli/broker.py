@@ -9,7 +9,7 @@ import typer
 from magnetar_cli.process_command import ConfigFile, ListOptions, Run, SetFlags, list_options, run_process
 
 if TYPE_CHECKING:
-    from magnetar_broker.daemon.settings import BrokerSettings
+    from magnetar_broker.settings.process import BrokerSettings
 
 app = typer.Typer(add_completion=False)
 
@@ -32,6 +32,6 @@ def broker(config: ConfigFile = None, settings: SetFlags = None, options: ListOp
 
 def _what_runs() -> tuple[type[BrokerSettings], Run[BrokerSettings]]:
     from magnetar_broker.daemon.run import run_broker
-    from magnetar_broker.daemon.settings import BrokerSettings
+    from magnetar_broker.settings.process import BrokerSettings
 
     return BrokerSettings, run_broker

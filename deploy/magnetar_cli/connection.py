@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.location import open_metadata
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
@@ -30,7 +30,7 @@ def impatient(location: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def connected(location: str, options: LedgerClientOptions | None = None) -> AsyncIterator[LedgerClient]:
+async def connected(location: str, options: LedgerClientSettings | None = None) -> AsyncIterator[LedgerClient]:
     """Raises `MetadataError` where no session can be opened: `NoStore` where there is no store."""
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:

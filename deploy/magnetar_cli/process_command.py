@@ -17,13 +17,13 @@ import typer
 
 if TYPE_CHECKING:
     from magnetar_wire.configuration import Configuration
-    from magnetar_wire.logs import LogOptions
+    from magnetar_wire.logs import LogSettings
     from magnetar_wire.process.exit_status import ExitStatus
     from magnetar_wire.process.stop_signals import StopSignals
 
 __all__ = ["ConfigFile", "ListOptions", "Run", "SetFlags", "list_options", "run_process"]
 
-S = TypeVar("S", bound="LogOptions")
+S = TypeVar("S", bound="LogSettings")
 Run = Callable[[S, "StopSignals"], "ExitStatus"]
 
 ConfigFile = Annotated[

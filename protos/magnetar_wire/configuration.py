@@ -1,9 +1,9 @@
 """Options: typed, checked when they are made, and frozen.
 
-    class BrokerOptions(Configuration):
+    class BrokerServiceSettings(Configuration):
         max_message_size: int = Field(default=5_242_880, gt=0)
 
-    options = load(BrokerOptions, file=path, environment=os.environ, flags=["max_message_size=1000000"])
+    options = load(BrokerServiceSettings, file=path, environment=os.environ, flags=["max_message_size=1000000"])
 
 A value comes from the file (TOML, `name = value`), is overridden by the environment (`MAGNETAR_` and the name in upper
 case), and that by a flag (`name=value`). A name that is no option is an error that tells the nearest one that is,
@@ -34,8 +34,8 @@ __all__ = [
     "Configuration",
     "InvalidConfiguration",
     "load",
-    "options_of",
     "problems_of",
+    "select_settings",
     "suggest_nearest",
 ]
 
@@ -97,7 +97,7 @@ def load(
     return options
 
 
-def options_of(kind: type[C], settings: Configuration) -> C:
+def select_settings(kind: type[C], settings: Configuration) -> C:
     """Those of one part, out of the settings of a process that it runs in."""
     return kind.model_validate({name: getattr(settings, name) for name in kind.model_fields})
 

@@ -20,10 +20,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.listening_socket import listening_socket
+from magnetar_wire.process.settings import HttpSettings
 
-__all__ = ["HttpOptions", "HttpServer", "serve_http"]
+__all__ = ["HttpServer", "HttpSettings", "serve_http"]
 
 _TOO_LARGE: Final = 413
 
@@ -55,13 +55,13 @@ class HttpServer:
 
 
 async def serve_http(
-    app: ASGIApp, address: str, options: HttpOptions | None = None, listening: socket.socket | None = None
+    app: ASGIApp, address: str, options: HttpSettings | None = None, listening: socket.socket | None = None
 ) -> HttpServer:
     """Serves at "host:port", or on the socket that listens there already; port 0 is any free one.
 
     Raises `OSError` where it can't listen there.
     """
-    bounds = options or HttpOptions()
+    bounds = options or HttpSettings()
 
     class Protocol(_BoundedProtocol):
         max_connections = bounds.http_max_connections
@@ -128,7 +128,7 @@ class _BoundedProtocol(H11Protocol):
 class _Bounded:
     """The application, with a bound on the bodies it is given and on the time that it takes."""
 
-    def __init__(self, app: ASGIApp, options: HttpOptions) -> None:
+    def __init__(self, app: ASGIApp, options: HttpSettings) -> None:
         self._app = app
         self._max_body_bytes = options.http_max_body_bytes
         self._timeout_s = options.http_exchange_timeout_s

@@ -20,14 +20,14 @@ from pydantic import field_validator
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["LogOptions", "log_to_stderr"]
+__all__ = ["LogSettings", "log_to_stderr"]
 
 # They tell of every connection and request otherwise.
 _QUIET: Final = ("kazoo", "asyncio", "grpc", "uvicorn")
 _OF_ANY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-class LogOptions(Configuration):
+class LogSettings(Configuration):
     # Lowest level that is logged: DEBUG, INFO, WARNING or ERROR, in upper or lower case.
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     # Format of a log line: text, or json for one JSON object per line.

@@ -26,10 +26,10 @@ from rocksdict import Options, Rdict
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from tests.bench.bookie_processes import BookieChild, bookie_child, client_of
 from tests.bench.harness import Result
 
@@ -44,7 +44,7 @@ BLOBS: Final = f"{ITERATOR}, in blob files"
 # Values from this size on.
 BLOB_BYTES: Final = 4 * KIB
 RESIDENT_ENTRIES: Final = 10_000_000
-OPTIONS: Final = LedgerClientOptions(max_pending_entries=1024)
+OPTIONS: Final = LedgerClientSettings(max_pending_entries=1024)
 
 # Seconds for so many entries, or passes.
 Arm = Callable[[], Awaitable[float]]

@@ -18,7 +18,7 @@ import psutil
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport
@@ -46,7 +46,7 @@ class Counted:
 
 async def main(folder: Path) -> None:
     keep_freed_memory()
-    storage = await open_rocksdb(folder, RocksOptions())
+    storage = await open_rocksdb(folder, StorageSettings())
     counted = Counted(storage)
     bookie = Bookie(folder.name, counted, SystemClock())  # type: ignore[arg-type]
     listener = await GrpcTransport().listen("127.0.0.1:0", bookie)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_testing.metadata import MemoryServer
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.freed_memory import keep_freed_memory
@@ -54,7 +54,7 @@ def bookie_child(folder: Path) -> Iterator[BookieChild]:
 
 
 @contextlib.asynccontextmanager
-async def client_of(bookies: list[BookieChild], options: LedgerClientOptions) -> AsyncIterator[LedgerClient]:
+async def client_of(bookies: list[BookieChild], options: LedgerClientSettings) -> AsyncIterator[LedgerClient]:
     """The metadata are in memory: no benchmark here is of them."""
     keep_freed_memory()
     server = MemoryServer(SystemClock(), session_timeout_s=3600)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, LedgerStorage, StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb, space
 from magnetar_bookie.storage.rocksdb.index import Index, entry_key
 from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
@@ -25,11 +25,11 @@ from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
 from tests.running import run
 
 # So small that each test has several segments, and flushes the index.
-_SMALL = RocksOptions(segment_bytes=4096, index_flush_bytes=4096)
+_SMALL = StorageSettings(segment_bytes=4096, index_flush_bytes=4096)
 
 
 class _Folder(Disk):
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, options: RocksOptions) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, options: StorageSettings) -> None:
         self._folder = folder
         self._monkeypatch = monkeypatch
         self._options = options
@@ -96,7 +96,7 @@ class TestRocksStorage(LedgerStorageContract):
     async def disk(
         self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Disk]:
-        options = RocksOptions() if request.param == "as it comes" else _SMALL
+        options = StorageSettings() if request.param == "as it comes" else _SMALL
         async with _Folder(tmp_path, monkeypatch, options) as disk:
             yield disk
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed, StorageFull
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_bookie.storage.rocksdb.ballast import BALLAST_NAME
 from tests.running import until
 
-_OPTIONS = RocksOptions(
+_OPTIONS = StorageSettings(
     reserve_disk_bytes=12 << 20,
     room_disk_bytes=1 << 20,
     ballast_disk_bytes=6 << 20,

@@ -6,12 +6,12 @@ import asyncio
 import sys
 
 from magnetar_wire.configuration import load
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from tests.contract.transport_contract import Echo
 
 
 async def main() -> None:
-    transport = GrpcTransport(load(GrpcOptions, flags=sys.argv[1:]))
+    transport = GrpcTransport(load(GrpcSettings, flags=sys.argv[1:]))
     listener = await transport.listen("127.0.0.1:0", Echo())
     sys.stdout.write(f"{listener.address}\n")
     sys.stdout.flush()

@@ -11,12 +11,12 @@ from random import Random
 
 from magnetar_bookie.read.record import BadRecord, check_record, encode_record
 from magnetar_bookie.storage.interface import DAMAGED, Changes, Damaged, LedgerRecord, LedgerStorage
-from magnetar_bookie.storage.rocksdb import RocksOptions
+from magnetar_bookie.storage.rocksdb import StorageSettings
 
 __all__ = ["COUNTER", "OPTIONS", "Held", "Workload", "reached", "wrong"]
 
 # Small, so that each life has many log files, flushes of the index, and files that are freed.
-OPTIONS = RocksOptions(
+OPTIONS = StorageSettings(
     segment_bytes=48 << 10,
     index_flush_bytes=96 << 10,
     max_open_segments=4,

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError, SessionLost
 from magnetar_metadata.location import open_metadata
 from magnetar_testing.randomness import SeededRandomness
@@ -40,7 +40,7 @@ __all__ = ["QUICK", "main"]
 log = logging.getLogger("workload")
 
 # A production client but for its patience: faults last seconds here, not minutes.
-QUICK: Final = LedgerClientOptions(
+QUICK: Final = LedgerClientSettings(
     add_entry_timeout_s=3.0,
     read_entry_timeout_s=3.0,
     speculative_read_timeout_ms=500,
@@ -63,7 +63,7 @@ class Workload:
         self.chance = SeededRandomness(f"{arguments.name} {arguments.seed}")
         self.logs = Path(arguments.logs)
         self.stopping = asyncio.Event()
-        self.options = LedgerClientOptions(**{**QUICK.model_dump(), **json.loads(arguments.options)})
+        self.options = LedgerClientSettings(**{**QUICK.model_dump(), **json.loads(arguments.options)})
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -170,7 +170,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--striping", default="3/3/2")
     parser.add_argument("--plan", default="{}", help="of ChainPlan, as JSON")
-    parser.add_argument("--options", default="{}", help="of LedgerClientOptions, as JSON, on top of QUICK")
+    parser.add_argument("--options", default="{}", help="of LedgerClientSettings, as JSON, on top of QUICK")
     arguments = parser.parse_args(words)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s {arguments.name} %(levelname)s %(name)s %(message)s"

@@ -18,9 +18,9 @@ from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_snapshot
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_broker.settings.cursors import CursorSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
@@ -174,7 +174,7 @@ async def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_a
 
     async with running_cursor_scene(bookies=5) as scene:
         scene.log = FakeLogPlaces((5, _ENTRIES))
-        scene.options = CursorOptions(
+        scene.options = CursorSettings(
             **OPTIONS.model_dump() | {"managed_ledger_cursor_max_size_per_ledger_bytes": 400 if seed % 3 else 10_000}
         )
         lives = Lives(scene, seed)

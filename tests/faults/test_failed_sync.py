@@ -14,7 +14,7 @@ import pytest
 
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes, StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, put_note
 from magnetar_metadata.locked_folder import DurableMark
 from magnetar_wire.clock import SystemClock
@@ -22,7 +22,7 @@ from tests.faults.forgetful_disk import ForgetfulDisk
 from tests.running import within
 
 _RECORD = b"r" * 1000
-_SMALL = RocksOptions(segment_bytes=8 << 10)
+_SMALL = StorageSettings(segment_bytes=8 << 10)
 
 
 async def _fails(folder: Path, disk: ForgetfulDisk) -> None:
@@ -126,7 +126,7 @@ async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(
     def fail(_: DurableMark) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    storage = await open_rocksdb(tmp_path, RocksOptions(mark_sync_interval_s=0.01))
+    storage = await open_rocksdb(tmp_path, StorageSettings(mark_sync_interval_s=0.01))
     bookie = Bookie("b1", storage, SystemClock())
     storage.write(Changes({(1, 0): _RECORD}))
     await storage.sync()

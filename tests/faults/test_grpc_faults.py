@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from magnetar_wire.transport import Connection, DeadlinePassed, Disconnected, NotReached
 from tests.contract.transport_contract import Echo
 from tests.faults.grpc_process import grpc_child
 from tests.faults.proxy import Proxy
 from tests.running import GENEROUS_S, run, until, within
 
-QUICK = GrpcOptions(
+QUICK = GrpcSettings(
     grpc_keepalive_time_ms=300,
     grpc_keepalive_timeout_ms=300,
     grpc_min_ping_interval_ms=50,
@@ -50,7 +50,7 @@ async def works(connection: Connection) -> bool:
 
 
 def test_the_defaults_find_a_silent_end_in_time() -> None:
-    options = GrpcOptions()
+    options = GrpcSettings()
     assert options.grpc_keepalive_time_ms + options.grpc_keepalive_timeout_ms <= 20_000
     assert options.grpc_min_ping_interval_ms < options.grpc_keepalive_time_ms
     assert options.grpc_reconnect_backoff_max_ms <= 1_000

@@ -12,7 +12,7 @@ import pytest
 
 from magnetar import InitialPosition, aio
 from magnetar_testing.standalone_process import StandaloneProcess
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from tests.faults.proxy import Proxy
 from tests.running import until, within
 
@@ -32,7 +32,7 @@ class ThroughProxy:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
-        self._transport = GrpcTransport(GrpcOptions(grpc_keepalive_time_ms=1_000, grpc_keepalive_timeout_ms=1_000))
+        self._transport = GrpcTransport(GrpcSettings(grpc_keepalive_time_ms=1_000, grpc_keepalive_timeout_ms=1_000))
 
     def connect(self, address: str) -> Any:
         return self._transport.connect(self._proxy.address)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb, reclaim
+from magnetar_bookie.storage.rocksdb import StorageSettings, open_rocksdb, reclaim
 from magnetar_bookie.storage.rocksdb import storage as storage_module
 from magnetar_bookie.storage.rocksdb.index import Index
 from tests.running import run
@@ -29,7 +29,7 @@ async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     monkeypatch.setattr(storage_module, "INDEX_CHANGES", due)
     monkeypatch.setattr(storage_module, "MAX_UNFLUSHED_CHANGES", 2 * due)
     monkeypatch.setattr(reclaim, "MOVED_RECORDS", 5)
-    options = RocksOptions(segment_bytes=1 << 20, rewrite_below=0.7)
+    options = StorageSettings(segment_bytes=1 << 20, rewrite_below=0.7)
 
     storage = await open_rocksdb(tmp_path, options)
     unflushed, most, begun_ahead = 0, 0, 0

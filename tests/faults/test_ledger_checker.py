@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import MemoryServer
 from magnetar_testing.metadata.store import MemoryStore
@@ -268,7 +268,7 @@ class InProcess:
             f"{bookie_id}:1",
             self.clock,
             SeededRandomness(1),
-            BookieOptions(metadata_retry_s=0.05),
+            BookieServerSettings(metadata_retry_s=0.05),
         )
         self.running[bookie_id] = asyncio.create_task(process.run())
         await process.started.wait()
@@ -280,7 +280,7 @@ class InProcess:
         self.disks[bookie_id].crash()
 
     async def client(self) -> LedgerClient:
-        options = LedgerClientOptions(
+        options = LedgerClientSettings(
             bookie_quarantine_time_s=0.2, lost_bookie_replacement_delay_s=0.2, recovery_timeout_s=10
         )
         client = LedgerClient(self.server.connect(), self.transport, self.clock, SeededRandomness(1), options)

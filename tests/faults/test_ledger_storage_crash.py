@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerRecord, StorageFailed, StorageFull
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb, space
 from magnetar_bookie.storage.rocksdb import segments as segments_module
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from magnetar_metadata.locked_folder import sync_folder
@@ -24,7 +24,7 @@ from tests.running import run, until
 
 _REPOSITORY = Path(__file__).parents[2]
 _RECORD = b"r" * 1000
-_SMALL = RocksOptions(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
+_SMALL = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
 
 
 def _environment() -> dict[str, str]:
@@ -54,7 +54,7 @@ def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -
     assert done.returncode == 0, done.stderr
 
 
-def _on(folder: Path, body: Callable[[RocksStorage], Awaitable[None]], options: RocksOptions | None = None) -> None:
+def _on(folder: Path, body: Callable[[RocksStorage], Awaitable[None]], options: StorageSettings | None = None) -> None:
     async def scenario() -> None:
         storage = await open_rocksdb(folder, options)
         try:
@@ -71,7 +71,7 @@ async def _fill(storage: RocksStorage, ledger_id: int = 1, groups: int = 40) -> 
         await storage.sync()
 
 
-async def _copied(folder: Path, copy: Path, options: RocksOptions | None = None) -> None:
+async def _copied(folder: Path, copy: Path, options: StorageSettings | None = None) -> None:
     """A folder as kill -9 leaves it."""
     storage = await open_rocksdb(folder, options)
     await _fill(storage)
@@ -296,7 +296,7 @@ def test_sync_after_a_failed_one_does_not_succeed_with_an_empty_line(
 def test_full_disk_has_room_again_only_when_more_than_a_little_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = RocksOptions(reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
+    options = StorageSettings(reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
 
     async def body(storage: RocksStorage) -> None:
         def free(size: int) -> None:
@@ -315,7 +315,7 @@ def test_full_disk_has_room_again_only_when_more_than_a_little_is_free(
 
 
 def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None:
-    options = RocksOptions(segment_bytes=16 << 10, max_disk_bytes=200 << 10)
+    options = StorageSettings(segment_bytes=16 << 10, max_disk_bytes=200 << 10)
 
     async def body(storage: RocksStorage) -> None:
         with pytest.raises(StorageFull, match="max_disk_bytes"):
@@ -332,7 +332,7 @@ def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-26: after a loss of power its file would be back, and nobody would know that it can go."""
-    records, options = tmp_path / "records", RocksOptions(segment_bytes=16 << 10)
+    records, options = tmp_path / "records", StorageSettings(segment_bytes=16 << 10)
 
     async def body(storage: RocksStorage) -> None:
         gone: dict[int, None] = {}
@@ -358,7 +358,7 @@ def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
 def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_path: Path) -> None:
     """Ten ledgers side by side, 200 MB; nine go. What lives reads as before, also out of the log alone."""
     ledgers, rounds, record = range(1, 11), 160, b"x" * (128 << 10)
-    options = RocksOptions(segment_bytes=16 << 20, ballast_disk_bytes=0)
+    options = StorageSettings(segment_bytes=16 << 20, ballast_disk_bytes=0)
 
     def held() -> int:
         return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())

@@ -16,10 +16,10 @@ import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_metadata.location import open_metadata
 from magnetar_wire.clock import SystemClock
@@ -166,7 +166,7 @@ async def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path
 
 
 @contextlib.asynccontextmanager
-async def _client(cluster: TortureCluster, options: LedgerClientOptions) -> AsyncIterator[LedgerClient]:
+async def _client(cluster: TortureCluster, options: LedgerClientSettings) -> AsyncIterator[LedgerClient]:
     clock = SystemClock()
     store = await open_metadata(cluster.metadata(), clock)
     transport = GrpcTransport()

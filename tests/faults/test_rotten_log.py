@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_bookie.storage.rocksdb.check_times import CheckTimes
 from magnetar_bookie.storage.rocksdb.group import HEAD_BYTES, encode_group
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.running import run, until
 
 _RECORD = b"r" * 1000
-_SMALL = RocksOptions(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
+_SMALL = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
 
 
-def _on(folder: Path, body: Callable[[RocksStorage], Awaitable[None]], options: RocksOptions | None = None) -> None:
+def _on(folder: Path, body: Callable[[RocksStorage], Awaitable[None]], options: StorageSettings | None = None) -> None:
     async def scenario() -> None:
         storage = await open_rocksdb(folder, options)
         try:
@@ -136,7 +136,7 @@ def test_bytes_in_use_are_right_where_the_group_that_discarded_a_record_is_gone(
 
 def test_file_with_a_rotten_group_is_found_and_written_anew(tmp_path: Path) -> None:
     """CHK-25: nobody reads heads and tables until the index is lost, and then what they told is lost, too."""
-    often = RocksOptions(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_s=0.2)
+    often = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_s=0.2)
     remembered = LedgerRecord(b"key", fenced=True)
 
     async def written(storage: RocksStorage) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.location import open_metadata
@@ -81,7 +81,7 @@ def test_what_rots_is_found_and_copied_from_another_replica(tmp_path: Path) -> N
             for server in servers:
                 server.spawn(**settings)
             store = await open_metadata(location, SystemClock())
-            patient = LedgerClientOptions(add_entry_timeout_s=60)
+            patient = LedgerClientSettings(add_entry_timeout_s=60)
             client = LedgerClient(store, GrpcTransport(), SystemClock(), SystemRandomness(), patient)
             await client.start()
             try:

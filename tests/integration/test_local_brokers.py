@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_cli.cluster import (
     ClusterError,
     LocalCluster,
@@ -218,7 +218,7 @@ def test_too_few_bookies_for_a_receipt_are_told_at_once(tmp_path: Path) -> None:
         assert few.add_broker(None, **_OF_ONE).running
         few.up(2, 2)
         assert few.status().well
-    assert BrokerOptions().managed_ledger_default_ack_quorum == members.ACK_QUORUM_DEFAULT
+    assert BrokerServiceSettings().managed_ledger_default_ack_quorum == members.ACK_QUORUM_DEFAULT
 
 
 def test_an_ensemble_stays_as_it_was_made(cluster: LocalCluster) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import RecoveryUndecided
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from magnetar_bookie.settings.client import LedgerClientSettings
 from tests.examples import examples
 from tests.unit.bookie.honest_bookie import entry, length_up_to, record_of
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
@@ -84,7 +84,7 @@ async def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Lef
 
     async with running_small_cluster(
         bookies=_BOOKIES,
-        options=LedgerClientOptions(
+        options=LedgerClientSettings(
             explicit_lac_interval_ms=0,
             read_entry_timeout_s=1.0,
             add_entry_timeout_s=1.0,

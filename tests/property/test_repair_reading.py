@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.reading import SlotReader
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import EntryRange, InventoryAnswer, ReadAnswer, ReadRequest
 from magnetar_wire.transport import DeadlinePassed, NotReached
 
@@ -52,7 +52,7 @@ class Liars:
 
 
 def client_of(liars: Liars) -> LedgerClient:
-    return cast(LedgerClient, SimpleNamespace(bookies=liars, options=LedgerClientOptions()))
+    return cast(LedgerClient, SimpleNamespace(bookies=liars, options=LedgerClientSettings()))
 
 
 def metadata_of(striping: Striping) -> LedgerMetadata:
@@ -118,7 +118,7 @@ async def test_taking_an_inventory_ends_and_passes_no_entry_over(
     held: list[tuple[int, int]] = [
         (one.first_entry_id, one.last_entry_id) for said in answers for one in cast(InventoryAnswer, said).held
     ]
-    options = AutoRecoveryOptions(inventory_entries=inventory_entries)
+    options = AutoRecoverySettings(inventory_entries=inventory_entries)
 
     async def take() -> list[int] | None:
         lacks: list[int] = []

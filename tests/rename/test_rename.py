@@ -116,10 +116,12 @@ def test_what_may_be_more_than_a_name_is_reported(tree: Path) -> None:
     assert {name: read(tree, name) for name in FILES} == FILES  # a dry run
 
 
-def test_an_option_is_reported(tree: Path) -> None:
-    (tree / "broker/magnetar_broker/options.py").write_text("class TopicOptions(Base):\n    max_seeks: int = 5\n")
+def test_a_setting_is_reported(tree: Path) -> None:
+    (tree / "broker/magnetar_broker/settings.py").write_text("class TopicSettings(Base):\n    max_seeks: int = 5\n")
     report = rename_identifier(tree, "max_seeks", "most_seeks")
-    assert report.warnings[0] == ("a setting that users' files may name: 1 times (broker/magnetar_broker/options.py:2)")
+    assert report.warnings[0] == (
+        "a setting that users' files may name: 1 times (broker/magnetar_broker/settings.py:2)"
+    )
 
 
 def test_an_english_word_is_renamed_where_it_is_code(tree: Path) -> None:

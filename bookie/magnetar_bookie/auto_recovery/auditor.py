@@ -33,7 +33,6 @@ from magnetar_bookie.auto_recovery.checker import Checker
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.decommission import decommission_progress, note_ledgers_left
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -42,6 +41,7 @@ from magnetar_bookie.core.audit import bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -56,7 +56,7 @@ class Auditor:
     """One term of office."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, options: AutoRecoveryOptions, allowed: Callable[[], bool]
+        self, client: LedgerClient, cluster: Cluster, options: AutoRecoverySettings, allowed: Callable[[], bool]
     ) -> None:
         self._client = client
         self._cluster = cluster

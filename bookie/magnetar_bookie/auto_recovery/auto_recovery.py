@@ -9,10 +9,10 @@ from __future__ import annotations
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.election import Election
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.worker import Worker
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import SessionLost
 from magnetar_wire.tasks import OrderedTaskGroup
 
@@ -24,11 +24,11 @@ class AutoRecovery:
         self,
         bookie_id: str,
         client: LedgerClient,
-        options: AutoRecoveryOptions | None = None,
+        options: AutoRecoverySettings | None = None,
         counters: RepairCounters | None = None,
     ) -> None:
         self._client = client
-        self._options = options or AutoRecoveryOptions()
+        self._options = options or AutoRecoverySettings()
         self._cluster = Cluster(client, self._options)
         self.worker = Worker(client, self._cluster, self._options, counters)
         # Whether this process holds the auditor's office.

@@ -12,13 +12,13 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import CheckSchedule
 from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 
@@ -26,7 +26,7 @@ __all__ = ["Checker"]
 
 
 class Checker:
-    def __init__(self, client: LedgerClient, options: AutoRecoveryOptions, allowed: Callable[[], bool]) -> None:
+    def __init__(self, client: LedgerClient, options: AutoRecoverySettings, allowed: Callable[[], bool]) -> None:
         self._client = client
         self._options = options
         self._allowed = allowed

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 
 __all__ = ["Cluster"]
 
@@ -16,7 +16,7 @@ __all__ = ["Cluster"]
 class Cluster:
     """Auditor and worker of one process share it, so that both have seen a bookie go at the same time."""
 
-    def __init__(self, client: LedgerClient, options: AutoRecoveryOptions) -> None:
+    def __init__(self, client: LedgerClient, options: AutoRecoverySettings) -> None:
         self._client = client
         self.lost = LostBookies(options.lost_bookie_recovery_delay_s)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot, missing_entries
 from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest
 from magnetar_wire.transport import TransportError
 
@@ -17,7 +17,7 @@ __all__ = ["lacking"]
 
 
 async def lacking(
-    client: LedgerClient, options: AutoRecoveryOptions, ledger_id: int, metadata: LedgerMetadata, step: FillSlot
+    client: LedgerClient, options: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, step: FillSlot
 ) -> AsyncIterator[tuple[int, list[int]]]:
     """Piece by piece, where the piece ends (excluded) and which entries of the slot the target lacks in it.
 

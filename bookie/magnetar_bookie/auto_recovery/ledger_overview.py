@@ -13,11 +13,11 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
 __all__ = ["LedgerSummary", "Replica", "held", "ledgers", "replicas", "summary"]
@@ -75,7 +75,7 @@ def replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
 
 
 async def held(
-    client: LedgerClient, options: AutoRecoveryOptions, ledger_id: int, metadata: LedgerMetadata, replica: Replica
+    client: LedgerClient, options: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, replica: Replica
 ) -> tuple[int, int]:
     """How many entries of this replica the bookie holds whole, and of how many. The fragment must not grow any more.
 

@@ -21,7 +21,6 @@ from typing import Final
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.copying import Progress, ReadOnlyTarget, TargetFailed, fill_slot
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
@@ -34,6 +33,7 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
 from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import fragment_of
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
 __all__ = ["LedgerRepair", "put_in_place"]
@@ -46,7 +46,7 @@ class LedgerRepair:
     """One attempt at one ledger. `copied` and `total` say how far it is."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, options: AutoRecoveryOptions, ledger_id: int, progress: Progress
+        self, client: LedgerClient, cluster: Cluster, options: AutoRecoverySettings, ledger_id: int, progress: Progress
     ) -> None:
         self._client = client
         self._cluster = cluster
@@ -131,7 +131,7 @@ class LedgerRepair:
 
 async def put_in_place(
     client: LedgerClient,
-    options: AutoRecoveryOptions,
+    options: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
     step: FillSlot,

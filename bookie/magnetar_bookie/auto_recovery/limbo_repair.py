@@ -18,12 +18,12 @@ from typing import Protocol
 
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.copying import fill_slot
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord
 
@@ -46,7 +46,7 @@ class InLimbo(Protocol):
 async def repair_limbo(
     bookie: InLimbo,
     client: LedgerClient,
-    options: AutoRecoveryOptions | None = None,
+    options: AutoRecoverySettings | None = None,
     told: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`.
@@ -56,7 +56,7 @@ async def repair_limbo(
     if not bookie.record.limbo_below:
         told(0)
         return
-    options = options or AutoRecoveryOptions()
+    options = options or AutoRecoverySettings()
     alarm = Alarm(client.clock)
     stop = client.bookies.listen(alarm.ring)
     pause_s = options.rw_rereplicate_backoff_s
@@ -70,7 +70,7 @@ async def repair_limbo(
         stop()
 
 
-async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions) -> int:
+async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySettings) -> int:
     """Tries every ledger in limbo; returns how many are left."""
     left = 0
     try:
@@ -95,7 +95,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOpt
     return left
 
 
-async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions, ledger_id: int) -> None:
+async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySettings, ledger_id: int) -> None:
     metadata = await client.ledgers.read(ledger_id, fresh=True)
     if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
         return

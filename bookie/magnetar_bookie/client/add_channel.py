@@ -45,9 +45,9 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError
 
 from magnetar_bookie.adds_at_hand import AddsAtHand
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.unanswered_adds import UnansweredAdds
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun
 from magnetar_wire.blobs import field_head
 from magnetar_wire.clock import Clock, Timer
@@ -114,7 +114,7 @@ class AddChannel:
         open_stream: Callable[[], Stream],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         clock: Clock,
-        options: LedgerClientOptions,
+        options: LedgerClientSettings,
         *,
         recovery: bool = False,
     ) -> None:

@@ -33,9 +33,9 @@ from google.protobuf.message import DecodeError, Message
 from magnetar_bookie import paths
 from magnetar_bookie.client.add_channel import AddChannel
 from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.errors import ClientClosed, EnsembleOutdated
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, SessionLost, Unavailable
 from magnetar_metadata.store import ABSENT, Check, MetadataStore, Watch
@@ -81,7 +81,7 @@ class Bookies:
     """All of them, for one ledger client."""
 
     def __init__(
-        self, metadata: MetadataStore, transport: Transport, clock: Clock, options: LedgerClientOptions
+        self, metadata: MetadataStore, transport: Transport, clock: Clock, options: LedgerClientSettings
     ) -> None:
         self._metadata = metadata
         self._transport = transport

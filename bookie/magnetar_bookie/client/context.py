@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from magnetar_bookie.client.bookies import Bookies
 from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.recovery_budget import RecoveryBudget
 from magnetar_bookie.core.placement import Placement, SpreadPlacement
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -27,12 +27,12 @@ class LedgerContext:
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientOptions | None = None,
+        options: LedgerClientSettings | None = None,
         placement: Placement | None = None,
     ) -> None:
         self.clock = clock
         self.randomness = randomness
-        self.options = options or LedgerClientOptions()
+        self.options = options or LedgerClientSettings()
         self.placement = placement or SpreadPlacement()
         self.ledgers = LedgerStore(metadata, clock, randomness)
         self.bookies = Bookies(metadata, transport, clock, self.options)

@@ -18,12 +18,12 @@ from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.client.ledger_recovery import recover
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import EnsembleOutdated
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -39,7 +39,7 @@ class LedgerClient(LedgerContext):
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientOptions | None = None,
+        options: LedgerClientSettings | None = None,
         placement: Placement | None = None,
     ) -> None:
         super().__init__(metadata, transport, clock, randomness, options, placement)

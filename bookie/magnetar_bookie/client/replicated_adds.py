@@ -21,13 +21,13 @@ from typing import Final
 
 from magnetar_bookie.client.add_channel import AddChannel
 from magnetar_bookie.client.bookies import Bookies
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
 from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock
@@ -68,7 +68,7 @@ class ReplicatedAdds:
         publish: Callable[[Change], Awaitable[None]],
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientOptions,
+        options: LedgerClientSettings,
         *,
         recovery: bool,
         told: Callable[[], object] = lambda: None,

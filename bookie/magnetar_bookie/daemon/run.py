@@ -18,25 +18,25 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.daemon.disk_use import DiskUse
 from magnetar_bookie.daemon.health import Health
 from magnetar_bookie.daemon.http_routes import BookieHttp
-from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.process import BookieSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageInUse
-from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
+from magnetar_bookie.storage.rocksdb import StorageSettings, open_rocksdb
 from magnetar_metadata.errors import InvalidLocation, StoreDamaged, StoreInUse
 from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.configuration import options_of
+from magnetar_wire.configuration import select_settings
 from magnetar_wire.freed_memory import keep_freed_memory
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
-from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
+from magnetar_wire.http_server import HttpServer, HttpSettings, serve_http
 from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.process.ending import Ending
 from magnetar_wire.process.event_loop import new_event_loop
@@ -83,9 +83,9 @@ async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
             raise BookieRefused(f"the metadata store can't be opened: {error}") from error
 
     async def storage() -> LedgerStorage:
-        return await open_rocksdb(settings.data_folder, options_of(RocksOptions, settings))
+        return await open_rocksdb(settings.data_folder, select_settings(StorageSettings, settings))
 
-    parts = Parts(storage, GrpcTransport(options_of(GrpcOptions, settings)), metadata, clock)
+    parts = Parts(storage, GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock)
     daemon = BookieDaemon(settings, parts)
     loop = asyncio.get_running_loop()
     bound_s = settings.drain_timeout_s + 2 * settings.close_timeout_s + settings.http_close_timeout_s + _MARGIN_S
@@ -157,9 +157,9 @@ class BookieDaemon:
             settings.listen_address,
             self._clock,
             SystemRandomness(),
-            options_of(BookieOptions, settings),
-            options_of(LedgerClientOptions, settings),
-            options_of(AutoRecoveryOptions, settings),
+            select_settings(BookieServerSettings, settings),
+            select_settings(LedgerClientSettings, settings),
+            select_settings(AutoRecoverySettings, settings),
             advertised_listeners=settings.advertised,
         )
         loop_watch = LoopWatch(self._clock)
@@ -212,7 +212,9 @@ class BookieDaemon:
             return None
         http = BookieHttp(process, health, disk, self._clock)
         try:
-            server = await serve_http(http.app, self._settings.http_address, options_of(HttpOptions, self._settings))
+            server = await serve_http(
+                http.app, self._settings.http_address, select_settings(HttpSettings, self._settings)
+            )
         except OSError as error:
             raise BookieRefused(
                 f"HTTP can't be served at {self._settings.http_address}: {error.strerror or error}: set http_address "

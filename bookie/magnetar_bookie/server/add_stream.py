@@ -21,8 +21,8 @@ from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.group_commit import GroupCommit
-from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.record_reader import RecordReader
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
 from magnetar_wire.errors import MalformedFrame, TooLarge
@@ -44,7 +44,7 @@ class AddStream:
         replicas: LedgerReplicas,
         commit: GroupCommit,
         reader: RecordReader,
-        options: BookieOptions,
+        options: BookieServerSettings,
         counters: BookieCounters,
     ) -> None:
         self._stream = stream

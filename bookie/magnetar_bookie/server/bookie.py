@@ -21,9 +21,9 @@ from magnetar_bookie.server.add_stream import AddStream
 from magnetar_bookie.server.entry_ranges import ranges_of
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.long_polls import LongPolls
-from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
 from magnetar_bookie.server.read_only import CONFIGURED, FULL, OPERATOR, ReadOnlyReasons
 from magnetar_bookie.server.record_reader import RecordReader
+from magnetar_bookie.settings.server import MAX_ANSWER_BYTES, BookieServerSettings
 from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage, StorageFailed
 from magnetar_protos.ledger_pb2 import (
     BookieRecord,
@@ -53,12 +53,12 @@ _LOOK_S: Final = 0.01
 
 class Bookie:
     def __init__(
-        self, bookie_id: str, storage: LedgerStorage, clock: Clock, options: BookieOptions | None = None
+        self, bookie_id: str, storage: LedgerStorage, clock: Clock, options: BookieServerSettings | None = None
     ) -> None:
         self.bookie_id = bookie_id
         self.storage = storage
         self._clock = clock
-        self.options = options or BookieOptions()
+        self.options = options or BookieServerSettings()
         self.record = BookieRecord.FromString(storage.bookie() or b"")
         self._replicas = LedgerReplicas(storage, self.options.max_ledgers_in_memory)
         self._replicas.limbo_below = self.record.limbo_below

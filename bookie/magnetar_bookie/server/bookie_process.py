@@ -24,20 +24,20 @@ from typing import Any, Final, NoReturn
 
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_bookie.server.identity import establish_identity
 from magnetar_bookie.server.limbo import narrow_limbo, note_loss
-from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.read_only import STOPPING
 from magnetar_bookie.server.registration import Registration, follow_leaving
 from magnetar_bookie.server.scrubber import Scrubber
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_metadata.errors import MetadataError, SessionLost
 from magnetar_metadata.store import MetadataStore, SessionState
@@ -68,9 +68,9 @@ class BookieProcess:
         address: str,
         clock: Clock,
         randomness: Randomness,
-        options: BookieOptions | None = None,
-        client_options: LedgerClientOptions | None = None,
-        auto_recovery_options: AutoRecoveryOptions | None = None,
+        options: BookieServerSettings | None = None,
+        client_options: LedgerClientSettings | None = None,
+        auto_recovery_options: AutoRecoverySettings | None = None,
         with_session: Sequence[WithSession] | None = None,
         advertised_address: str = "",
         advertised_listeners: Sequence[tuple[str, str]] = (),
@@ -109,8 +109,8 @@ class BookieProcess:
         self._transport = transport
         self._clock = clock
         self._randomness = randomness
-        self._client_options = client_options or LedgerClientOptions()
-        self._auto_recovery_options = auto_recovery_options or AutoRecoveryOptions()
+        self._client_options = client_options or LedgerClientSettings()
+        self._auto_recovery_options = auto_recovery_options or AutoRecoverySettings()
         usual = (self._limbo_repair, self._auto_recovery, self._scrubbing)
         self._with_session = usual if with_session is None else with_session
 

@@ -23,11 +23,11 @@ from magnetar_broker import paths
 from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
 from magnetar_broker.admin.namespace_lease_calls import NamespaceLeaseCalls
 from magnetar_broker.admin.namespaces import Namespaces, standing
-from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.partitioned_topics import PartitionedTopics
 from magnetar_broker.admin.tenants import Tenants
 from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -52,10 +52,10 @@ class Catalog:
         store: MetadataStore,
         clock: Clock,
         randomness: Randomness,
-        options: CatalogOptions | None = None,
+        options: CatalogSettings | None = None,
         cluster: str = "standalone",
     ) -> None:
-        self.options = options or CatalogOptions()
+        self.options = options or CatalogSettings()
         self._clock = clock
         self._nodes = CatalogNodes(store, clock, randomness, self.options.metadata_operation_timeout_s)
         max_partitions = self.options.max_num_partitions_per_partitioned_topic

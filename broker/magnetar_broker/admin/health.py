@@ -14,10 +14,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from magnetar_broker.admin.health_options import HealthOptions
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.settings.health import HealthSettings
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import OpenProducer
@@ -54,7 +54,7 @@ class BrokerHealth:
         self,
         living: Callable[[], Living | None],
         broker_id: Callable[[], str],
-        options: HealthOptions,
+        options: HealthSettings,
         clock: Clock,
         randomness: Randomness,
         waits_for: Callable[[], str] = str,

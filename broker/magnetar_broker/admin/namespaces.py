@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.tenants import check_tenant_name, no_tenant
 from magnetar_broker.core.policies import check_policies
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_metadata.errors import Refused
 from magnetar_metadata.store import ABSENT, Change, Check, Delete, Put
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -37,7 +37,7 @@ __all__ = ["Namespaces"]
 
 
 class Namespaces:
-    def __init__(self, nodes: CatalogNodes, options: CatalogOptions) -> None:
+    def __init__(self, nodes: CatalogNodes, options: CatalogSettings) -> None:
         self._nodes = nodes
         self._options = options
         self._max_partitions = options.max_num_partitions_per_partitioned_topic

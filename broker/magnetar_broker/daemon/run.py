@@ -16,20 +16,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.broker import Broker
-from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.process import BrokerSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.configuration import options_of
+from magnetar_wire.configuration import select_settings
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.garbage import collect_seldom
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
-from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
+from magnetar_wire.http_server import HttpServer, HttpSettings, serve_http
 from magnetar_wire.process.addresses import ANY_HOST
 from magnetar_wire.process.ending import Ending
 from magnetar_wire.process.event_loop import new_event_loop
@@ -73,7 +73,7 @@ async def _run(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
     async def metadata() -> MetadataStore:
         return await open_metadata(settings.metadata, clock)
 
-    parts = Parts(GrpcTransport(options_of(GrpcOptions, settings)), metadata, clock, SystemRandomness())
+    parts = Parts(GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock, SystemRandomness())
     daemon = BrokerDaemon(settings, parts)
     loop = asyncio.get_running_loop()
     bound_s = settings.broker_shutdown_timeout_s + 2 * settings.close_timeout_s + _TELLING_S
@@ -96,8 +96,8 @@ class BrokerDaemon:
             [(parts.transport, address) for address in settings.listen_addresses],
             parts.clock,
             parts.randomness,
-            options_of(BrokerOptions, settings),
-            options_of(LedgerClientOptions, settings),
+            select_settings(BrokerServiceSettings, settings),
+            select_settings(LedgerClientSettings, settings),
             broker_id=settings.broker_id,
             peer_transport=parts.transport,
             advertised=settings.advertised,
@@ -166,7 +166,7 @@ class BrokerDaemon:
         metrics = BrokerMetrics(self.broker, self.broker.options, settings.cluster_name)
         http = BrokerHttp(self.broker, metrics)
         try:
-            server = await serve_http(http.app, settings.http_address, options_of(HttpOptions, settings))
+            server = await serve_http(http.app, settings.http_address, select_settings(HttpSettings, settings))
         except OSError as error:
             raise NotReached(
                 f"HTTP can't be served at {settings.http_address}: {error.strerror or error}: set http_address to "

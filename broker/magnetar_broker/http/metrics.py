@@ -13,9 +13,9 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from magnetar_broker.broker import Broker
-from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
 from magnetar_broker.pulsar.connection import PulsarConnection
+from magnetar_broker.settings.metrics import MetricsSettings
 from magnetar_metadata.store import SessionState
 from magnetar_wire.metric_families import Families, exposition
 
@@ -28,7 +28,7 @@ class BrokerMetrics:
     def __init__(
         self,
         broker: Broker,
-        options: MetricsOptions,
+        options: MetricsSettings,
         cluster: str,
         others: Callable[[], Awaitable[Iterable[Metric]]] | None = None,
     ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_broker.settings.cursors import CursorSettings
 from magnetar_wire.clock import Clock
 
 __all__ = ["CursorHome"]
@@ -21,7 +21,7 @@ class CursorHome:
         incarnation: str,
         client: LedgerClient,
         nodes: CursorNodes,
-        options: CursorOptions,
+        options: CursorSettings,
         striping: LedgerStriping,
         clock: Clock,
         tasks: OwnedTasks,

@@ -31,12 +31,12 @@ from magnetar_broker.managed_ledger.cursor_deletion import log_leaked_ledger
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode, point_node
 from magnetar_broker.managed_ledger.cursor_opener import CursorOpener, begin_state, first_error
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.interface import Unopened
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_broker.managed_ledger.unopened_cursor import UnopenedCursor
+from magnetar_broker.settings.cursors import CursorSettings
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode
@@ -102,7 +102,7 @@ class CursorTable:
         self,
         log: CursorLog,
         client: LedgerClient,
-        options: CursorOptions,
+        options: CursorSettings,
         clock: Clock,
         randomness: Randomness,
         nodes: CursorNodes,
@@ -131,7 +131,7 @@ class CursorTable:
         cls,
         log: CursorLog,
         client: LedgerClient,
-        options: CursorOptions,
+        options: CursorSettings,
         clock: Clock,
         randomness: Randomness,
         nodes: CursorNodes | None = None,

@@ -17,8 +17,8 @@ from magnetar_broker.core.lease_reads import MAX_PARTS
 from magnetar_broker.core.leases import Lease
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -38,7 +38,7 @@ class LogLeases:
     def __init__(
         self,
         node: TopicNode,
-        options: ManagedLedgerOptions,
+        options: ManagedLedgerSettings,
         clock: Clock,
         check_open: Callable[[], object],
         give_up: Callable[[TopicGivenUp], object],

@@ -15,8 +15,8 @@ from magnetar_broker.core.retention import NO_RETENTION, RetentionWithoutSubscri
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.log_leases import LogLeases
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -31,7 +31,7 @@ class LogRetention:
         self,
         node: TopicNode,
         leases: LogLeases,
-        options: ManagedLedgerOptions,
+        options: ManagedLedgerSettings,
         clock: Clock,
         give_up: Callable[[TopicGivenUp], object],
     ) -> None:

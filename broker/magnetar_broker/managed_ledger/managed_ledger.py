@@ -28,7 +28,6 @@ from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.opening import open_node
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.managed_ledger.reading import LedgerReads
 from magnetar_broker.managed_ledger.seen_topic import SeenTopic
@@ -36,6 +35,7 @@ from magnetar_broker.managed_ledger.time_search import first_at_time
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimming import Trimming
 from magnetar_broker.managed_ledger.writing import LogWriting
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change, Check
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -82,7 +82,7 @@ class ManagedLedger:
         node: TopicNode,
         client: LedgerClient,
         cache: EntryCache,
-        options: ManagedLedgerOptions,
+        options: ManagedLedgerSettings,
         clock: Clock,
         lost: LostEntries | None = None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
@@ -108,7 +108,7 @@ class ManagedLedger:
         name: TopicName,
         client: LedgerClient,
         cache: EntryCache,
-        options: ManagedLedgerOptions,
+        options: ManagedLedgerSettings,
         clock: Clock,
         randomness: Randomness,
         *,

@@ -36,9 +36,9 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
@@ -95,7 +95,7 @@ class LogWriting:
         node: TopicNode,
         client: LedgerClient,
         cached: CachedEntries,
-        options: ManagedLedgerOptions,
+        options: ManagedLedgerSettings,
         striping: LedgerStriping,
         clock: Clock,
         on_left_empty: Callable[[], object],

@@ -43,7 +43,6 @@ from magnetar_broker.ownership.interface import (
     listeners_told,
 )
 from magnetar_broker.ownership.load import LoadSource
-from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, OwnerNodes
 from magnetar_broker.ownership.predecessor import Predecessor
 from magnetar_broker.ownership.refused_owners import RefusedOwners
@@ -54,6 +53,7 @@ from magnetar_broker.ownership.splitting import split
 from magnetar_broker.ownership.store_errors import no_such_bundle, told
 from magnetar_broker.ownership.upkeep import Upkeep
 from magnetar_broker.peers import PeersLike
+from magnetar_broker.settings.ownership import OwnershipSettings
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner, Listener
@@ -83,7 +83,7 @@ class BundleOwnership:
         load: LoadSource,
         clock: Clock,
         randomness: Randomness,
-        options: OwnershipOptions,
+        options: OwnershipSettings,
         counters: BrokerCounters | None = None,
         http_address: str = "",
         max_bundles: int = MAX_BUNDLES,

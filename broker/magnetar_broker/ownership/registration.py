@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from magnetar_broker import paths
 from magnetar_broker.core.load_change import LoadRule, LoadSeen
 from magnetar_broker.ownership.load import LoadSource
-from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.ownership.predecessor import Predecessor
+from magnetar_broker.settings.ownership import OwnershipSettings
 from magnetar_metadata.errors import MetadataError, NoNode, Refused, SessionLost, Unavailable
 from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import ABSENT, MetadataStore, Node
@@ -47,7 +47,7 @@ class Registration:
         load: LoadSource,
         bundles: Callable[[], int],
         clock: Clock,
-        options: OwnershipOptions,
+        options: OwnershipSettings,
     ) -> None:
         """`bundles`: how many this broker has."""
         self._store = store

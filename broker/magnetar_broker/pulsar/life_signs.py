@@ -17,7 +17,7 @@ import logging
 from typing import Final, Protocol
 
 from magnetar_broker.core.pulsar.replies import frame
-from magnetar_broker.pulsar.options import PulsarOptions
+from magnetar_broker.settings.listeners import PulsarListenerSettings
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandPing
 
 __all__ = ["LifeSigns", "Watched"]
@@ -58,7 +58,7 @@ class Watched(Protocol):
 class LifeSigns:
     __slots__ = ("_asked", "_loop", "_options", "_stood_at", "_timer", "_who", "asked_now", "heard")
 
-    def __init__(self, who: Watched, options: PulsarOptions) -> None:
+    def __init__(self, who: Watched, options: PulsarListenerSettings) -> None:
         self._who = who
         self._options = options
         self._loop = asyncio.get_running_loop()

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from magnetar_broker.pulsar.options import HIGH_WATER_BYTES
 from magnetar_broker.pulsar.serving import Door
+from magnetar_broker.settings.listeners import HIGH_WATER_BYTES
 
 __all__ = ["Outgoing", "Starving"]
 

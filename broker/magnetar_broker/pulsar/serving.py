@@ -10,12 +10,12 @@ from typing import Final, Protocol
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import TopicGivenUp
-from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.pulsar.topic_watches import TopicWatches
 from magnetar_broker.pulsar.unfinished_frames import UnfinishedFrames
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.outbox_budget import OutboxBudget
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore
@@ -49,7 +49,7 @@ class Door:
     def __init__(
         self,
         serving: Callable[[], Serving | None],
-        options: BrokerOptions,
+        options: BrokerServiceSettings,
         clock: Clock,
         counters: BrokerCounters,
         outboxes: OutboxBudget,

@@ -23,9 +23,9 @@ from google.protobuf.message import DecodeError
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_channel import ConsumeChannel
-from magnetar_broker.service.consume_options import ConsumeOptions
 from magnetar_broker.service.consume_outbox import ConsumeOutbox
 from magnetar_broker.service.outbox_budget import OutboxBudget
+from magnetar_broker.settings.consume import ConsumeSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -62,7 +62,7 @@ _Part = OpenConsumer | Acknowledge | Redeliver | Seek | Flow | Unsubscribe | Clo
 
 # Of one message, without a turn for others.
 _LONG_S: Final = 0.005
-_DEFAULT: Final = ConsumeOptions()
+_DEFAULT: Final = ConsumeSettings()
 _UNKNOWN: Final = Peer("unknown")
 
 
@@ -73,7 +73,7 @@ class ConsumeSession:
         find_topic: FindTopic,
         *,
         peer: Peer = _UNKNOWN,
-        options: ConsumeOptions = _DEFAULT,
+        options: ConsumeSettings = _DEFAULT,
         budget: OutboxBudget | None = None,
         counters: BrokerCounters | None = None,
     ) -> None:

@@ -22,7 +22,7 @@ from magnetar_broker.core.stream_budget import StreamBudget
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.service.producer_channel import ProducerChannel
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
@@ -46,7 +46,7 @@ class ProduceSession:
     """Is its channels' `ChannelOwner`."""
 
     def __init__(
-        self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, options: TopicOptions, address: str = ""
+        self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, options: TopicSettings, address: str = ""
     ) -> None:
         self.answers = ProduceAnswers()
         self.stream_budget = StreamBudget(options.max_pending_publish_bytes_per_connection)

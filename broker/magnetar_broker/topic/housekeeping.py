@@ -15,7 +15,7 @@ from typing import Final
 
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_wire.clock import Clock
@@ -32,7 +32,7 @@ _MAX_AT_WORK: Final = 16
 
 class Housekeeping:
     def __init__(
-        self, topics: Topics, options: TopicOptions, clock: Clock, counters: BrokerCounters | None = None
+        self, topics: Topics, options: TopicSettings, clock: Clock, counters: BrokerCounters | None = None
     ) -> None:
         self._topics = topics
         self._options = options

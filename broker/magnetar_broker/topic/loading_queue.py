@@ -9,7 +9,7 @@ from typing import Final
 
 from magnetar_broker.core.loading_places import LoadingPlaces, TopicLoading
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
@@ -21,7 +21,7 @@ _FAILURES: Final = (ErrorCode.METADATA_ERROR, ErrorCode.PERSISTENCE_ERROR, Error
 
 
 class LoadingQueue:
-    def __init__(self, options: TopicOptions, clock: Clock) -> None:
+    def __init__(self, options: TopicSettings, clock: Clock) -> None:
         self._timeout_s = options.topic_load_timeout_seconds
         self._slow_after_s = options.slow_topic_load_seconds
         self._clock = clock

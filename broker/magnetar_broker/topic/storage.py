@@ -19,16 +19,16 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.deletion import delete_topic, finish_deletion
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.seen_topic import SeenTopic, see_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
-from magnetar_broker.topic.options import TopicOptions
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.errors import MetadataError
@@ -46,9 +46,9 @@ _MAX_SPECIAL: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    ledgers: ManagedLedgerOptions
-    cursors: CursorOptions
-    subscriptions: SubscriptionOptions
+    ledgers: ManagedLedgerSettings
+    cursors: CursorSettings
+    subscriptions: SubscriptionSettings
 
     def under(self, policies: Policies) -> _Options:
         striping: dict[str, object] = {}
@@ -78,10 +78,10 @@ class StoredTopics:
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
-        topic_options: TopicOptions,
-        ledger_options: ManagedLedgerOptions,
-        cursor_options: CursorOptions,
-        subscription_options: SubscriptionOptions,
+        topic_options: TopicSettings,
+        ledger_options: ManagedLedgerSettings,
+        cursor_options: CursorSettings,
+        subscription_options: SubscriptionSettings,
         policies_of: Callable[[NamespaceName], Awaitable[Policies]],
     ) -> None:
         """`policies_of` returns what holds in a namespace, a few seconds old at most, or raises `BrokerError`."""

@@ -22,6 +22,7 @@ from magnetar_broker.core.dispatch.single_active import SingleActive
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topic.ack_receipts import AckReceipts
 from magnetar_broker.topic.acknowledgements import acknowledge, check_ranges, read_acknowledge
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
@@ -30,7 +31,6 @@ from magnetar_broker.topic.dispatch_pump import DispatchPump
 from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_changes import SubscriptionChanges, SubscriptionKey
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -77,7 +77,7 @@ class Subscription:
         cursor: Cursor,
         log: Log,
         partition: int,
-        options: SubscriptionOptions,
+        options: SubscriptionSettings,
         clock: Clock,
         tasks: TasksInOrder,
         changes: SubscriptionChanges,

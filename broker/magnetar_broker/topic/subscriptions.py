@@ -19,13 +19,13 @@ from magnetar_broker.core.counters import Deliveries, DeliveryCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
+from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.progress import NO_OWNER, ProgressOwner, advance, check_consumable
 from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription import Subscription
 from magnetar_broker.topic.subscription_changes import SubscriptionChanges, SubscriptionKey
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscription_stats import SubscriptionStats, cursor_stats, subscription_stats, unopened_stats
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
@@ -69,7 +69,7 @@ class Subscriptions:
         name: TopicName,
         log: Log,
         cursors: CursorTable,
-        options: SubscriptionOptions,
+        options: SubscriptionSettings,
         clock: Clock,
         randomness: Randomness,
     ) -> None:

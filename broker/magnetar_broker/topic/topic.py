@@ -22,7 +22,7 @@ from magnetar_broker.core.producer_names import ProducerNames
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
@@ -72,7 +72,7 @@ class Topic:
         log: ManagedLedger,
         cursors: CursorTable,
         subscriptions: Subscriptions,
-        options: TopicOptions,
+        options: TopicSettings,
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,

@@ -23,8 +23,8 @@ from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.core.topics_by_hash import TopicsByHash
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.loading_queue import LoadingQueue
-from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -93,7 +93,7 @@ class Topics:
         self,
         storage: TopicStorage,
         catalog: TopicCatalog,
-        options: TopicOptions,
+        options: TopicSettings,
         clock: Clock,
         ownership: Ownership,
         counters: BrokerCounters | None = None,

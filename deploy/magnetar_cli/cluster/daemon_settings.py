@@ -33,13 +33,13 @@ class Daemons:
 
 
 def _of_bookies() -> type[Configuration]:
-    from magnetar_bookie.daemon.settings import BookieSettings
+    from magnetar_bookie.settings.process import BookieSettings
 
     return BookieSettings
 
 
 def _of_brokers() -> type[Configuration]:
-    from magnetar_broker.daemon.settings import BrokerSettings
+    from magnetar_broker.settings.process import BrokerSettings
 
     return BrokerSettings
 

@@ -43,7 +43,7 @@ from magnetar_cli.cluster.stopping import kill, stop
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
-    from magnetar_bookie.client.options import LedgerClientOptions
+    from magnetar_bookie.settings.client import LedgerClientSettings
 
 __all__ = ["LocalCluster"]
 
@@ -138,7 +138,7 @@ class LocalCluster:
         return look(self.folder, state, self._members.all(state))
 
     @contextlib.asynccontextmanager
-    async def client(self, options: LedgerClientOptions | None = None) -> AsyncIterator[LedgerClient]:
+    async def client(self, options: LedgerClientSettings | None = None) -> AsyncIterator[LedgerClient]:
         """A ledger client with a metadata session of its own."""
         from magnetar_cli.connection import connected  # gRPC takes its time to load
 

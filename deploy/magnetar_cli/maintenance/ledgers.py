@@ -15,11 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica, held, ledgers, replicas
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.overview import offices, unclaimed
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_cli.local_folder import DEFAULT_FOLDER
 from magnetar_cli.maintenance import by_hand
 from magnetar_cli.maintenance.ledger_views import LedgersView, LedgerView, OrphansView
@@ -202,7 +202,7 @@ async def _held(
     if not replica.registered:
         return ""
     try:
-        return await held(client, AutoRecoveryOptions(), ledger_id, metadata, replica)
+        return await held(client, AutoRecoverySettings(), ledger_id, metadata, replica)
     except CannotRepair as error:
         return str(error)
 

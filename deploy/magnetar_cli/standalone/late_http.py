@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_broker.broker import Broker
-from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.listening_socket import listening_socket
+from magnetar_wire.process.settings import HttpSettings
 
 if TYPE_CHECKING:
     from magnetar_wire.http_server import HttpServer
@@ -46,7 +46,7 @@ class LateHttp:
         host, _, _ = address.rpartition(":")
         return cls(listening, f"{host}:{listening.getsockname()[1]}")
 
-    def serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpOptions) -> None:
+    def serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpSettings) -> None:
         """From now on, as soon as it is asked for, or in a moment."""
         work = self._serve(broker, bookie, folder, options)
         self._serving = asyncio.get_running_loop().create_task(work, name="http")
@@ -64,7 +64,7 @@ class LateHttp:
         self._close_parts()
         self._listening.close()
 
-    async def _serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpOptions) -> None:
+    async def _serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpSettings) -> None:
         try:
             await self._somebody_asks()
             make, serve = await asyncio.to_thread(_import)

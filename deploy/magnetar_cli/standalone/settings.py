@@ -11,31 +11,31 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.server.options import BookieOptions
-from magnetar_bookie.storage.rocksdb import RocksOptions
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
+from magnetar_bookie.storage.rocksdb import StorageSettings
 from magnetar_broker.core.namespace_leases import check_lease_bounds
-from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.lag_bound import check_lag_bound
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.grpc import BrokerGrpcSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
-from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.logs import LogOptions
+from magnetar_wire.logs import LogSettings
 from magnetar_wire.process.addresses import check_address
+from magnetar_wire.process.settings import HttpSettings
 
 __all__ = ["StandaloneSettings"]
 
 
 class StandaloneSettings(
-    BrokerOptions,
-    BookieOptions,
-    RocksOptions,
-    LedgerClientOptions,
-    AutoRecoveryOptions,
-    BrokerGrpcOptions,
-    HttpOptions,
-    LogOptions,
+    BrokerServiceSettings,
+    BookieServerSettings,
+    StorageSettings,
+    LedgerClientSettings,
+    AutoRecoverySettings,
+    BrokerGrpcSettings,
+    HttpSettings,
+    LogSettings,
 ):
     # Folder of all data. Only one process can use it at a time.
     data_folder: Path = Path("magnetar-data")

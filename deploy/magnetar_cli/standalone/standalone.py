@@ -19,15 +19,15 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NoReturn, Self
 
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_broker.broker import INTERNAL, Broker
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_cli.standalone.data_folder import DataFolder, remove_abandoned
 from magnetar_cli.standalone.entry_reads import ListensForBoth
 from magnetar_cli.standalone.late_http import LateHttp
@@ -35,10 +35,10 @@ from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_metadata.embedded.store import EmbeddedDatabase
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.configuration import options_of
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
-from magnetar_wire.http_options import HttpOptions
+from magnetar_wire.configuration import select_settings
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.process.settings import HttpSettings
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import NotReached, Transport
@@ -167,7 +167,7 @@ class Standalone:
             return connect()
 
         within = InProcessTransport(self._clock)
-        grpc = GrpcTransport(options_of(GrpcOptions, self.settings))
+        grpc = GrpcTransport(select_settings(GrpcSettings, self.settings))
 
         def listening(address: str) -> Bookie:
             """The bookie begins as soon as it is known where it is reached."""
@@ -183,8 +183,8 @@ class Standalone:
             [(ListensForBoth(grpc, listening), f"{settings.host}:{settings.grpc_port}")],
             self._clock,
             self._randomness,
-            options_of(BrokerOptions, self.settings),
-            options_of(LedgerClientOptions, self.settings),
+            select_settings(BrokerServiceSettings, self.settings),
+            select_settings(LedgerClientSettings, self.settings),
             self._advertised_address,
             broker_id=_BROKER,
             pulsar_listeners=[("", f"{settings.host}:{settings.pulsar_port}")],
@@ -195,7 +195,7 @@ class Standalone:
         assert self.bookie is not None
         assert self._bookie_running is not None
         await self._bookie_started(self.bookie, self._bookie_running)
-        self._http.serve(self.broker, self.bookie, self.folder.path, options_of(HttpOptions, self.settings))
+        self._http.serve(self.broker, self.bookie, self.folder.path, select_settings(HttpSettings, self.settings))
         self.folder.tell({"grpc": self.grpc_url, "pulsar": self.pulsar_url, "http": self.http_url})
 
     @property
@@ -228,9 +228,9 @@ class Standalone:
             address,
             self._clock,
             self._randomness,
-            options_of(BookieOptions, self.settings),
-            options_of(LedgerClientOptions, self.settings),
-            options_of(AutoRecoveryOptions, self.settings),
+            select_settings(BookieServerSettings, self.settings),
+            select_settings(LedgerClientSettings, self.settings),
+            select_settings(AutoRecoverySettings, self.settings),
         )
 
     async def _open_stores(self, folder: DataFolder) -> None:
@@ -240,7 +240,7 @@ class Standalone:
             self._database = await EmbeddedDatabase.open(folder.path / "metadata", self._clock)
 
         async def ledgers() -> None:
-            self.storage = await open_rocksdb(folder.path / "bookie", options_of(RocksOptions, self.settings))
+            self.storage = await open_rocksdb(folder.path / "bookie", select_settings(StorageSettings, self.settings))
 
         try:
             async with OrderedTaskGroup() as tasks:

@@ -6,7 +6,7 @@ Read `outcomes.py` (what a status means), then `connection.py` and `client_strea
 
 from __future__ import annotations
 
-from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.transport import GrpcTransport
 
-__all__ = ["GrpcOptions", "GrpcTransport"]
+__all__ = ["GrpcSettings", "GrpcTransport"]

@@ -21,8 +21,8 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.wire import joined
 from magnetar_wire.pipe import SharedBytes
 from magnetar_wire.transport import Code, Refusal
@@ -40,7 +40,7 @@ class Place:
 
 
 class Admission:
-    def __init__(self, options: GrpcOptions) -> None:
+    def __init__(self, options: GrpcSettings) -> None:
         self._options = options
         self._places: dict[Place, None] = {}
         # Who waits for a place, the longest first.

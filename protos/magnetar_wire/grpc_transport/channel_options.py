@@ -12,7 +12,7 @@ Names of gRPC's that stand here are channel arguments of its C core. Those that 
 
 from __future__ import annotations
 
-from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.wire import PIECE_BYTES
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
 
@@ -21,7 +21,7 @@ __all__ = ["client_arguments", "server_arguments"]
 Arguments = list[tuple[str, int | str]]
 
 
-def client_arguments(options: GrpcOptions) -> Arguments:
+def client_arguments(options: GrpcSettings) -> Arguments:
     return [
         *_both(options),
         ("grpc.max_receive_message_length", MAX_TRANSPORT_BYTES),
@@ -39,7 +39,7 @@ def client_arguments(options: GrpcOptions) -> Arguments:
     ]
 
 
-def server_arguments(options: GrpcOptions) -> Arguments:
+def server_arguments(options: GrpcSettings) -> Arguments:
     return [
         *_both(options),
         # For each stream that waits for a message it may hold one half-sent.
@@ -57,7 +57,7 @@ def server_arguments(options: GrpcOptions) -> Arguments:
     ]
 
 
-def _both(options: GrpcOptions) -> Arguments:
+def _both(options: GrpcSettings) -> Arguments:
     return [
         # The first is where gRPC begins to refuse at random, the second where it always does: the same for us.
         ("grpc.max_metadata_size", options.grpc_max_metadata_bytes),

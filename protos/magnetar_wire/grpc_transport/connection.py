@@ -17,9 +17,9 @@ import asyncio
 
 from magnetar_wire.grpc_transport.channel_options import client_arguments
 from magnetar_wire.grpc_transport.client_stream import ClientStream
-from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.wire import CALL, PIECE_BYTES, SERVICE, method_metadata, pieces
 from magnetar_wire.pipe import check_size
 from magnetar_wire.transport import Disconnected, NotReached
@@ -33,7 +33,7 @@ _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
 class GrpcConnection:
-    def __init__(self, address: str, options: GrpcOptions) -> None:
+    def __init__(self, address: str, options: GrpcSettings) -> None:
         self.address = address
         self.options = options
         self._closed = False

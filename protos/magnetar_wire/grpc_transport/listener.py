@@ -21,9 +21,9 @@ from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.channel_options import server_arguments
 from magnetar_wire.grpc_transport.ending import Ending
 from magnetar_wire.grpc_transport.known_methods import KnownMethodsServer
-from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.served_stream import ServedStream
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, method_named
 from magnetar_wire.pipe import check_size
 from magnetar_wire.transport import Code, Disconnected, GivenUp, NotReached, Peer, Refusal, Service
@@ -36,7 +36,7 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 _Serve = Callable[[str, Context, Ending], Awaitable[bytes | None]]
 
 
-async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcListener:
+async def listen(address: str, service: Service, options: GrpcSettings) -> GrpcListener:
     host, _, _ = address.rpartition(":")
     handler = _Handler(service, options)
     server = KnownMethodsServer(SERVICE, handler.handlers(), server_arguments(options))
@@ -72,7 +72,7 @@ class GrpcListener:
 
 
 class _Handler:
-    def __init__(self, service: Service, options: GrpcOptions) -> None:
+    def __init__(self, service: Service, options: GrpcSettings) -> None:
         self._service = service
         self._options = options
         self._admission = Admission(options)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.client_stream import MAX_WAITING_MESSAGES
-from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.wire import END, PIECE_BYTES, decoded, joined
 from magnetar_wire.pipe import Pipe, PipedStream
 from magnetar_wire.transport import Disconnected, Refusal, TransportError
@@ -28,7 +28,7 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 class ServedStream(PipedStream):
     def __init__(
-        self, context: Context, admission: Admission, options: GrpcOptions, on_cancel: Callable[[], object]
+        self, context: Context, admission: Admission, options: GrpcSettings, on_cancel: Callable[[], object]
     ) -> None:
         buffer_bytes = options.grpc_stream_buffer_bytes
         super().__init__(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar_wire.grpc_transport.connection import GrpcConnection
 from magnetar_wire.grpc_transport.connection_probe import refuses_connections
-from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import INSTALL_TESTED, grpc
+from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.transport import NotReached, Service
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class GrpcTransport:
     started anew, as `subprocess` and multiprocessing's `spawn` do.
     """
 
-    def __init__(self, options: GrpcOptions | None = None) -> None:
-        self._options = options or GrpcOptions()
+    def __init__(self, options: GrpcSettings | None = None) -> None:
+        self._options = options or GrpcSettings()
 
     def connect(self, address: str) -> GrpcConnection:
         return GrpcConnection(address, self._options)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from magnetar_bookie.server.options import BookieOptions
-from magnetar_broker.options import BrokerOptions
+from magnetar_bookie.settings.server import BookieServerSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.service.faults import SERVICE_FAULTS
@@ -103,7 +103,7 @@ class ServicePlan:
     # Ownership is only a hint: it may be wrong.
     everybody_owns: bool
     session_timeout_s: float
-    options: BrokerOptions = field(repr=False)
+    options: BrokerServiceSettings = field(repr=False)
     # The first broker and the first bookie are one process, as in a standalone, and adds go there by calls.
     in_one_process: bool = False
 
@@ -139,7 +139,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
     bookie: dict[str, object] = {"garbage_interval_s": 1.5}
     if not any(fault in LOSSES for fault in plan.faults):
         bookie["scrub_interval_s"] = 600.0
-    plan.bookie = BookieOptions(**{**plan.bookie.model_dump(), **bookie})
+    plan.bookie = BookieServerSettings(**{**plan.bookie.model_dump(), **bookie})
     messages = draw.choice((50, 100, 200))
     producers = sum(isinstance(work, ProducerPlan) for works in applications for work in works)
     return ServicePlan(
@@ -227,9 +227,9 @@ def _consumer(draw: SeededRandomness, topic: TopicPlan, subscription: str, kind:
     )
 
 
-def _options(draw: SeededRandomness, plan: Plan) -> BrokerOptions:
+def _options(draw: SeededRandomness, plan: Plan) -> BrokerServiceSettings:
     striping = plan.striping
-    options = BrokerOptions(
+    options = BrokerServiceSettings(
         managed_ledger_default_ensemble_size=striping.ensemble_size,
         managed_ledger_default_write_quorum=striping.write_quorum,
         managed_ledger_default_ack_quorum=striping.ack_quorum,

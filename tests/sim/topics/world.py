@@ -11,7 +11,7 @@ from functools import partial
 
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.ending import unrest
@@ -51,7 +51,7 @@ class TopicWorld(World):
         self.topics = [TopicName.parse(f"t{number}") for number in range(draw.choice((1, 1, 2)))]
         self._of_path = {paths.topic(name): str(name) for name in self.topics}
         striping = self.plan.striping
-        self.options = ManagedLedgerOptions(
+        self.options = ManagedLedgerSettings(
             managed_ledger_default_ensemble_size=striping.ensemble_size,
             managed_ledger_default_write_quorum=striping.write_quorum,
             managed_ledger_default_ack_quorum=striping.ack_quorum,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
@@ -101,7 +101,7 @@ DEPARTURES = ("decommission", "decommission the dead")
 
 
 _OFTEN_S = 0.6
-_CLIENT = LedgerClientOptions(
+_CLIENT = LedgerClientSettings(
     add_entry_timeout_s=1.0,
     read_entry_timeout_s=1.0,
     speculative_read_timeout_ms=200,
@@ -113,8 +113,10 @@ _CLIENT = LedgerClientOptions(
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
-_BOOKIE = BookieOptions(garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0)
-_AUTO_RECOVERY = AutoRecoveryOptions(
+_BOOKIE = BookieServerSettings(
+    garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0
+)
+_AUTO_RECOVERY = AutoRecoverySettings(
     lost_bookie_recovery_delay_s=5.0,
     open_ledger_rereplication_grace_period_s=4.0,
     auditor_scan_interval_s=6.0,
@@ -152,9 +154,9 @@ class Plan:
     filling_bytes: int = 40
     # Of the owners: who takes about as long to claim a ledger as the sweeper leaves.
     slow_claims: float = 0.05
-    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT, repr=False)
-    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE, repr=False)
-    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
+    client: LedgerClientSettings = field(default_factory=lambda: _CLIENT, repr=False)
+    bookie: BookieServerSettings = field(default_factory=lambda: _BOOKIE, repr=False)
+    auto_recovery: AutoRecoverySettings = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
 
 
 def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
@@ -204,15 +206,15 @@ def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
     slow_claims = odd.choice((0.0, 0.05, 0.05, 0.4))
     if slow_claims > 0.1:
         # Then the sweeper had better not be slow.
-        auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), "intent_grace_period_s": 0.5})
+        auto_recovery = AutoRecoverySettings(**{**auto_recovery.model_dump(), "intent_grace_period_s": 0.5})
     if odd.random() < 0.5:
         # What rots after it was found whole is the scrubber's to find.
         changed = {"auditor_periodic_check_interval_s": 604_800.0}
-        auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), **changed})
+        auto_recovery = AutoRecoverySettings(**{**auto_recovery.model_dump(), **changed})
     client = with_odd(_CLIENT, ODD_CLIENT, odd)
     if odd.random() < 0.5:
         # So that the writer is before auto-recovery, which takes the ledger from it.
-        client = LedgerClientOptions(**{**client.model_dump(), "lost_bookie_replacement_delay_s": 2.0})
+        client = LedgerClientSettings(**{**client.model_dump(), "lost_bookie_replacement_delay_s": 2.0})
     return Plan(
         striping=striping,
         bookies=bookies,

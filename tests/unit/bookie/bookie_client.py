@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from magnetar_bookie.read.record import MAX_RECORD_BYTES, encode_record
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_protos.ledger_pb2 import (
     AddAnswers,
     AddRequest,
@@ -57,7 +57,7 @@ class OneBookie:
     """A bookie that can be asked, crashed and started again."""
 
     def __init__(
-        self, options: BookieOptions | None = None, disk: SimulatedDisk | None = None, clock: Clock | None = None
+        self, options: BookieServerSettings | None = None, disk: SimulatedDisk | None = None, clock: Clock | None = None
     ) -> None:
         self.clock = clock or SystemClock()
         self.disk = disk or SimulatedDisk(self.clock, SeededRandomness(1), NO_LATENCY)

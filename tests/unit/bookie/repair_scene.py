@@ -10,14 +10,14 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.record import BadRecord, check_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
@@ -29,7 +29,7 @@ from tests.sim.disk import DiskFaults, SimulatedDisk
 
 __all__ = ["PATIENT", "Scene", "SceneBookie"]
 
-PATIENT = AutoRecoveryOptions(
+PATIENT = AutoRecoverySettings(
     lost_bookie_recovery_delay_s=3,
     open_ledger_rereplication_grace_period_s=4,
     auditor_scan_interval_s=5,
@@ -40,7 +40,7 @@ PATIENT = AutoRecoveryOptions(
     metadata_retry_s=0.5,
 )
 # Writers that add nothing leave lost bookies to auto-recovery here.
-_CLIENT = LedgerClientOptions(
+_CLIENT = LedgerClientSettings(
     explicit_lac_interval_ms=0, add_entry_timeout_s=2, read_entry_timeout_s=2, lost_bookie_replacement_delay_s=1e6
 )
 _TURNS = 40
@@ -91,8 +91,8 @@ class Scene:
     def __init__(
         self,
         bookies: int = 4,
-        options: AutoRecoveryOptions = PATIENT,
-        client_options: LedgerClientOptions = _CLIENT,
+        options: AutoRecoverySettings = PATIENT,
+        client_options: LedgerClientSettings = _CLIENT,
     ) -> None:
         self.clock = ManualClock()
         self.randomness = SeededRandomness("scene")
@@ -134,13 +134,13 @@ class Scene:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
         return self.tasks[-1]
 
-    async def auto_recovery(self, bookie_id: str = "b1", options: AutoRecoveryOptions | None = None) -> LedgerClient:
+    async def auto_recovery(self, bookie_id: str = "b1", options: AutoRecoverySettings | None = None) -> LedgerClient:
         """Has it run; the client, and by it the session, that it runs on."""
         client = await self.new_client()
         self.spawn(AutoRecovery(bookie_id, client, options or self.options).run())
         return client
 
-    def auditor(self, client: LedgerClient | None = None, options: AutoRecoveryOptions | None = None) -> Auditor:
+    def auditor(self, client: LedgerClient | None = None, options: AutoRecoverySettings | None = None) -> Auditor:
         """One that is asked to `scan` by hand."""
         client, options = client or self.client, options or self.options
         return Auditor(client, Cluster(client, options), options, lambda: True)

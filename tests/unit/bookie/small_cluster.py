@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, in_new_ensemble
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
@@ -26,11 +26,11 @@ T = TypeVar("T")
 class SmallCluster:
     """Bookies b0, b1 … and one client."""
 
-    def __init__(self, bookies: int = 4, options: LedgerClientOptions | None = None) -> None:
+    def __init__(self, bookies: int = 4, options: LedgerClientSettings | None = None) -> None:
         self.clock = ManualClock()
         self.server = MemoryServer(self.clock)
         self.transport = InProcessTransport(self.clock)
-        self.options = options or LedgerClientOptions(explicit_lac_interval_ms=0)
+        self.options = options or LedgerClientSettings(explicit_lac_interval_ms=0)
         self.bookies = {f"b{number}": HonestBookie(f"b{number}", self.clock) for number in range(bookies)}
         self.store = self.server.connect()
         self.client = self.another_client(self.store)
@@ -93,7 +93,7 @@ class SmallCluster:
 
 @asynccontextmanager
 async def running_small_cluster(
-    bookies: int = 4, options: LedgerClientOptions | None = None
+    bookies: int = 4, options: LedgerClientSettings | None = None
 ) -> AsyncIterator[SmallCluster]:
     """Yield a cluster that has started, and close it."""
     cluster = SmallCluster(bookies, options)

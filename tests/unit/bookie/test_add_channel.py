@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.frame import decode_frame
@@ -97,13 +97,13 @@ class Sink:
 class Bench:
     """A channel and its streams. Leaving the bench closes the channel and awaits its tasks."""
 
-    def __init__(self, options: LedgerClientOptions | None = None, *, recovery: bool = False) -> None:
+    def __init__(self, options: LedgerClientSettings | None = None, *, recovery: bool = False) -> None:
         self.clock = ManualClock()
         self.streams: list[FakeStream] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.recovery = recovery
         self.channel = AddChannel(
-            "b1", self._open, self._spawn, self.clock, options or LedgerClientOptions(), recovery=recovery
+            "b1", self._open, self._spawn, self.clock, options or LedgerClientSettings(), recovery=recovery
         )
 
     async def __aenter__(self) -> Self:
@@ -197,7 +197,7 @@ async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: 
 
 
 async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody() -> None:
-    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()
@@ -228,7 +228,7 @@ async def test_the_end_of_an_idle_stream_is_nobodys_failure(bench: Bench) -> Non
 
 
 async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream() -> None:
-    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()
@@ -244,7 +244,7 @@ async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream() -
 
 
 async def test_an_add_that_could_not_even_be_sent_times_out_too() -> None:
-    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()
@@ -278,7 +278,7 @@ async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_boo
 
 async def test_a_lag_breaks_nothing_and_is_notified_until_it_is_over() -> None:
     """CHK-66: each ledger with something unanswered hears of it, once; and a ledger that comes later, at once."""
-    async with Bench(LedgerClientOptions(max_bookie_lag_bytes=5000)) as bench:
+    async with Bench(LedgerClientSettings(max_bookie_lag_bytes=5000)) as bench:
         one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
         bench.send(1, 0, 1, 2, size=800)
         bench.send(2, 0)
@@ -306,7 +306,7 @@ async def test_a_lag_breaks_nothing_and_is_notified_until_it_is_over() -> None:
 
 async def test_records_of_a_ledger_that_abandons_the_bookie_are_not_sent() -> None:
     """CHK-66: those in line. The stream goes on for the other ledgers."""
-    async with Bench(LedgerClientOptions(max_bookie_lag_bytes=5000)) as bench:
+    async with Bench(LedgerClientSettings(max_bookie_lag_bytes=5000)) as bench:
         one, two = bench.sink(1), bench.sink(2)
         bench.send(1, 0)
         await bench.settle()
@@ -363,7 +363,7 @@ async def test_a_ledger_that_comes_back_after_it_abandoned_the_bookie_is_sent(be
 
 
 async def test_a_break_ends_the_lag() -> None:
-    async with Bench(LedgerClientOptions(max_bookie_lag_bytes=5000)) as bench:
+    async with Bench(LedgerClientSettings(max_bookie_lag_bytes=5000)) as bench:
         one, idle = bench.sink(1), bench.sink(2)
         bench.send(1, 0, 1, 2, 3, 4, size=1000)
         await bench.settle()
@@ -376,7 +376,7 @@ async def test_a_break_ends_the_lag() -> None:
 
 async def test_the_time_in_line_does_not_count() -> None:
     """CHK-66: the time-out runs from when a record leaves the process, for as long as the bookie answers older ones."""
-    async with Bench(LedgerClientOptions(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()

@@ -9,8 +9,8 @@ from typing import Any
 
 from magnetar_bookie.adds_at_hand import AddsAtHand
 from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.transport import Stream
@@ -67,7 +67,7 @@ class Scene:
         self.streams: list[Counted] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.told = Told()
-        self.channel = AddChannel("b1", self._open, self._spawn, one.clock, LedgerClientOptions())
+        self.channel = AddChannel("b1", self._open, self._spawn, one.clock, LedgerClientSettings())
         self.channel.attach(1, self.told)
 
     def _open(self) -> Any:
@@ -92,7 +92,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def running_scene(options: BookieOptions | None = None) -> AsyncIterator[Scene]:
+async def running_scene(options: BookieServerSettings | None = None) -> AsyncIterator[Scene]:
     """Yield a scene whose first entry is answered."""
     async with OneBookie(options) as one:
         scene = Scene(one)
@@ -154,7 +154,7 @@ async def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> 
 
 
 async def test_what_there_is_no_room_for_waits_in_frames() -> None:
-    async with running_scene(BookieOptions(max_pending_bytes=5000)) as scene:
+    async with running_scene(BookieServerSettings(max_pending_bytes=5000)) as scene:
         frames = scene.messages
         for entry_id in range(1, 200):
             scene.send(entry_id, b"x" * 500)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
 from magnetar_testing.clock import ManualClock
@@ -224,7 +224,7 @@ async def test_full_bookie_takes_entries_again_when_garbage_is_gone() -> None:
 
 async def test_full_bookie_takes_entries_again_when_somebody_has_made_room() -> None:
     clock, disk = ManualClock(), SimulatedDisk(SystemClock(), SeededRandomness(1), NO_LATENCY)
-    async with OneBookie(BookieOptions(disk_check_interval_s=10), disk, clock) as one:
+    async with OneBookie(BookieServerSettings(disk_check_interval_s=10), disk, clock) as one:
         assert await one.add_one(1, 0) == Status.OK
         one.disk.fill()
         assert await one.add_one(1, 1) == Status.READ_ONLY
@@ -250,7 +250,7 @@ async def test_full_disk_does_not_make_what_is_damaged_absent() -> None:
 async def test_stream_is_not_read_on_while_too_much_is_in_line() -> None:
     clock = ManualClock()
     disk = slow_disk(clock)
-    async with OneBookie(BookieOptions(max_pending_bytes=1000), disk, clock) as one:
+    async with OneBookie(BookieServerSettings(max_pending_bytes=1000), disk, clock) as one:
         stream = one.adds()
         taken: list[int] = []
         disk.on_write = lambda changes: taken.append(len(changes.records))
@@ -304,7 +304,7 @@ async def test_malformed_adds_are_refused() -> None:
 
 
 async def test_many_ledgers_take_no_more_memory_than_allowed() -> None:
-    async with OneBookie(BookieOptions(max_ledgers_in_memory=10)) as one:
+    async with OneBookie(BookieServerSettings(max_ledgers_in_memory=10)) as one:
         for ledger_id in range(1, 51):
             assert await one.add_one(ledger_id, 0) == Status.OK
             await one.read(1000 + ledger_id, 0)
@@ -361,7 +361,7 @@ async def test_last_add_confirmed_of_records_that_found_no_room_is_not_said() ->
 
 
 async def test_stream_is_not_read_on_while_nobody_takes_its_answers() -> None:
-    async with OneBookie(BookieOptions(max_waiting_answers=5)) as one:
+    async with OneBookie(BookieServerSettings(max_waiting_answers=5)) as one:
         stream = one.adds()
 
         async def send() -> None:
@@ -404,6 +404,6 @@ async def test_a_client_that_goes_is_no_error_of_the_bookies() -> None:
 
 
 async def test_operator_can_start_a_bookie_read_only() -> None:
-    async with OneBookie(BookieOptions(read_only=True)) as one:
+    async with OneBookie(BookieServerSettings(read_only=True)) as one:
         assert await one.add_one(1, 0) == Status.READ_ONLY
         assert (await one.fence(1)).status == Status.OK

@@ -19,7 +19,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess, WithSession
 from magnetar_bookie.server.collector import GarbageCollector
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
@@ -43,7 +43,7 @@ from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, add_request, record
 from tests.unit.bookie.slow_disk import slow_disk, written
 
 COOKIE = Cookie(bookie_id="b1", instance_id=b"one")
-OPTIONS = BookieOptions(garbage_interval_s=0.01, metadata_retry_s=0.01)
+OPTIONS = BookieServerSettings(garbage_interval_s=0.01, metadata_retry_s=0.01)
 
 
 class Machine:
@@ -67,7 +67,10 @@ class Machine:
         return self.sessions[-1]
 
     def process(
-        self, bookie_id: str = "b1", with_session: list[WithSession] | None = None, options: BookieOptions = OPTIONS
+        self,
+        bookie_id: str = "b1",
+        with_session: list[WithSession] | None = None,
+        options: BookieServerSettings = OPTIONS,
     ) -> BookieProcess:
         return BookieProcess(
             bookie_id,
@@ -83,7 +86,10 @@ class Machine:
 
     @asynccontextmanager
     async def running(
-        self, bookie_id: str = "b1", with_session: list[WithSession] | None = None, options: BookieOptions = OPTIONS
+        self,
+        bookie_id: str = "b1",
+        with_session: list[WithSession] | None = None,
+        options: BookieServerSettings = OPTIONS,
     ) -> AsyncIterator[BookieProcess]:
         process = self.process(bookie_id, with_session, options)
         task = asyncio.create_task(process.run())

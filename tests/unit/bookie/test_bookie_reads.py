@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord
 from magnetar_protos.ledger_pb2 import (
     ConfirmAnswer,
@@ -117,7 +117,7 @@ async def test_limbo_ends_for_a_read_with_the_next_one() -> None:
 
 
 async def test_answers_are_bounded_in_ids_and_bytes() -> None:
-    async with OneBookie(BookieOptions(max_ids_per_answer=10)) as one:
+    async with OneBookie(BookieServerSettings(max_ids_per_answer=10)) as one:
         await filled(one, 1, *range(30))
         size = len(record(1, 0))
         assert (await one.read(1, 0, 29)).next_entry_id == 10
@@ -134,7 +134,7 @@ async def test_answers_are_bounded_in_ids_and_bytes() -> None:
 
 async def test_memory_of_a_request_is_bounded_whatever_the_size_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small records that go before say nothing of those that follow, and what is added nothing of what is held."""
-    options = BookieOptions(max_read_bytes=1_000_000, max_inventory_bytes=1_000_000)
+    options = BookieServerSettings(max_read_bytes=1_000_000, max_inventory_bytes=1_000_000)
     async with OneBookie(options) as one:
         large = [record(1, entry_id, b"x" * 400_000) for entry_id in range(2, 40)]
         storage = one.bookie.storage
@@ -167,7 +167,7 @@ async def test_memory_of_a_request_is_bounded_whatever_the_size_of_the_records(m
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
 async def test_reading_on_gives_every_entry_once(step: int) -> None:
-    async with OneBookie(BookieOptions(max_ids_per_answer=5, max_read_bytes=100)) as one:
+    async with OneBookie(BookieServerSettings(max_ids_per_answer=5, max_read_bytes=100)) as one:
         held = [entry_id for entry_id in range(60) if entry_id % 4]
         await filled(one, 1, *held)
         records, at = 0, 0
@@ -224,7 +224,7 @@ async def test_malformed_requests_are_refused() -> None:
 async def test_reads_at_a_time_are_bounded() -> None:
     clock = ManualClock()
     disk = slow_disk(clock)
-    async with OneBookie(BookieOptions(max_concurrent_reads=2), disk, clock) as one:
+    async with OneBookie(BookieServerSettings(max_concurrent_reads=2), disk, clock) as one:
         add = asyncio.create_task(filled(one, 1, 0))
         while not add.done():
             clock.advance(1)
@@ -271,7 +271,7 @@ async def test_inventory_leaves_out_what_is_not_durable_yet() -> None:
 
 
 async def test_inventory_is_bounded_and_can_be_continued() -> None:
-    options = BookieOptions(max_inventory_bytes=200, max_ids_per_answer=7)
+    options = BookieServerSettings(max_inventory_bytes=200, max_ids_per_answer=7)
     async with OneBookie(options) as one:
         entry_ids = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 51, 1000]
         await filled(one, 1, *entry_ids)
@@ -377,7 +377,7 @@ async def test_long_poll_wakes_when_the_last_add_confirmed_rises(explicit: bool)
 
 
 async def test_long_polls_are_bounded_and_end_when_the_ledger_is_deleted() -> None:
-    async with OneBookie(BookieOptions(max_long_polls=1)) as one:
+    async with OneBookie(BookieServerSettings(max_long_polls=1)) as one:
         await filled(one, 1, 0)
         waiting = asyncio.create_task(one.last_add_confirmed(1, above=5, wait_ms=50_000))
         await until(lambda: one.bookie._polls._count == 1, "one waits")
@@ -388,7 +388,7 @@ async def test_long_polls_are_bounded_and_end_when_the_ledger_is_deleted() -> No
 
 async def test_long_poll_waits_no_longer_than_the_bookie_allows() -> None:
     clock = ManualClock()
-    async with OneBookie(BookieOptions(max_long_poll_ms=2000), clock=clock) as one:
+    async with OneBookie(BookieServerSettings(max_long_poll_ms=2000), clock=clock) as one:
         poll = asyncio.create_task(one.last_add_confirmed(1, above=0, wait_ms=2**32 - 1))
         await until(lambda: one.bookie._polls._count == 1, "it waits")
         clock.advance(2)

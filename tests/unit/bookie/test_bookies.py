@@ -10,10 +10,10 @@ import pytest
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import ClientClosed
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.errors import InvalidPath, SessionLost
 from magnetar_metadata.store import ABSENT, ANY, Node
 from magnetar_protos.ledger_pb2 import (
@@ -254,6 +254,6 @@ def test_the_placement_spreads() -> None:
 
 
 def test_every_option_is_checked() -> None:
-    for name in LedgerClientOptions.model_fields:
+    for name in LedgerClientSettings.model_fields:
         with pytest.raises(ValueError, match=name):
-            LedgerClientOptions(**{name: -1})
+            LedgerClientSettings(**{name: -1})

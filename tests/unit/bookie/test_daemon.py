@@ -18,17 +18,17 @@ from pydantic import ValidationError
 from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.daemon.run import BookieDaemon, Parts
-from magnetar_bookie.daemon.settings import BookieSettings
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.process import BookieSettings
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
+from magnetar_bookie.storage.rocksdb import StorageSettings, open_rocksdb
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, select_settings
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.logs import log_to_stderr
 from magnetar_wire.loop_watch import LoopWatch
@@ -410,7 +410,7 @@ async def test_metrics_count_what_was_done(tmp_path: Path) -> None:
 async def test_metrics_and_status_tell_what_the_disk_holds_and_what_was_freed(tmp_path: Path) -> None:
     class RealDisk(Machine):
         async def open_storage(self) -> LedgerStorage:
-            options = RocksOptions(segment_bytes=16 << 10, reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
+            options = StorageSettings(segment_bytes=16 << 10, reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
             return await open_rocksdb(tmp_path / "storage", options)
 
     machine = RealDisk(tmp_path)
@@ -492,7 +492,9 @@ def test_parts_get_what_was_set(tmp_path: Path) -> None:
     settings = BookieSettings(
         bookie_id="b1", data_folder=tmp_path, metadata="embedded:///m", max_pending_bytes=4711, read_only=True
     )
-    assert options_of(BookieOptions, settings) == BookieOptions(max_pending_bytes=4711, read_only=True)
+    assert select_settings(BookieServerSettings, settings) == BookieServerSettings(
+        max_pending_bytes=4711, read_only=True
+    )
 
 
 def test_a_log_line_can_not_be_forged(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.replicated_adds import Done, ReplicatedAdds
 from magnetar_bookie.core.ensemble_change import Ensemble
 from magnetar_bookie.errors import TooManyPending
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from tests.unit.bookie.small_cluster import running_small_cluster
 from tests.unit.bookie.writer_scene import Outcomes, Scene
 
 # Some four entries of this size pass the bound.
 LAG_BYTES = 5000
 ENTRY = b"e" * 1000
-TIGHT = LedgerClientOptions(explicit_lac_interval_ms=0, max_bookie_lag_bytes=LAG_BYTES, add_entry_timeout_s=5.0)
+TIGHT = LedgerClientSettings(explicit_lac_interval_ms=0, max_bookie_lag_bytes=LAG_BYTES, add_entry_timeout_s=5.0)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> No
     with patch.object(ReplicatedAdds, "add", noted):
         async with running_small_cluster(
             bookies=2,
-            options=LedgerClientOptions(
+            options=LedgerClientSettings(
                 max_bookie_lag_bytes=3000,
                 recovery_window_entries=4,
                 explicit_lac_interval_ms=0,

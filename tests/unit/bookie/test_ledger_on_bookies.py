@@ -10,10 +10,10 @@ import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerFenced, Unreadable
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer
 from magnetar_testing.randomness import SeededRandomness
@@ -37,7 +37,7 @@ class BookieCluster:
         self.client = self.another_client()
 
     def another_client(self) -> LedgerClient:
-        options = LedgerClientOptions(explicit_lac_interval_ms=0)
+        options = LedgerClientSettings(explicit_lac_interval_ms=0)
         return LedgerClient(self.server.connect(), self.transport, self.clock, SeededRandomness(1), options)
 
     async def start(self, count: int) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_reader import LedgerReader
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import in_new_ensemble, tombstone, with_bookie_replaced
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, NoSuchEntry, NoSuchLedger, Unreadable
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import SessionLost
 from magnetar_protos import ledger_pb2 as pb
@@ -284,7 +284,7 @@ async def test_a_deleted_ledger_is_not_read() -> None:
 @pytest.mark.parametrize("read_ahead", [0, 1, 10])
 async def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -> None:
     async with running_small_cluster(
-        options=LedgerClientOptions(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0)
+        options=LedgerClientSettings(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0)
     ) as cluster:
         reader = await cluster.client.open(await closed_ledger(cluster, 60))
         for bookie in cluster.bookies.values():
@@ -368,7 +368,7 @@ async def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_b
 
 async def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
     async with running_small_cluster(
-        options=LedgerClientOptions(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0)
+        options=LedgerClientSettings(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0)
     ) as cluster:
         ledger_id = await cluster.make(THREE)
         cluster["b1"].failing = {"last_add_confirmed"}

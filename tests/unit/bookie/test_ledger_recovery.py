@@ -10,7 +10,6 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie.client.ledger_store import KnownLedger, Update
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
@@ -21,6 +20,7 @@ from magnetar_bookie.core.ledger_metadata import (
 from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_testing.metadata import Fault
@@ -473,7 +473,8 @@ async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack
     """CHK-3: nor when the time is over meanwhile."""
 
     async with running_small_cluster(
-        bookies=3, options=LedgerClientOptions(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0)
+        bookies=3,
+        options=LedgerClientSettings(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0),
     ) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
@@ -502,7 +503,7 @@ async def test_a_close_whose_answer_is_lost_is_found_out() -> None:
 
 
 async def test_many_entries_are_read_by_the_window_and_not_one_by_one() -> None:
-    async with running_small_cluster(options=LedgerClientOptions(recovery_window_entries=16)) as cluster:
+    async with running_small_cluster(options=LedgerClientSettings(recovery_window_entries=16)) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(300))
         for bookie in cluster.bookies.values():

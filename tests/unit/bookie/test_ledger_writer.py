@@ -8,7 +8,6 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import decommission
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ensemble_change import Change
@@ -25,6 +24,7 @@ from magnetar_bookie.errors import (
 )
 from magnetar_bookie.read.record import check_record, encode_record
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
@@ -380,7 +380,7 @@ _BOUND = 100 + 2 * ENTRY_OVERHEAD_BYTES
 
 async def test_what_is_pending_is_bounded_in_entries_and_in_bytes() -> None:
     async with Scene(
-        options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND)
+        options=LedgerClientSettings(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND)
     ) as scene:
         writer = await scene.writer()
         for bookie in scene.ensemble(writer):
@@ -460,7 +460,7 @@ async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
 
 
 async def test_a_silent_writer_tells_its_lac_until_all_have_it() -> None:
-    async with Scene(options=LedgerClientOptions(explicit_lac_interval_ms=100)) as scene:
+    async with Scene(options=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
         await writer.add(b"b")
@@ -490,7 +490,7 @@ async def test_a_silent_writer_tells_its_lac_until_all_have_it() -> None:
 
 
 async def test_a_silent_writer_that_was_fenced_hears_of_it() -> None:
-    async with Scene(options=LedgerClientOptions(explicit_lac_interval_ms=100)) as scene:
+    async with Scene(options=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
         for bookie in scene.ensemble(writer):

@@ -20,13 +20,13 @@ from magnetar_bookie.auto_recovery.checker import Checker
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.copying import fill_slot
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import Unreadable
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.errors import NotSent
 from magnetar_wire.transport import Peer
 from tests.unit.bookie.honest_bookie import entry
@@ -38,12 +38,12 @@ THREE = Striping(3, 3, 2)
 SLACK_S = 1.0
 
 
-def of_client(**changed: Any) -> LedgerClientOptions:
-    return LedgerClientOptions(explicit_lac_interval_ms=0, **changed)
+def of_client(**changed: Any) -> LedgerClientSettings:
+    return LedgerClientSettings(explicit_lac_interval_ms=0, **changed)
 
 
-def patient(**changed: Any) -> AutoRecoveryOptions:
-    return AutoRecoveryOptions.model_validate({**PATIENT.model_dump(), **changed})
+def patient(**changed: Any) -> AutoRecoverySettings:
+    return AutoRecoverySettings.model_validate({**PATIENT.model_dump(), **changed})
 
 
 async def takes(of: Scene, condition: Callable[[], bool | Awaitable[bool]], what: str) -> float:
@@ -56,8 +56,8 @@ def between(moments: list[float]) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(moments)]
 
 
-@pytest.mark.parametrize("kind", [LedgerClientOptions, AutoRecoveryOptions])
-def test_every_option_is_named_by_a_test(kind: type[LedgerClientOptions] | type[AutoRecoveryOptions]) -> None:
+@pytest.mark.parametrize("kind", [LedgerClientSettings, AutoRecoverySettings])
+def test_every_option_is_named_by_a_test(kind: type[LedgerClientSettings] | type[AutoRecoverySettings]) -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [name for name in kind.model_fields if name not in tests] == []
 
@@ -153,7 +153,7 @@ async def test_metadata_retry_s(seconds: float) -> None:
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
 
-async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> list[float]:
+async def _audits(of: Scene, options: AutoRecoverySettings, *, fail: bool) -> list[float]:
     passes: list[float] = []
 
     class Noting(Auditor):
@@ -191,7 +191,7 @@ async def test_auditor_checks_per_round(at_a_time: int) -> None:
         assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
 
 
-async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, checks: int) -> list[float]:
+async def _checks(of: Scene, options: AutoRecoverySettings, *, ledgers: int, checks: int) -> list[float]:
     """When ledgers are held against inventories."""
     moments: list[float] = []
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.recovery_budget import RecoveryBudget, RecoveryShare
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.recovery import RecoveryReads
 from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_wire.memory import count_entry_memory
 from tests.unit.bookie.small_cluster import running_small_cluster
 
@@ -117,7 +117,7 @@ async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
 
     with patch.object(RecoveryReads, "answered", noted):
         async with running_small_cluster(
-            options=LedgerClientOptions(
+            options=LedgerClientSettings(
                 max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
             )
         ) as cluster:
@@ -156,7 +156,7 @@ async def test_what_is_written_behind_a_lost_entry_counts() -> None:
 
     with patch.object(RecoveryShare, "set_held", note):
         async with running_small_cluster(
-            options=LedgerClientOptions(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600)
+            options=LedgerClientSettings(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600)
         ) as cluster:
             ledger_id = await cluster.make(THREE)
             await cluster.put(ledger_id, range(6), confirmed=-1)
@@ -180,7 +180,7 @@ async def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ah
     """CHK-68 CHK-14: others hold the whole budget, and b0 leaves limbo with what this recovery waits for."""
 
     async with running_small_cluster(
-        options=LedgerClientOptions(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0)
+        options=LedgerClientSettings(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0)
     ) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(8), confirmed=-1)

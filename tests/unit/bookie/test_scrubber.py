@@ -16,8 +16,8 @@ from magnetar_bookie.auto_recovery.worker import Worker
 from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_replaced
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.scrubber import Scrubber
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_metadata.store import SessionState
 from magnetar_protos.ledger_pb2 import ScrubPosition
 from magnetar_testing.metadata import Fault
@@ -31,7 +31,7 @@ HOURLY: dict[str, Any] = {"scrub_interval_s": 3600.0}
 def bookie_of(of: Scene, bookie_id: str, **changed: Any) -> Bookie:
     bookie = of.bookies[bookie_id].bookie
     assert bookie is not None
-    bookie.options = BookieOptions.model_validate({**HOURLY, **changed})
+    bookie.options = BookieServerSettings.model_validate({**HOURLY, **changed})
     return bookie
 
 

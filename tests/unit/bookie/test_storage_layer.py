@@ -13,7 +13,7 @@ from magnetar_bookie.auto_recovery.decommission import decommission, decommissio
 from magnetar_bookie.errors import NoSuchLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_testing.metadata import MemoryStore
 from magnetar_testing.randomness import SeededRandomness
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
@@ -40,7 +40,7 @@ class ProcessBookie(SceneBookie):
             f"{self.bookie_id}:1",
             self.of.clock,
             SeededRandomness(self.bookie_id),
-            BookieOptions(garbage_interval_s=3, metadata_retry_s=0.5, read_only=read_only),
+            BookieServerSettings(garbage_interval_s=3, metadata_retry_s=0.5, read_only=read_only),
             None,
             self.of.options,
         )

@@ -9,17 +9,17 @@ import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, RecoveryUndecided
 from magnetar_bookie.read.striping import Striping, fragment_of
 from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.patience import patiently
 from tests.unit.bookie.writer_scene import FakeBookie, Scene
 
-OPTIONS = LedgerClientOptions(
+OPTIONS = LedgerClientSettings(
     add_entry_timeout_s=1.0,
     read_entry_timeout_s=1.0,
     bookie_quarantine_time_s=3.0,

@@ -8,10 +8,10 @@ from typing import Self
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.record import MAX_RECORD_BYTES, check_record, entry_of
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import (
     AddAnswer,
     AddAnswers,
@@ -32,7 +32,7 @@ from tests.running import until
 
 __all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene"]
 
-QUICK = LedgerClientOptions(explicit_lac_interval_ms=0)
+QUICK = LedgerClientSettings(explicit_lac_interval_ms=0)
 
 
 class FakeBookie:
@@ -123,7 +123,7 @@ class FakeBookie:
 class Scene:
     """Bookies b1, b2 …, a metadata server, and a client's processes. The bookies are registered while it is open."""
 
-    def __init__(self, bookies: int = 4, options: LedgerClientOptions = QUICK) -> None:
+    def __init__(self, bookies: int = 4, options: LedgerClientSettings = QUICK) -> None:
         self.clock = ManualClock()
         self.server = MemoryServer(self.clock)
         self.transport = InProcessTransport(self.clock)

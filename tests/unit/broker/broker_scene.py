@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from magnetar import aio
 from magnetar.admin import AsyncAdmin
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
@@ -45,8 +45,8 @@ class BrokerScene:
             [(self.transport, _ADDRESS)],
             self.clock,
             SystemRandomness(),
-            BrokerOptions(**(striping | {"metadata_retry_s": 0.01} | options)),
-            LedgerClientOptions(explicit_lac_interval_ms=0, add_entry_timeout_s=add_entry_timeout_s),
+            BrokerServiceSettings(**(striping | {"metadata_retry_s": 0.01} | options)),
+            LedgerClientSettings(explicit_lac_interval_ms=0, add_entry_timeout_s=add_entry_timeout_s),
             broker_id="b/1",
         )
         self.admin = AsyncAdmin(URL, transport=self.transport)

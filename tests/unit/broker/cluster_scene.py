@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from magnetar import aio
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.broker import Broker
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.life import BrokerLife
-from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
@@ -54,8 +54,8 @@ class OneBroker:
             [(scene.transport, self.address), (scene.transport, self.external)],
             scene.clock,
             SystemRandomness(),
-            BrokerOptions(**(_OPTIONS | options)),
-            LedgerClientOptions(explicit_lac_interval_ms=0),
+            BrokerServiceSettings(**(_OPTIONS | options)),
+            LedgerClientSettings(explicit_lac_interval_ms=0),
             broker_id=self.broker_id,
             peer_transport=scene.transport,
             advertised=[("internal", self.address), ("external", self.external)],

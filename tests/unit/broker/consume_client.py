@@ -10,9 +10,9 @@ from typing import Any
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.service.consume_options import ConsumeOptions
 from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.outbox_budget import OutboxBudget
+from magnetar_broker.settings.consume import ConsumeSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -48,9 +48,9 @@ class _Topic:
 class ConsumeServer:
     """Serves `consume` for the topics that it is given."""
 
-    def __init__(self, options: ConsumeOptions | None = None) -> None:
+    def __init__(self, options: ConsumeSettings | None = None) -> None:
         self.topics: dict[str, Subscriptions] = {}
-        self.options = options or ConsumeOptions()
+        self.options = options or ConsumeSettings()
         self.counters = BrokerCounters()
         self.budget = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
         self.sessions: list[ConsumeSession] = []

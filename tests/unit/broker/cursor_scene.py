@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.settings.cursors import CursorSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode
@@ -24,7 +24,7 @@ from tests.unit.broker.fake_log import FakeLogPlaces
 
 __all__ = ["CursorScene", "running_cursor_scene", "wait_for_first_attempts"]
 
-OPTIONS = CursorOptions()
+OPTIONS = CursorSettings()
 
 
 class CursorScene:
@@ -115,7 +115,7 @@ async def wait_for_first_attempts(table: CursorTable) -> None:
 
 @asynccontextmanager
 async def running_cursor_scene(
-    bookies: int = 4, options: LedgerClientOptions | None = None
+    bookies: int = 4, options: LedgerClientSettings | None = None
 ) -> AsyncIterator[CursorScene]:
     """Yield cursors in a cluster that has started. Time passes on its clock whenever nothing else happens."""
     async with running_small_cluster(bookies, options) as cluster, passing_time(cluster.clock):

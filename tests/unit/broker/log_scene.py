@@ -15,12 +15,12 @@ from magnetar_broker import paths
 from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import Change
 from magnetar_protos import managed_ledger_pb2 as pb
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _TURNS, _LONGEST_S = 60, 600.0
 TOPIC = TopicName.parse("persistent://public/default/orders")
 # Ledgers of three entries, that end as soon as they are full. Without a durable subscription they are not retained.
-SMALL = ManagedLedgerOptions(
+SMALL = ManagedLedgerSettings(
     managed_ledger_max_entries_per_ledger=3,
     managed_ledger_min_ledger_rollover_time_minutes=0,
     default_retention_without_subscription_minutes=0,
@@ -104,7 +104,7 @@ class Scene(SmallCluster):
     async def open(
         self,
         client: LedgerClient | None = None,
-        options: ManagedLedgerOptions = SMALL,
+        options: ManagedLedgerSettings = SMALL,
         *,
         create: bool = True,
         cache_bytes: int = 1_048_576,
@@ -197,7 +197,7 @@ class Scene(SmallCluster):
             assert (await ledgers.read(ledger_id)).state.name == "TOMBSTONE", ledger_id
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
-        table = await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
+        table = await CursorTable.open(log, self.client, CursorSettings(), self.clock, SeededRandomness(5))
         await wait_for_first_attempts(table)
         return table
 

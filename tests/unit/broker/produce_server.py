@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from magnetar_broker.service.produce_session import ProduceSession
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topics import Topics
 from magnetar_wire.in_process_transport import InProcessTransport
@@ -23,7 +23,7 @@ class ProduceServer:
     """Serves `produce` streams on topics of a FakeStorage."""
 
     def __init__(self, **options: Any) -> None:
-        self.storage = FakeStorage(TopicOptions(**options))
+        self.storage = FakeStorage(TopicSettings(**options))
         self.catalog = FakeCatalog()
         self.topics: Topics = topics_on(self.storage, self.catalog)
         self.budget = PublishBudget(self.storage.options.max_message_publish_buffer_size_in_mb << 20)

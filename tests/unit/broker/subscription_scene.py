@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from magnetar_broker.core.position import Position
+from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topic.consumer import Consumer
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscription_stats import SubscriptionStats
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
@@ -66,7 +66,7 @@ class Scene:
             TopicName.parse(topic),
             self.log,
             self.cursors,
-            SubscriptionOptions(**options),
+            SubscriptionSettings(**options),
             self.clock,
             SeededRandomness(1),
         )

@@ -12,7 +12,7 @@ import pytest
 from magnetar import aio
 from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.daemon.run import BrokerDaemon, Parts
-from magnetar_broker.daemon.settings import BrokerSettings
+from magnetar_broker.settings.process import BrokerSettings
 from magnetar_metadata.errors import NotSent
 from magnetar_metadata.store import MetadataStore
 from magnetar_testing.metadata import MemoryServer, MemoryStore

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_broker.daemon.settings import BrokerSettings
-from magnetar_broker.grpc_options import BrokerGrpcOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.lag_bound import with_lag_bound
-from magnetar_broker.options import BrokerOptions
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
-from magnetar_wire.http_options import HttpOptions
+from magnetar_broker.settings.grpc import BrokerGrpcSettings
+from magnetar_broker.settings.process import BrokerSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, select_settings
 from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
-from magnetar_wire.logs import LogOptions
+from magnetar_wire.logs import LogSettings
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.process.listeners import advertised_listeners
+from magnetar_wire.process.settings import HttpSettings
 
 LEAST = {"broker_id": "b1", "metadata": "zookeeper://127.0.0.1:2181"}
 
@@ -28,7 +28,9 @@ def settings(**changed: Any) -> BrokerSettings:
     return BrokerSettings.model_validate({**LEAST, **changed})
 
 
-@pytest.mark.parametrize("part", [BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, HttpOptions, LogOptions])
+@pytest.mark.parametrize(
+    "part", [BrokerServiceSettings, LedgerClientSettings, BrokerGrpcSettings, HttpSettings, LogSettings]
+)
 def test_each_part_has_its_defaults(part: type[Configuration]) -> None:
     """Two parts with an option of one name and different defaults would have one of them changed by the other."""
     default = settings()
@@ -203,10 +205,10 @@ def test_more_leases_of_a_namespace_than_of_a_topic_are_refused() -> None:
 def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
     """CHK-66: in a broker. Elsewhere it is what several ledgers may have pending."""
     options = settings(max_message_publish_buffer_size_in_mb=3)
-    assert with_lag_bound(options_of(LedgerClientOptions, options), options).lag_bound_bytes == 6 * 2**20
-    said = LedgerClientOptions(max_bookie_lag_bytes=7)
+    assert with_lag_bound(select_settings(LedgerClientSettings, options), options).lag_bound_bytes == 6 * 2**20
+    said = LedgerClientSettings(max_bookie_lag_bytes=7)
     assert with_lag_bound(said, options) is said
-    assert LedgerClientOptions(max_pending_bytes=100).lag_bound_bytes == 400
+    assert LedgerClientSettings(max_pending_bytes=100).lag_bound_bytes == 400
 
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.service.consume_options import ConsumeOptions
+from magnetar_broker.settings.consume import ConsumeSettings
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeRequest,
@@ -32,7 +32,7 @@ SHARED = SubscriptionType.SHARED
 
 
 @asynccontextmanager
-async def _running(options: ConsumeOptions | None = None) -> AsyncIterator[tuple[Scene, ConsumeServer, ConsumeClient]]:
+async def _running(options: ConsumeSettings | None = None) -> AsyncIterator[tuple[Scene, ConsumeServer, ConsumeClient]]:
     scene = Scene()
     server = ConsumeServer(options)
     server.topics["topic"] = scene.subscriptions
@@ -145,7 +145,7 @@ async def test_a_stream_that_breaks_takes_its_consumers_away_and_others_get_what
 
 async def test_a_slow_stream_holds_up_nobody_else_and_little_waits_for_it() -> None:
     # An in-process stream takes 16 messages ahead.
-    async with _running(ConsumeOptions(max_queued_bytes_per_stream=100000)) as (scene, server, client):
+    async with _running(ConsumeSettings(max_queued_bytes_per_stream=100000)) as (scene, server, client):
         size, count = 40_000, 300
         await client.open(1, "slow", permits=100_000)
         other = (await server.client()).start()
@@ -168,7 +168,7 @@ async def test_a_slow_stream_holds_up_nobody_else_and_little_waits_for_it() -> N
 
 
 async def test_many_slow_streams_together_are_bounded_too() -> None:
-    async with _running(ConsumeOptions(max_queued_bytes_of_all_streams=1000000)) as (scene, server, client):
+    async with _running(ConsumeSettings(max_queued_bytes_of_all_streams=1000000)) as (scene, server, client):
         size = 50_000
         slow = [(await server.client()).start() for _ in range(8)]
         for number, one in enumerate(slow):
@@ -196,7 +196,7 @@ async def test_many_slow_streams_together_are_bounded_too() -> None:
 
 
 async def test_what_can_not_be_is_refused_and_says_why() -> None:
-    async with _running(ConsumeOptions(max_consumers_per_stream=8)) as (scene, _, client):
+    async with _running(ConsumeSettings(max_consumers_per_stream=8)) as (scene, _, client):
         scene.add(1)
         await client.send(
             seek=[Seek(consumer_id=5, request_id=1, to=EARLIEST)],
@@ -247,7 +247,7 @@ async def test_what_can_not_be_is_refused_and_says_why() -> None:
     ],
 )
 async def test_a_message_that_is_nonsense_ends_the_stream(message: bytes) -> None:
-    async with _running(ConsumeOptions(max_parts_per_consume_request=100)) as (scene, _, client):
+    async with _running(ConsumeSettings(max_parts_per_consume_request=100)) as (scene, _, client):
         await client.open()
         await client.stream.send(message)
         await eventually(lambda: client.error)
@@ -361,7 +361,7 @@ async def test_a_client_that_has_finished_still_gets_its_receipts() -> None:
 
 
 async def test_while_too_many_receipts_wait_no_more_is_read() -> None:
-    async with _running(ConsumeOptions(max_waiting_answers_per_stream=10)) as (scene, _, client):
+    async with _running(ConsumeSettings(max_waiting_answers_per_stream=10)) as (scene, _, client):
         [entry] = scene.add(1)
         await client.open()
         cursor = scene.cursors.cursors["s"]

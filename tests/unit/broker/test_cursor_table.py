@@ -13,9 +13,9 @@ from magnetar_bookie.paths import ledger as ledger_path
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger import durable_cursor
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
+from magnetar_broker.settings.cursors import CursorSettings
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.randomness import SeededRandomness
@@ -206,7 +206,7 @@ async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() ->
     """ACK-2: so what has to be read at a recovery stays short, and one ledger is left."""
 
     async with running_cursor_scene() as scene:
-        scene.options = CursorOptions(managed_ledger_cursor_max_size_per_ledger_bytes=300)
+        scene.options = CursorSettings(managed_ledger_cursor_max_size_per_ledger_bytes=300)
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         for entry_id in range(1, 99, 2):
@@ -276,7 +276,7 @@ async def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody()
     housekeeping no more than some."""
 
     async with running_cursor_scene() as scene:
-        scene.options = CursorOptions(managed_ledger_cursor_max_entries_per_ledger=2)
+        scene.options = CursorSettings(managed_ledger_cursor_max_entries_per_ledger=2)
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         most = 0
@@ -372,7 +372,7 @@ async def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_ledger() -> 
     are there, and the one in use is never deleted. It is deleted when that is possible."""
 
     async with running_cursor_scene() as scene:
-        scene.options = CursorOptions(managed_ledger_cursor_max_entries_per_ledger=1)
+        scene.options = CursorSettings(managed_ledger_cursor_max_entries_per_ledger=1)
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         store = scene.cluster.server.connect()
@@ -798,7 +798,7 @@ async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() ->
 
 async def test_names_properties_and_numbers_of_cursors_have_limits() -> None:
     async with running_cursor_scene() as scene:
-        scene.options = CursorOptions(max_subscriptions_per_topic=2)
+        scene.options = CursorSettings(max_subscriptions_per_topic=2)
         table = await scene.open()
 
         async def refused(name: str, properties: dict[str, str]) -> ErrorCode:

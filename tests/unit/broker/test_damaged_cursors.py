@@ -14,8 +14,8 @@ from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.seen_topic import see_topic
+from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topic.start_place import StartPlace, find_start
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_metadata.compare_and_set import first_value
 from magnetar_metadata.store import ANY
@@ -62,7 +62,7 @@ def subscriptions_of(scene: CursorScene, table: CursorTable) -> Subscriptions:
         scene.log.name,
         scene.log,  # type: ignore[arg-type]
         table,
-        SubscriptionOptions(),
+        SubscriptionSettings(),
         scene.clock,
         SeededRandomness(1),
     )

@@ -11,7 +11,7 @@ from magnetar_broker.core.dispatch.position_set import PositionSet
 from magnetar_broker.core.dispatch.round_robin import RoundRobin
 from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.settings.delivery import SubscriptionSettings
 
 
 class _Outlet:
@@ -116,7 +116,7 @@ def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
 
 def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     """ACK-3: so many a consumer holds where nothing else is said."""
-    rule = RoundRobin(SubscriptionOptions().limits, Position(1, -1))
+    rule = RoundRobin(SubscriptionSettings().limits, Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 1_000_000)

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker.service import claiming
 from magnetar_broker.service.claiming import Claiming
-from magnetar_broker.service.finding_options import FindingOptions
+from magnetar_broker.settings.finding import LookupSettings
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
     LastMessageAnswer,
@@ -78,7 +78,7 @@ async def test_whoever_goes_away_makes_room() -> None:
 
 
 def test_the_bound_is_above_what_a_crowd_of_clients_asks_at_once() -> None:
-    assert FindingOptions().max_concurrent_lookup_request >= 10_000
+    assert LookupSettings().max_concurrent_lookup_request >= 10_000
 
 
 async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from magnetar_broker.core.leases import Lease, Leases, encoded
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_testing.metadata.store import MemoryStore
@@ -301,11 +301,11 @@ async def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_b
     """SPK-5, CHK-49: a broker with a higher bound may have made the topic. A lease that is new is refused."""
 
     async with running_log_scene() as scene:
-        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_leases_per_topic=3))
+        log = await scene.open(options=ManagedLedgerSettings(managed_ledger_max_leases_per_topic=3))
         for lease_id in (ONE, OTHER):
             await scene.patiently(log.leases.take(lease_id, 0, _TEN_MIN_MS, ""))
         await scene.patiently(log.close())
-        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_leases_per_topic=1))
+        log = await scene.open(options=ManagedLedgerSettings(managed_ledger_max_leases_per_topic=1))
         scene.clock.advance(_TEN_MIN_MS / 1000 * 0.6)
         await scene.patiently(log.leases.take(ONE, 0, _TEN_MIN_MS, ""))
         await scene.patiently(log.leases.renew(OTHER, _TEN_MIN_MS))
@@ -320,7 +320,7 @@ async def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
     """SPK-5: no reader holds more, or for longer, than an administrator allows."""
 
     async with running_log_scene() as scene:
-        options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=2, managed_ledger_max_lease_minutes=10)
+        options = ManagedLedgerSettings(managed_ledger_max_leases_per_topic=2, managed_ledger_max_lease_minutes=10)
         log = await scene.open(options=options)
         leases = log.leases
 

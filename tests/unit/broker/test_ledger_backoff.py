@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from magnetar_broker.core.ledger_backoff import LedgerBackoff
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from tests.unit.broker.log_scene import numbered, running_log_scene
 
-WIDE = ManagedLedgerOptions(
+WIDE = ManagedLedgerSettings(
     managed_ledger_default_ensemble_size=1,
     managed_ledger_default_write_quorum=1,
     managed_ledger_default_ack_quorum=1,

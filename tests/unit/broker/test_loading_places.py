@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_broker.core.loading_places import LoadingPlaces, TopicLoading
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -113,7 +113,7 @@ def test_failed_topics_are_remembered_in_bounded_memory() -> None:
 class StorageThatHangs(FakeStorage):
     """Opening a topic whose name begins with "away" never ends."""
 
-    def __init__(self, options: TopicOptions, clock: ManualClock) -> None:
+    def __init__(self, options: TopicSettings, clock: ManualClock) -> None:
         super().__init__(options, clock)
         self.hanging: list[TopicName] = []
 
@@ -140,7 +140,7 @@ class StorageThatHangs(FakeStorage):
 async def test_topics_whose_opening_hangs_leave_room_for_healthy_ones() -> None:
     """Their bookies are away, say. They keep half of the places, and healthy topics are opened past them."""
     clock = ManualClock()
-    storage = StorageThatHangs(TopicOptions(max_concurrent_topic_load_request=4, slow_topic_load_seconds=5), clock)
+    storage = StorageThatHangs(TopicSettings(max_concurrent_topic_load_request=4, slow_topic_load_seconds=5), clock)
     topics = topics_on(storage)
 
     def left(count: int) -> bool:

@@ -7,14 +7,14 @@ import pytest
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicGivenUp
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_wire.entry import split_broker_metadata
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.unit.broker.log_scene import SMALL, Scene, entry, numbered, payload, running_log_scene
 
-WIDE = ManagedLedgerOptions()
+WIDE = ManagedLedgerSettings()
 
 
 def unreachable(scene: Scene, *names: str) -> None:
@@ -155,7 +155,7 @@ async def test_appends_wait_in_order_up_to_a_bound() -> None:
     async with running_log_scene() as scene:
         unreachable(scene, *scene.bookies)
         bound = 1000 + 2 * ENTRY_OVERHEAD_BYTES
-        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=bound))
+        log = await scene.open(options=ManagedLedgerSettings(managed_ledger_max_pending_bytes=bound))
         scene.outcomes.append(log, *[b"." * 400] * 3, b"one too many", b"two too many")
         await scene.wait(lambda: log.waiting_for != "")
         assert scene.outcomes.told == []
@@ -276,9 +276,9 @@ async def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
 
 def test_options_hang_together() -> None:
     with pytest.raises(ValueError, match="write quorum"):
-        ManagedLedgerOptions(managed_ledger_default_write_quorum=1)
+        ManagedLedgerSettings(managed_ledger_default_write_quorum=1)
     with pytest.raises(ValueError, match="at most"):
-        ManagedLedgerOptions(managed_ledger_max_ledger_rollover_time_minutes=5)
+        ManagedLedgerSettings(managed_ledger_max_ledger_rollover_time_minutes=5)
     assert SMALL.roll_rule.due(3, 0, 0)
 
 
@@ -287,7 +287,7 @@ async def test_who_stops_at_a_refusal_keeps_the_order() -> None:
 
     async with running_log_scene() as scene:
         bound = 400 + 2 * ENTRY_OVERHEAD_BYTES
-        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=bound))
+        log = await scene.open(options=ManagedLedgerSettings(managed_ledger_max_pending_bytes=bound))
         told: list[object] = []
         new = NewEntry(entry(b"." * 150), 1, 0)
         assert [log.append([new], told.append), log.append([new, new, new, new], told.append)] == [1, 2]

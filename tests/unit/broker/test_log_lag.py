@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.log_scene import numbered, running_log_scene
 
-WIDE = ManagedLedgerOptions(
+WIDE = ManagedLedgerSettings(
     managed_ledger_default_ensemble_size=1,
     managed_ledger_default_write_quorum=1,
     managed_ledger_default_ack_quorum=1,

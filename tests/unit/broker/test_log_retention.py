@@ -7,7 +7,7 @@ import asyncio
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene
 
@@ -15,7 +15,7 @@ _MINUTES = 60
 _HOUR = SMALL.model_copy(update={"default_retention_without_subscription_minutes": 60})
 
 
-async def filled(scene: Scene, options: ManagedLedgerOptions = _HOUR) -> tuple[ManagedLedger, list[int]]:
+async def filled(scene: Scene, options: ManagedLedgerSettings = _HOUR) -> tuple[ManagedLedger, list[int]]:
     """Three closed ledgers, and an open one."""
     log = await scene.open(options=options)
     await scene.append(log, *numbered(10))

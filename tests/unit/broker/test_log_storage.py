@@ -12,7 +12,7 @@ from magnetar_broker.core.position import EARLIEST, LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger import trimming
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import ABSENT, Check, Put
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -93,7 +93,7 @@ async def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
     """RET-3: 50,000 entries or 2 GiB, but not within 10 minutes; 4 h in any case, idle or not."""
 
     async with running_log_scene() as scene:
-        options = ManagedLedgerOptions()
+        options = ManagedLedgerSettings()
         rule = options.roll_rule
         assert not rule.due(50_000, 0, 599)
         assert rule.due(50_000, 0, 600)
@@ -117,7 +117,7 @@ async def test_an_idle_log_that_has_rolled_is_ticked_for_nothing() -> None:
     """CHK-59: one roll, and then neither ledgers nor requests, however long nothing happens."""
 
     async with running_log_scene() as scene:
-        log = await scene.open(options=ManagedLedgerOptions())
+        log = await scene.open(options=ManagedLedgerSettings())
         await scene.append(log, b"alone")
 
         async def four_hours() -> None:
@@ -293,7 +293,7 @@ async def test_tailing_reads_come_from_the_cache_which_is_bounded() -> None:
 async def test_reads_keep_to_their_bounds() -> None:
     async with running_log_scene() as scene:
         for cache_bytes in (0, 1_000_000):
-            log = await scene.open(cache_bytes=cache_bytes, options=ManagedLedgerOptions())
+            log = await scene.open(cache_bytes=cache_bytes, options=ManagedLedgerSettings())
             scene.outcomes.append(log, *[b"x" * 1000] * 20)
             await scene.decided()
             start = log.first_after(log.before_first)
@@ -311,7 +311,7 @@ async def test_several_read_at_several_places() -> None:
     """STO-3: each with what follows fetched ahead; more of them than are fetched ahead for, too."""
 
     async with running_log_scene() as scene:
-        log = await scene.open(cache_bytes=0, options=ManagedLedgerOptions(), read_ahead=2)
+        log = await scene.open(cache_bytes=0, options=ManagedLedgerSettings(), read_ahead=2)
         await scene.append(log, *numbered(200))
         everything = [one.position for one in await scene.read_all(log)]
 
@@ -332,7 +332,7 @@ async def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
     """STO-3: the first read asks for what it gives, the second for all that follows, and the others for nothing."""
 
     async with running_log_scene() as scene:
-        log = await scene.open(cache_bytes=0, options=ManagedLedgerOptions())
+        log = await scene.open(cache_bytes=0, options=ManagedLedgerSettings())
         await scene.append(log, *numbered(200))
 
         def asked() -> int:
@@ -379,7 +379,7 @@ async def test_the_first_entry_at_a_time_is_found() -> None:
     """SUB-9's ground: by the broker's time, over ledgers and within one."""
 
     async with running_log_scene() as scene:
-        for options in (SMALL, ManagedLedgerOptions()):
+        for options in (SMALL, ManagedLedgerSettings()):
             name = TOPIC if options is SMALL else TOPIC.partition(0)
             log = await scene.open(options=options, name=name)
             times = []
@@ -401,7 +401,7 @@ async def test_the_first_entry_at_a_time_is_found() -> None:
 
 async def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
     async with running_log_scene() as scene:
-        log = await scene.open(options=ManagedLedgerOptions())
+        log = await scene.open(options=ManagedLedgerSettings())
         await scene.append(log, b"first")
         scene.outcomes.append(log, *numbered(5))
         closing = asyncio.create_task(log.close())

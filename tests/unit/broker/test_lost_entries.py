@@ -9,7 +9,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from magnetar_wire.topic_name import TopicName
@@ -17,7 +17,7 @@ from tests.unit.broker.log_scene import Scene, numbered, payload, running_log_sc
 from tests.unit.broker.subscription_scene import Scene as SubscriptionScene
 from tests.unit.broker.subscription_scene import ack, at_time, settle
 
-WIDE = ManagedLedgerOptions(managed_ledger_min_ledger_rollover_time_minutes=0)
+WIDE = ManagedLedgerSettings(managed_ledger_min_ledger_rollover_time_minutes=0)
 
 
 def destroy(scene: Scene, *positions: Position) -> None:
@@ -69,7 +69,7 @@ async def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: li
     """CHK-67, ADM-3; MSG-5: no index is given twice, whatever the lost entries held."""
 
     async with running_log_scene(bookies) as scene:
-        options = ManagedLedgerOptions(
+        options = ManagedLedgerSettings(
             managed_ledger_default_ensemble_size=bookies,
             managed_ledger_default_write_quorum=bookies,
             managed_ledger_default_ack_quorum=min(2, bookies),

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import TopicGivenUp
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from tests.unit.broker.log_scene import numbered, payload, running_log_scene
 
 
@@ -79,7 +79,7 @@ async def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
     """CHK-59: opening a topic, and an idle roll, make no ledger. CHK-31: however many appends wait, one is made."""
 
     async with running_log_scene() as scene:
-        log = await scene.open(options=ManagedLedgerOptions())
+        log = await scene.open(options=ManagedLedgerSettings())
         node = await scene.node()
         assert node is not None
         assert not node.ledgers

@@ -21,7 +21,7 @@ from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.entry import decode_entry
@@ -362,7 +362,7 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
     """SPK-5: no more pieces than an answer takes; the plans that follow give the rest."""
 
     async with running_log_scene() as scene:
-        one = ManagedLedgerOptions(
+        one = ManagedLedgerSettings(
             managed_ledger_max_entries_per_ledger=1, managed_ledger_min_ledger_rollover_time_minutes=0
         )
         log = await scene.open(options=one)

@@ -7,7 +7,7 @@ import pytest
 from magnetar_broker.core.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.retention import NO_RETENTION, RetentionWithoutSubscription, deletable_ledgers
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import managed_ledger_pb2 as pb
 
 _HOUR = RetentionWithoutSubscription(3_600_000, None)
@@ -130,14 +130,14 @@ def test_the_mark_covers_the_open_ledger_grows_only_and_is_stored() -> None:
 
 def test_the_options_are_the_bounds() -> None:
     """RET-1: 7 days and no size by default; -1 is no bound, and nothing between -1 and 0 is one."""
-    assert ManagedLedgerOptions().retention_without_subscription == RetentionWithoutSubscription(604_800_000, None)
+    assert ManagedLedgerSettings().retention_without_subscription == RetentionWithoutSubscription(604_800_000, None)
     for minutes, size_mb, expected in (
         (-1, -1, _FOR_EVER),
         (0, -1, _AT_ONCE),
         (60, 3, RetentionWithoutSubscription(3_600_000, 3 * 1_048_576)),
         (0.5, 0, RetentionWithoutSubscription(30_000, 0)),
     ):
-        options = ManagedLedgerOptions(
+        options = ManagedLedgerSettings(
             default_retention_without_subscription_minutes=minutes,
             default_retention_without_subscription_size_mb=size_mb,
         )
@@ -145,4 +145,4 @@ def test_the_options_are_the_bounds() -> None:
     for name in ("minutes", "size_mb"):
         for value in (-0.5, -2, float("nan"), float("inf")):
             with pytest.raises(ValueError, match=f"default_retention_without_subscription_{name}"):
-                ManagedLedgerOptions(**{f"default_retention_without_subscription_{name}": value})  # type: ignore[arg-type]
+                ManagedLedgerSettings(**{f"default_retention_without_subscription_{name}": value})  # type: ignore[arg-type]

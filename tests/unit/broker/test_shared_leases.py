@@ -11,7 +11,7 @@ from magnetar_broker.core.lease_reads import FINISHED_SHARE, MAX_PARTS, MAX_READ
 from magnetar_broker.core.leases import Lease, Leases, encoded
 from magnetar_broker.core.position import LATEST
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.log_scene import SMALL, running_log_scene
@@ -29,7 +29,7 @@ async def test_a_driver_that_polls_has_one_lease_and_streams_find_theirs() -> No
     """SPK-5: 2,000 batches within an hour leave one lease of the topic, and reads in bounded memory."""
 
     async with running_log_scene() as scene:
-        options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=2)
+        options = ManagedLedgerSettings(managed_ledger_max_leases_per_topic=2)
         log = await scene.open(options=SMALL.model_copy(update=options.model_dump(exclude_unset=True)))
         for number in range(2_000):
             await scene.patiently(log.leases.take(ONE, 1, _HOUR_MS, "a driver", read_id(number)))
@@ -43,7 +43,7 @@ async def test_batches_have_half_of_the_bound() -> None:
     """SPK-5: drivers that read by batches never use up the leases that streams need."""
 
     async with running_log_scene() as scene:
-        options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=4)
+        options = ManagedLedgerSettings(managed_ledger_max_leases_per_topic=4)
         log = await scene.open(options=SMALL.model_copy(update=options.model_dump(exclude_unset=True)))
         for number in range(2):
             await scene.patiently(log.leases.take(bytes([number]) * 16, 1, _HOUR_MS, "a driver", read_id(number)))

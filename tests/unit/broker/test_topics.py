@@ -11,9 +11,9 @@ import pytest
 
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.housekeeping import Housekeeping
-from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_testing.clock import ManualClock
@@ -105,7 +105,7 @@ async def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() ->
 
 
 async def test_so_many_are_opened_at_a_time() -> None:
-    storage = FakeStorage(TopicOptions(max_concurrent_topic_load_request=3))
+    storage = FakeStorage(TopicSettings(max_concurrent_topic_load_request=3))
     topics = topics_on(storage)
     storage.gate.clear()
     asking = [asyncio.create_task(topics.get(TopicName.parse(f"t{n}"), create=True)) for n in range(20)]
@@ -118,7 +118,7 @@ async def test_so_many_are_opened_at_a_time() -> None:
 
 
 async def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again() -> None:
-    storage = FakeStorage(TopicOptions(topic_load_timeout_seconds=0.05))
+    storage = FakeStorage(TopicSettings(topic_load_timeout_seconds=0.05))
     topics = topics_on(storage)
     storage.gate.clear()
     with pytest.raises(BrokerError) as refused:
@@ -264,7 +264,7 @@ async def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
 
 
 async def test_a_log_that_does_not_close_is_abandoned() -> None:
-    storage = FakeStorage(TopicOptions(topic_close_timeout_s=0.05))
+    storage = FakeStorage(TopicSettings(topic_close_timeout_s=0.05))
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
     log_of(topic).close = asyncio.Event().wait  # type: ignore[assignment,method-assign]
@@ -423,7 +423,7 @@ async def test_housekeeping_trims_as_soon_as_a_ledger_is_done_with_and_goes_on_a
 async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_for() -> None:
     """TOP-2: inactive topics are deleted as the policy says; one with a subscription never is."""
     clock = ManualClock()
-    options = TopicOptions(
+    options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
         unload_idle_topics_after_s=20,
@@ -456,7 +456,7 @@ async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_as
 async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
     """SPK-5, TOP-2: a reader past the broker is connected to nobody, and uses the topic."""
     clock = ManualClock()
-    options = TopicOptions(
+    options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
         unload_idle_topics_after_s=20,
@@ -481,7 +481,7 @@ async def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_to
 ) -> None:
     """TOP-2: whose the topic is is looked at in between."""
     clock = ManualClock()
-    options = TopicOptions(
+    options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
     )
@@ -540,5 +540,5 @@ def test_every_option_is_named_by_a_test() -> None:
     """One that nothing reads would be noticed by nobody."""
     folder = Path(__file__).parent
     tests = "".join(path.read_text() for path in folder.glob("**/*.py"))
-    own = {name for name in BrokerOptions.__annotations__ if name != "cluster_name"}  # it is shown, and no more
-    assert [name for name in sorted({*TopicOptions.model_fields, *own}) if name not in tests] == []
+    own = {name for name in BrokerServiceSettings.__annotations__ if name != "cluster_name"}  # it is shown, and no more
+    assert [name for name in sorted({*TopicSettings.model_fields, *own}) if name not in tests] == []

@@ -9,7 +9,7 @@ from typing import Any
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import Change
@@ -74,8 +74,8 @@ class FakeStorage:
     """`opened` are the lives of topics, in order. Opening waits while `gate` is not set, and with an open log while
     `cursors_gate` is not."""
 
-    def __init__(self, options: TopicOptions | None = None, clock: Clock | None = None) -> None:
-        self.options = options or TopicOptions()
+    def __init__(self, options: TopicSettings | None = None, clock: Clock | None = None) -> None:
+        self.options = options or TopicSettings()
         self.clock = clock or SystemClock()
         self.counters = BrokerCounters()
         self.there: dict[TopicName, str] = {}

@@ -10,15 +10,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from magnetar_bookie.daemon.settings import BookieSettings
-from magnetar_broker.daemon.settings import BrokerSettings
+from magnetar_bookie.settings.process import BookieSettings
+from magnetar_broker.settings.process import BrokerSettings
 from magnetar_cli import bookie, broker
 from magnetar_cli.cluster.daemon_settings import BROKERS, checked
 from magnetar_cli.cluster.errors import ClusterError
 from magnetar_cli.option_list import option_lines
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
-from magnetar_wire.logs import LogOptions
+from magnetar_wire.logs import LogSettings
 from tests.command_line import CommandLine
 
 _METADATA = 'metadata = "zookeeper://h"\n'
@@ -89,12 +89,12 @@ def test_no_two_settings_share_a_description(kind: type[Configuration]) -> None:
 @pytest.mark.parametrize("level", ["debug", "Debug", "DEBUG"])
 def test_the_log_level_is_taken_in_any_case(level: str) -> None:
     for loaded in (
-        load(LogOptions, flags=[f"log_level={level}"]),
-        load(LogOptions, environment={"MAGNETAR_LOG_LEVEL": level}),
+        load(LogSettings, flags=[f"log_level={level}"]),
+        load(LogSettings, environment={"MAGNETAR_LOG_LEVEL": level}),
     ):
         assert loaded.log_level == "DEBUG"
     with pytest.raises(InvalidConfiguration, match="'loud': Input should be 'DEBUG', 'INFO', "):
-        load(LogOptions, flags=["log_level=loud"])
+        load(LogSettings, flags=["log_level=loud"])
 
 
 @pytest.mark.parametrize("setting", ["advertised_address", "pulsar_advertised_address"])

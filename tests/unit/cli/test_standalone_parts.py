@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from magnetar_bookie.server.options import BookieOptions
-from magnetar_broker.grpc_options import BrokerGrpcOptions
-from magnetar_broker.options import BrokerOptions
+from magnetar_bookie.settings.server import BookieServerSettings
+from magnetar_broker.settings.grpc import BrokerGrpcSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_cli.standalone.command import app
 from magnetar_cli.standalone.data_folder import DataFolder, FolderTaken, remove_abandoned
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 
 # There is one bookie; and it serves clients, of which there are more than brokers.
-_CLIENTS = BrokerGrpcOptions.__annotations__
+_CLIENTS = BrokerGrpcSettings.__annotations__
 _STRIPING = {f"managed_ledger_default_{what}" for what in ("ensemble_size", "write_quorum", "ack_quorum")}
 _OTHERWISE = {*_STRIPING, *_CLIENTS}
 
@@ -39,9 +39,9 @@ def test_an_option_that_several_parts_have_has_one_default() -> None:
             if name not in _OTHERWISE:
                 assert settings[name].default == field.default, name
     assert {settings[name].default for name in _STRIPING} == {1}
-    assert all(settings[name].default == BrokerGrpcOptions.model_fields[name].default for name in _CLIENTS)
-    assert issubclass(StandaloneSettings, BrokerOptions)
-    assert issubclass(StandaloneSettings, BookieOptions)
+    assert all(settings[name].default == BrokerGrpcSettings.model_fields[name].default for name in _CLIENTS)
+    assert issubclass(StandaloneSettings, BrokerServiceSettings)
+    assert issubclass(StandaloneSettings, BookieServerSettings)
 
 
 def test_any_option_may_be_set_and_a_wrong_one_is_named() -> None:

@@ -14,7 +14,7 @@ from magnetar._message import Message
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_session import ConsumeSession
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     ConsumeRequest,
@@ -40,7 +40,7 @@ __all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "payloads", "r
 
 
 class MemoryTopic:
-    def __init__(self, name: TopicName, incarnation: str, options: SubscriptionOptions) -> None:
+    def __init__(self, name: TopicName, incarnation: str, options: SubscriptionSettings) -> None:
         self.name = name
         self.log = FakeLog(per_ledger=1000, incarnation=incarnation)
         self.cursors = FakeCursorTable(self.log)
@@ -76,7 +76,7 @@ class MemoryBroker(LookupBroker):
         # Every ConsumeRequest, in order; and how many streams there were.
         self.requests: list[ConsumeRequest] = []
         self.streams = 0
-        self._options = SubscriptionOptions(**options)
+        self._options = SubscriptionSettings(**options)
         self._made = 0
 
     def topic(self, name: str) -> MemoryTopic:

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from magnetar_wire.transport import NotReached, Peer, Stream, TransportError
 from tests.running import until
 
@@ -42,7 +42,7 @@ class _Echo:
 
 async def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
     """A bookie that has registered anew would otherwise fail its writers for as long as gRPC pauses, and be avoided."""
-    options = GrpcOptions(grpc_reconnect_backoff_min_ms=600_000, grpc_reconnect_backoff_max_ms=600_000)
+    options = GrpcSettings(grpc_reconnect_backoff_min_ms=600_000, grpc_reconnect_backoff_max_ms=600_000)
     transport = GrpcTransport(options)
     listener = await transport.listen("127.0.0.1:0", _Echo())
     connection = transport.connect(listener.address)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.listener import GrpcListener
 from magnetar_wire.grpc_transport.served_stream import ServedStream
@@ -42,7 +42,7 @@ async def answers(stream: Stream) -> bool:
 
 async def test_one_connection_has_so_many_streams_and_others_have_theirs() -> None:
     """CHK-49: who takes all that one may have locks nobody else out."""
-    options = GrpcOptions(grpc_max_long_streams=5, grpc_max_long_streams_per_connection=2)
+    options = GrpcSettings(grpc_max_long_streams=5, grpc_max_long_streams_per_connection=2)
     transport = GrpcTransport(options)
     async with listening(transport, Echo()) as listener:
         greedy, other, third = (transport.connect(listener.address) for _ in range(3))
@@ -70,7 +70,7 @@ async def test_one_connection_has_so_many_streams_and_others_have_theirs() -> No
 
 async def test_clients_that_take_nothing_do_not_stop_those_that_do() -> None:
     """CHK-49: `grpc_max_stream_bytes` is used up by some, and the others go on, message by message."""
-    options = GrpcOptions(grpc_max_stream_bytes=200_000, grpc_stream_buffer_bytes=100_000)
+    options = GrpcSettings(grpc_max_stream_bytes=200_000, grpc_stream_buffer_bytes=100_000)
     transport = GrpcTransport(options)
     async with listening(transport, Flood()) as listener:
         stuck = [transport.connect(listener.address) for _ in range(4)]
@@ -98,7 +98,7 @@ async def test_a_handler_that_is_cancelled_while_its_stream_closes_gives_back_wh
         async def write(self, message: bytes) -> None:
             await self.read()
 
-    options = GrpcOptions()
+    options = GrpcSettings()
     admission = Admission(options)
     stream = ServedStream(Stalled(), admission, options, lambda: None)  # type: ignore[arg-type]
     await stream.send(bytes(1000))

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.http_server import HttpServer, HttpSettings, serve_http
 from tests.http_client import ask
 from tests.running import until, within
 
-SHORT = HttpOptions(http_exchange_timeout_s=0.3, http_close_timeout_s=0.1)
+SHORT = HttpSettings(http_exchange_timeout_s=0.3, http_close_timeout_s=0.1)
 
 
 class Echo:
@@ -46,7 +46,7 @@ def fail(request: Request) -> Response:
 
 
 @asynccontextmanager
-async def serving(echo: Echo, options: HttpOptions | None = None) -> AsyncIterator[HttpServer]:
+async def serving(echo: Echo, options: HttpSettings | None = None) -> AsyncIterator[HttpServer]:
     server = await serve_http(echo.app, "127.0.0.1:0", options)
     try:
         yield server
@@ -89,14 +89,14 @@ async def test_an_address_that_is_taken_is_an_error_at_once() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
-    async with serving(Echo(), HttpOptions(http_max_body_bytes=1000)) as server:
+    async with serving(Echo(), HttpSettings(http_max_body_bytes=1000)) as server:
         assert (await ask(server.address, "/echo", "POST", b"x" * 1000))[0] == 200
         assert (await ask(server.address, "/echo", "POST", b"x" * 1001))[0] == 413
 
 
 async def test_a_body_without_an_end_is_refused_when_it_is_too_large() -> None:
     """CHK-49: sent in chunks, its size is not known before."""
-    async with serving(Echo(), HttpOptions(http_max_body_bytes=1000)) as server:
+    async with serving(Echo(), HttpSettings(http_max_body_bytes=1000)) as server:
         reader, writer = await connect(server)
         writer.write(b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
         writer.write((b"400\r\n" + b"x" * 1024 + b"\r\n") * 10)
@@ -137,7 +137,7 @@ async def test_who_takes_too_long_is_cut_off(sent: bytes) -> None:
 
 async def test_connections_beyond_the_bound_are_closed_and_others_served() -> None:
     """CHK-49"""
-    async with serving(Echo(), HttpOptions(http_max_connections=3)) as server:
+    async with serving(Echo(), HttpSettings(http_max_connections=3)) as server:
         kept = [await connect(server) for _ in range(3)]
         await until(lambda: server.connections == 3, "three are connected")
         for _ in range(20):
@@ -153,7 +153,7 @@ async def test_connections_beyond_the_bound_are_closed_and_others_served() -> No
 
 async def test_closing_does_not_wait_for_what_hangs() -> None:
     echo = Echo()
-    async with serving(echo, HttpOptions(http_close_timeout_s=0.1)) as server:
+    async with serving(echo, HttpSettings(http_close_timeout_s=0.1)) as server:
         reader, writer = await connect(server)
         writer.write(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n")
         await until(lambda: echo.hanging == 1, "the request hangs")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.rocksdb.opening import open_rocksdb
-from magnetar_bookie.storage.rocksdb.options import RocksOptions
 from magnetar_bookie.storage.rocksdb.storage import RocksStorage
 
-__all__ = ["RocksOptions", "RocksStorage", "open_rocksdb"]
+__all__ = ["RocksStorage", "StorageSettings", "open_rocksdb"]

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from magnetar_bookie.storage.rocksdb.options import RocksOptions
+from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.rocksdb.space import free_bytes
 
 __all__ = ["BALLAST_NAME", "give_up_ballast", "make_ballast"]
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 BALLAST_NAME: Final = "ballast"
 
 
-def give_up_ballast(folder: Path, options: RocksOptions) -> None:
+def give_up_ballast(folder: Path, options: StorageSettings) -> None:
     """Where less is free than the ballast should hold."""
     path = folder / BALLAST_NAME
     free = free_bytes(folder)
@@ -38,7 +38,7 @@ def give_up_ballast(folder: Path, options: RocksOptions) -> None:
         )
 
 
-def make_ballast(folder: Path, options: RocksOptions) -> None:
+def make_ballast(folder: Path, options: StorageSettings) -> None:
     """Where it is not, and so much is free. In a thread. It need not be durable."""
     size = _size(options)
     path = folder / BALLAST_NAME
@@ -58,6 +58,6 @@ def make_ballast(folder: Path, options: RocksOptions) -> None:
         half.unlink(missing_ok=True)
 
 
-def _size(options: RocksOptions) -> int:
+def _size(options: StorageSettings) -> int:
     """Less than what is kept back: what is given up must not be taken by entries."""
     return min(options.ballast_disk_bytes, options.reserve_disk_bytes // 2)

@@ -41,13 +41,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
 from magnetar_bookie.storage.rocksdb.apply import PlacedGroup, Usage, apply_groups
 from magnetar_bookie.storage.rocksdb.ballast import give_up_ballast, make_ballast
 from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, has_note, put_note, remove_note
-from magnetar_bookie.storage.rocksdb.options import RocksOptions
 from magnetar_bookie.storage.rocksdb.replay import FoundGroup, Walk, groups_passing_over
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path, segments_in
 from magnetar_bookie.storage.rocksdb.storage import Opened, RocksStorage
@@ -65,9 +65,9 @@ _FORMAT_NAME: Final = "format"
 _FLUSH_AFTER: Final = 200_000
 
 
-async def open_rocksdb(folder: Path, options: RocksOptions | None = None) -> RocksStorage:
+async def open_rocksdb(folder: Path, options: StorageSettings | None = None) -> RocksStorage:
     """Opens the folder, or makes it. Raises `StorageFailed`."""
-    options = options or RocksOptions()
+    options = options or StorageSettings()
     opening = asyncio.ensure_future(asyncio.to_thread(_open, folder, options))
     try:
         opened = await asyncio.shield(opening)
@@ -78,7 +78,7 @@ async def open_rocksdb(folder: Path, options: RocksOptions | None = None) -> Roc
     return RocksStorage(opened, options)
 
 
-def _open(folder: Path, options: RocksOptions) -> Opened:
+def _open(folder: Path, options: StorageSettings) -> Opened:
     """In a thread."""
     try:
         return _open_locked(folder, options)
@@ -86,7 +86,7 @@ def _open(folder: Path, options: RocksOptions) -> Opened:
         raise StorageFailed(f"the storage folder {folder} can't be opened: {error}") from error
 
 
-def _open_locked(folder: Path, options: RocksOptions) -> Opened:
+def _open_locked(folder: Path, options: StorageSettings) -> Opened:
     records = folder / "records"
     if not records.exists():
         records.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _open_locked(folder: Path, options: RocksOptions) -> Opened:
         raise
 
 
-def _open_index(folder: Path, options: RocksOptions, mark: DurableMark) -> Opened:
+def _open_index(folder: Path, options: StorageSettings, mark: DurableMark) -> Opened:
     made_anew = has_note(folder, INDEX_DAMAGED)
     if made_anew:
         put_note(folder, LOST, "the index was damaged, and was made anew from the log")

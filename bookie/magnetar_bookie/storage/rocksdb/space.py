@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import StorageFailed, StorageFull
-from magnetar_bookie.storage.rocksdb.options import RocksOptions
 
 __all__ = ["Space", "free_bytes"]
 
@@ -22,7 +22,7 @@ _MOMENT_S: Final = 0.05
 class Space:
     """`held` says what the folder holds; it is asked where there is a quota."""
 
-    def __init__(self, folder: Path, options: RocksOptions) -> None:
+    def __init__(self, folder: Path, options: StorageSettings) -> None:
         self._folder = folder
         self._options = options
         # What was free when it was asked last, less what has been asked for since.

@@ -33,13 +33,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
+from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord, StorageFailed
 from magnetar_bookie.storage.rocksdb.apply import PlacedGroup, SegmentUse, Usage, apply_groups
 from magnetar_bookie.storage.rocksdb.ballast import make_ballast
 from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexDamaged
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, put_note, remove_note
-from magnetar_bookie.storage.rocksdb.options import RocksOptions
 from magnetar_bookie.storage.rocksdb.reading import read_records
 from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
@@ -83,7 +83,7 @@ class Opened:
 class RocksStorage:
     """A `LedgerStorage`; made by `open_rocksdb`."""
 
-    def __init__(self, opened: Opened, options: RocksOptions) -> None:
+    def __init__(self, opened: Opened, options: StorageSettings) -> None:
         self._folder = opened.folder
         self._mark = opened.mark
         self._options = options

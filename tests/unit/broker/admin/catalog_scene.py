@@ -7,8 +7,8 @@ from typing import Any
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog import Catalog
-from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_metadata.compare_and_set import change, first_value
 from magnetar_metadata.errors import MetadataError, Refused, SessionLost
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, Session, Stat, Watch
@@ -81,7 +81,7 @@ class KilledStore(MetadataStore):
 
 
 class CatalogScene:
-    def __init__(self, options: CatalogOptions | None = None) -> None:
+    def __init__(self, options: CatalogSettings | None = None) -> None:
         self.clock = ManualClock()
         self.server = MemoryServer(self.clock)
         self.store = self.server.connect()

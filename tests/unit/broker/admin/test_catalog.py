@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from magnetar_broker import paths
-from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.core.policies import check_known, check_policies
 from magnetar_broker.core.system_topics import heartbeat_topic, is_system_topic
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamespaceRequest, TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -128,14 +128,14 @@ async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
 
 async def test_the_option_makes_partitioned_topics() -> None:
     """TOP-2."""
-    scene = CatalogScene(CatalogOptions(allow_auto_topic_creation_type="partitioned", default_num_partitions=2))
+    scene = CatalogScene(CatalogSettings(allow_auto_topic_creation_type="partitioned", default_num_partitions=2))
     await scene.start()
     assert await scene.catalog.partitions(TOPIC, True) == 2
 
 
 async def test_the_option_makes_no_topics() -> None:
     """TOP-2."""
-    scene = CatalogScene(CatalogOptions(allow_auto_topic_creation=False))
+    scene = CatalogScene(CatalogSettings(allow_auto_topic_creation=False))
     await scene.start()
     assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.make_topic(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
@@ -147,7 +147,7 @@ async def test_the_option_makes_no_topics() -> None:
 
 
 async def test_a_namespace_has_so_many_topics_at_most() -> None:
-    scene = CatalogScene(CatalogOptions(max_topics_per_namespace=2))
+    scene = CatalogScene(CatalogSettings(max_topics_per_namespace=2))
     await scene.start()
     await scene.make_topic(TOPIC)
     await scene.make_topic(TopicName.parse("acme/shop/__change_events"), asked=True)

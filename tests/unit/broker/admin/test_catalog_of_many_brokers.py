@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog import Catalog
-from magnetar_broker.admin.options import CatalogOptions
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
@@ -91,7 +91,7 @@ async def test_a_mark_that_was_taken_away_elsewhere_keeps_nobody_from_its_topics
 async def test_a_namespace_is_made_with_bundles() -> None:
     """OWN-1."""
     scene = CatalogScene(
-        CatalogOptions(default_number_of_namespace_bundles=8, load_balancer_namespace_maximum_bundles=16)
+        CatalogSettings(default_number_of_namespace_bundles=8, load_balancer_namespace_maximum_bundles=16)
     )
     await scene.start()
     starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts

@@ -10,12 +10,12 @@ import pytest
 from magnetar import exceptions
 from magnetar.admin import NextMessage
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker import paths
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.store import ANY
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
@@ -34,9 +34,9 @@ _STRIPING = {
 async def store_elsewhere(scene: BrokerScene, count: int) -> NextMessage:
     """Another broker takes the topic over, stores as many entries, and lets it go; the topic's end."""
     store = scene.metadata.connect()
-    client = LedgerClient(store, scene.transport, scene.clock, SystemRandomness(), LedgerClientOptions())
+    client = LedgerClient(store, scene.transport, scene.clock, SystemRandomness(), LedgerClientSettings())
     await client.start()
-    options = ManagedLedgerOptions(**_STRIPING)
+    options = ManagedLedgerSettings(**_STRIPING)
     log = await ManagedLedger.open(
         _TOPIC, client, EntryCache(0), options, scene.clock, SystemRandomness(), create=False
     )

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker.pulsar.life_signs import LifeSigns
 from magnetar_broker.pulsar.listener import PulsarListener
-from magnetar_broker.pulsar.options import PulsarOptions
+from magnetar_broker.settings.listeners import PulsarListenerSettings
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
@@ -39,7 +39,7 @@ class _Slow:
 async def test_who_takes_what_waits_for_it_lives(waiting_bytes: int, taken: int) -> None:
     """WIRE-1, SUB-1, PRD-11: what nothing waited for may still lie in the machine's buffer, and tells nothing."""
     who = _Slow(waiting_bytes=waiting_bytes)
-    signs = LifeSigns(who, PulsarOptions(connection_liveness_check_timeout_millis=50))
+    signs = LifeSigns(who, PulsarListenerSettings(connection_liveness_check_timeout_millis=50))
     asked = asyncio.ensure_future(signs.lives())
     await until(lambda: bool(who.written), "it is asked")
     who.taken_bytes += taken
@@ -51,7 +51,7 @@ async def test_who_takes_what_waits_for_it_lives(waiting_bytes: int, taken: int)
 async def test_who_takes_some_between_looks_is_not_cut_off(takes: bool) -> None:
     """WIRE-1."""
     who = _Slow(waiting_bytes=100)
-    signs = LifeSigns(who, PulsarOptions(keep_alive_interval_seconds=1000))
+    signs = LifeSigns(who, PulsarListenerSettings(keep_alive_interval_seconds=1000))
     for _ in range(5):
         who.taken_bytes += takes
         signs._look()
@@ -62,7 +62,7 @@ async def test_who_takes_some_between_looks_is_not_cut_off(takes: bool) -> None:
 async def test_one_that_is_not_read_is_asked_all_the_same() -> None:
     """What nobody acknowledges has its connection closed."""
     who = _Slow(held=True)
-    signs = LifeSigns(who, PulsarOptions(keep_alive_interval_seconds=1000))
+    signs = LifeSigns(who, PulsarListenerSettings(keep_alive_interval_seconds=1000))
     for _ in range(5):
         signs._look()
     signs.end()

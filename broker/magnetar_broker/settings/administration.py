@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from magnetar_wire.bundles import MAX_BUNDLES
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["CatalogOptions"]
+__all__ = ["CatalogSettings"]
 
 
-class CatalogOptions(Configuration):
+class CatalogSettings(Configuration):
     # Create topics on first use. A namespace's policies can override it.
     allow_auto_topic_creation: bool = True
     # Type of the topics that are created on first use: partitioned or non-partitioned. A namespace's policies can
@@ -45,7 +45,7 @@ class CatalogOptions(Configuration):
     admin_forward_timeout_s: float = Field(default=25.0, gt=0)
 
     @model_validator(mode="after")
-    def _fits(self) -> CatalogOptions:
+    def _fits(self) -> CatalogSettings:
         if self.default_num_partitions > self.max_num_partitions_per_partitioned_topic:
             raise ValueError("default_num_partitions is above max_num_partitions_per_partitioned_topic")
         if self.default_number_of_namespace_bundles > self.load_balancer_namespace_maximum_bundles:

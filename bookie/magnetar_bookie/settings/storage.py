@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["RocksOptions"]
+__all__ = ["StorageSettings"]
 
 
-class RocksOptions(Configuration):
+class StorageSettings(Configuration):
     """How much memory and disk the storage takes."""
 
     # Size, in bytes, at which a log file is closed. Space is freed by whole log files.

@@ -9,13 +9,13 @@ from pydantic import Field
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["MAX_ANSWER_BYTES", "BookieOptions"]
+__all__ = ["MAX_ANSWER_BYTES", "BookieServerSettings"]
 
 # The records of one answer: with the ids around them it fits the transport.
 MAX_ANSWER_BYTES: Final = MAX_RECORD_BYTES + 1_048_576
 
 
-class BookieOptions(Configuration):
+class BookieServerSettings(Configuration):
     """Each has an effect, and bounds what a bookie does or takes."""
 
     # Accept no new entries.

@@ -9,15 +9,14 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.core.namespace_leases import check_lease_bounds
-from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.lag_bound import check_lag_bound
-from magnetar_broker.options import BrokerOptions
+from magnetar_broker.settings.grpc import BrokerGrpcSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
-from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.logs import LogOptions
+from magnetar_wire.logs import LogSettings
 from magnetar_wire.process.addresses import check_address
 from magnetar_wire.process.listeners import (
     PULSAR,
@@ -27,11 +26,12 @@ from magnetar_wire.process.listeners import (
     apart_by_scheme,
     bind_addresses,
 )
+from magnetar_wire.process.settings import HttpSettings
 
 __all__ = ["BrokerSettings"]
 
 
-class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, HttpOptions, LogOptions):
+class BrokerSettings(BrokerServiceSettings, LedgerClientSettings, BrokerGrpcSettings, HttpSettings, LogSettings):
     # Name of the broker in its cluster. It must be unique, and stays the same over restarts.
     broker_id: str = Field(pattern=r"^[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}$")
     # Location of the metadata store: zookeeper://host:port,host:port/chroot?session_timeout_s=10.

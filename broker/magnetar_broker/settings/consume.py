@@ -7,10 +7,10 @@ from pydantic import Field
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import FRAME_FILL_BYTES
 
-__all__ = ["ConsumeOptions"]
+__all__ = ["ConsumeSettings"]
 
 
-class ConsumeOptions(Configuration):
+class ConsumeSettings(Configuration):
     # Maximum number of consumers on one stream, or one connection of Pulsar's protocol. Further ones are refused.
     max_consumers_per_stream: int = Field(default=10_000, gt=0)
     # Memory, in bytes, of the entries that wait to be sent on one stream; each entry counts with 512 bytes besides what

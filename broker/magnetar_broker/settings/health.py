@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["HealthOptions"]
+__all__ = ["HealthSettings"]
 
 
-class HealthOptions(Configuration):
+class HealthSettings(Configuration):
     # Seconds that the health check's message may take from publish to read. Then the check has failed.
     health_check_timeout_s: float = Field(default=5.0, gt=0)
     # Seconds for which a health check's result is reused for further requests.

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["MetricsOptions"]
+__all__ = ["MetricsSettings"]
 
 
-class MetricsOptions(Configuration):
+class MetricsSettings(Configuration):
     # Expose metrics of each topic and subscription. If false, they are summed by namespace.
     expose_topic_level_metrics_in_prometheus: bool = True
     # Maximum number of topics with metrics of their own. Metrics of further topics are summed by namespace.

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["HttpOptions"]
+__all__ = ["HttpSettings"]
 
 
-class HttpOptions(Configuration):
+class HttpSettings(Configuration):
     """Each bounds what the network may take."""
 
     # Maximum number of HTTP connections. Further connections are closed.

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["CursorOptions"]
+__all__ = ["CursorSettings"]
 
 
-class CursorOptions(Configuration):
+class CursorSettings(Configuration):
     # Maximum number of times per second that a cursor is saved while no consumer waits for the result of an
     # acknowledgement. If one waits, the cursor is saved at once.
     managed_ledger_default_mark_delete_rate_limit: float = Field(default=1.0, gt=0)

@@ -7,10 +7,10 @@ from pydantic import Field
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 
-__all__ = ["TopicOptions"]
+__all__ = ["TopicSettings"]
 
 
-class TopicOptions(Configuration):
+class TopicSettings(Configuration):
     # Maximum size, in bytes, of the payload of one entry, as it is stored: a batch as a whole, after compression.
     max_message_size: int = Field(default=MAX_MESSAGE_BYTES, gt=0, le=MAX_MESSAGE_BYTES)
     # Maximum number of topics that are opened at a time. Others wait.

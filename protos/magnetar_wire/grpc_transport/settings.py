@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
 
-__all__ = ["GrpcOptions"]
+__all__ = ["GrpcSettings"]
 
 
-class GrpcOptions(Configuration):
+class GrpcSettings(Configuration):
     """Names begin with `grpc_`, since a process has these among its other options."""
 
     # Seconds after which an attempt to connect has failed.
@@ -64,7 +64,7 @@ class GrpcOptions(Configuration):
     grpc_stream_buffer_bytes: int = Field(default=1_048_576, gt=0)
 
     @model_validator(mode="after")
-    def _backoff_in_order(self) -> GrpcOptions:
+    def _backoff_in_order(self) -> GrpcSettings:
         if self.grpc_reconnect_backoff_max_ms < self.grpc_reconnect_backoff_min_ms:
             raise ValueError("grpc_reconnect_backoff_max_ms is below grpc_reconnect_backoff_min_ms")
         return self

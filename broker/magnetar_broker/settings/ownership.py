@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["OwnershipOptions"]
+__all__ = ["OwnershipSettings"]
 
 
-class OwnershipOptions(Configuration):
+class OwnershipSettings(Configuration):
     # Change of a broker's load at which it publishes its load again, in percent of one core, or of one second of event
     # loop lag. A change of the number of its bundles is published at once.
     load_balancer_report_update_threshold_percentage: float = Field(default=10.0, gt=0)
@@ -25,7 +25,7 @@ class OwnershipOptions(Configuration):
     bundle_check_interval_s: float = Field(default=5.0, gt=0)
 
     @model_validator(mode="after")
-    def _intervals_fit(self) -> OwnershipOptions:
+    def _intervals_fit(self) -> OwnershipSettings:
         longest_s = self.load_balancer_report_update_max_interval_minutes * 60
         if self.load_balancer_report_update_min_interval_millis / 1000 > longest_s:
             raise ValueError(

@@ -11,13 +11,13 @@ from magnetar_broker.core.retention import RetentionWithoutSubscription
 from magnetar_broker.core.roll import RollRule
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["ManagedLedgerOptions"]
+__all__ = ["ManagedLedgerSettings"]
 
 _S_PER_MINUTE = 60
 _BYTES_PER_MB = 1_048_576
 
 
-class ManagedLedgerOptions(Configuration):
+class ManagedLedgerSettings(Configuration):
     # Bookies that a topic's ledger is striped over. A namespace's policies can override it.
     managed_ledger_default_ensemble_size: int = Field(default=3, gt=0)
     # Copies of each entry of a topic. A namespace's policies can override it.

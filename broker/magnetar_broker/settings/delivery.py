@@ -8,10 +8,10 @@ from magnetar_broker.core.dispatch.dispatch import DispatchLimits
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 
-__all__ = ["SubscriptionOptions"]
+__all__ = ["SubscriptionSettings"]
 
 
-class SubscriptionOptions(Configuration):
+class SubscriptionSettings(Configuration):
     # Create a subscription when a consumer subscribes to it for the first time. A namespace's policies can override it.
     allow_auto_subscription_creation: bool = True
     # Maximum number of messages of a Shared subscription that are delivered to one consumer and not acknowledged. At

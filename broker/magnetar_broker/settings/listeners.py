@@ -8,13 +8,13 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["HIGH_WATER_BYTES", "PulsarOptions"]
+__all__ = ["HIGH_WATER_BYTES", "PulsarListenerSettings"]
 
 # Of what waits to be written: below that nobody is told when it is taken.
 HIGH_WATER_BYTES: Final = 262_144
 
 
-class PulsarOptions(Configuration):
+class PulsarListenerSettings(Configuration):
     # Maximum number of connections of clients of Pulsar's protocol. 0: no limit.
     broker_max_connections: int = Field(default=10_000, ge=0)
     # Maximum number of connections of clients of Pulsar's protocol from one IP address. 0: no limit.

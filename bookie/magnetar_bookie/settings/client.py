@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["LedgerClientOptions"]
+__all__ = ["LedgerClientSettings"]
 
 
-class LedgerClientOptions(Configuration):
+class LedgerClientSettings(Configuration):
     # Seconds after which a bookie has failed that does not answer the oldest add in flight. They count from when the
     # add was sent, or from the answer to the add before it, whichever is later.
     add_entry_timeout_s: float = Field(default=5.0, gt=0)

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["AutoRecoveryOptions"]
+__all__ = ["AutoRecoverySettings"]
 
 
-class AutoRecoveryOptions(Configuration):
+class AutoRecoverySettings(Configuration):
     # Seconds without a registration after which a bookie is lost, and its replicas are copied to others.
     lost_bookie_recovery_delay_s: float = Field(default=30.0, ge=0)
     # Seconds, after lost_bookie_recovery_delay_s, that the writer of an open ledger has to replace a lost bookie

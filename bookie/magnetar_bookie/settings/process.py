@@ -10,14 +10,14 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.server.options import BookieOptions
-from magnetar_bookie.storage.rocksdb import RocksOptions
+from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.server import BookieServerSettings
+from magnetar_bookie.storage.rocksdb import StorageSettings
 from magnetar_metadata.location import parse_location
-from magnetar_wire.grpc_transport import GrpcOptions
-from magnetar_wire.http_server import HttpOptions
-from magnetar_wire.logs import LogOptions
+from magnetar_wire.grpc_transport import GrpcSettings
+from magnetar_wire.http_server import HttpSettings
+from magnetar_wire.logs import LogSettings
 from magnetar_wire.process.addresses import check_address
 from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners
 
@@ -25,7 +25,13 @@ __all__ = ["BookieSettings"]
 
 
 class BookieSettings(
-    BookieOptions, RocksOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions, LogOptions
+    BookieServerSettings,
+    StorageSettings,
+    LedgerClientSettings,
+    AutoRecoverySettings,
+    GrpcSettings,
+    HttpSettings,
+    LogSettings,
 ):
     # Name of the bookie in its cluster. It must be unique, and stays the same for as long as the data exists.
     bookie_id: str
