@@ -8,6 +8,7 @@
 #   make bench    the benchmarks (ONLY=codec: one group)
 #   make path     the files and functions that one message runs through
 #   make protos   generate the code of the .proto files           make clean    delete what make created
+#   make settings write deploy/settings.md, the reference of all settings
 #   make sim      the simulation (SEEDS=1000 START=0: which seeds; SEED=123: one, with its trace; WORLD=service: where)
 #   make sim-mutants   whether the simulation finds known bugs that are put into the code; some hours
 #   make torture  inject faults into a cluster of real processes under load, and judge the result (MINUTES=5, SEED=7)
@@ -33,7 +34,7 @@ export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-system test-compose soak lint check bench path sim sim-mutants torture protos clean
+.PHONY: help run test test-fast test-system test-compose soak lint check bench path sim sim-mutants torture protos settings clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
@@ -126,6 +127,9 @@ torture: $(VENV)/.installed
 
 protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py
+
+settings: $(VENV)/.installed
+	@$(BIN)/python -m magnetar_cli.settings_page
 
 clean:
 	find . -path ./$(VENV) -prune -o -name __pycache__ -prune -exec rm -rf {} +

@@ -21,7 +21,6 @@ from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.peers import NoPeers, Peers, PeersLike
@@ -32,6 +31,7 @@ from magnetar_broker.service.at_listener import AtListener
 from magnetar_broker.service.broker_service import BrokerService
 from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.session_end import session_over
+from magnetar_broker.settings.bounds import with_lag_bound
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -98,7 +98,7 @@ class Broker:
             (transport, address, AtListener(self.service, name)) for name, transport, address in named_listeners
         ]
         self._listeners: list[Listener] = []
-        self._outboxes = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
+        self._outboxes = OutboxBudget(self.options.max_queued_bytes)
         self._pulsar_at = list(pulsar_listeners)
         self._pulsar_advertised = list(pulsar_advertised)
         self.door = Door(self._serving, self.options, clock, self.counters, self._outboxes)
@@ -231,7 +231,7 @@ class Broker:
                     await self._new_life()
                 except Exception:  # noqa: BLE001 (likewise)
                     _log.exception("the broker could not begin anew, and tries again")
-                    await self._clock.sleep(self.options.metadata_retry_s)
+                    await self._clock.sleep(self.options.metadata_retry_seconds)
 
     async def _new_life(self) -> None:
         while True:
@@ -240,7 +240,7 @@ class Broker:
             except MetadataError as error:
                 self.waits_for = f"the metadata store is not reached: {error}"
                 _log.info("%s", self.waits_for)
-                await self._clock.sleep(self.options.metadata_retry_s)
+                await self._clock.sleep(self.options.metadata_retry_seconds)
                 continue
             life = BrokerLife(
                 store,
@@ -262,7 +262,7 @@ class Broker:
                 await life.close()
                 self.waits_for = f"the broker can't begin with this session: {error}"
                 _log.info("%s", self.waits_for)
-                await self._clock.sleep(self.options.metadata_retry_s)
+                await self._clock.sleep(self.options.metadata_retry_seconds)
                 continue
             except BaseException:
                 await life.close()

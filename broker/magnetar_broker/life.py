@@ -133,7 +133,7 @@ class BrokerLife:
             lambda: store.session.state is SessionState.CONNECTED,
         )
         self._housekeeping = Housekeeping(self.topics, options, clock, counters)
-        sweep_interval_s = options.managed_ledger_remains_sweep_interval_s
+        sweep_interval_s = options.managed_ledger_lease_sweep_interval_seconds
         self._remains = RemainsSweeper(self.client, clock, randomness, sweep_interval_s)
         self._namespace_leases = NamespaceLeaseSweeper(
             store,
@@ -168,7 +168,7 @@ class BrokerLife:
         """In peace, within a bounded time. First nobody gives this broker anything any more; then each bundle is free
         for others as soon as its topics are closed; then those who were at them end, when they have been told."""
         await self._stop_keeping()
-        bound_s = self._options.broker_shutdown_timeout_s
+        bound_s = self._options.broker_shutdown_timeout_seconds
         await _within(self.ownership.release_all(), bound_s, "the bundles")
         await _within(self.topics.close(TopicGivenUp("its broker is ending: look it up again")), bound_s, "the topics")
         await self._end_sessions()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from magnetar_cli.process_command import ConfigFile, ListOptions, Run, SetFlags, list_options, run_process
+from magnetar_cli.process_command import ConfigFile, ListSettings, Run, SetFlags, print_settings, run_process
 
 if TYPE_CHECKING:
     from magnetar_broker.settings.process import BrokerSettings
@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
-def broker(config: ConfigFile = None, settings: SetFlags = None, options: ListOptions = False) -> None:
+def broker(config: ConfigFile = None, settings: SetFlags = None, options: ListSettings = False) -> None:
     """Run one broker of a cluster in the foreground.
 
     Settings come from the file, from environment variables (e.g. MAGNETAR_BROKER_ID), and from --set; --options lists
@@ -25,12 +25,12 @@ def broker(config: ConfigFile = None, settings: SetFlags = None, options: ListOp
     Exit status: 0 graceful shutdown, 70 a bug, 75 the shutdown timed out, 78 refused to start.
     """
     if options:
-        list_options(_what_runs()[0])
+        print_settings(_import_process()[0])
         return
-    run_process("broker", config, settings or (), _what_runs)
+    run_process("broker", config, settings or (), _import_process)
 
 
-def _what_runs() -> tuple[type[BrokerSettings], Run[BrokerSettings]]:
+def _import_process() -> tuple[type[BrokerSettings], Run[BrokerSettings]]:
     from magnetar_broker.daemon.run import run_broker
     from magnetar_broker.settings.process import BrokerSettings
 

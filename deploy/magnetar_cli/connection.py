@@ -19,12 +19,12 @@ from magnetar_wire.randomness import SystemRandomness
 __all__ = ["connected", "impatient"]
 
 # A person waits; a server would have more patience.
-_CONNECT: Final = "connect_timeout_s=5"
+_CONNECT: Final = "connect_timeout_seconds=5"
 
 
 def impatient(location: str) -> str:
     """The same metadata store, for a command."""
-    if "connect_timeout_s" in location or not location.startswith("zookeeper:"):
+    if "connect_timeout_seconds" in location or not location.startswith("zookeeper:"):
         return location
     return f"{location}{'&' if '?' in location else '?'}{_CONNECT}"
 

@@ -20,7 +20,7 @@ from magnetar_cli.http_asking import ask_http, reasons_shown
 
 __all__ = ["health_check", "ready_url"]
 
-# Above a broker's health_check_timeout_s: where it looks, that has a bound of its own, and then it says why.
+# Above a broker's health_check_timeout_seconds: where it looks, that has a bound of its own, and then it says why.
 _ANSWER_S: Final = 8.0
 _PORT: Final = 8080
 # All of a machine's addresses: asked at the loopback.

@@ -1,7 +1,7 @@
-"""What `magnetar bookie`, `magnetar broker` and `magnetar standalone` do as one: settings in, exit status out.
+"""The common part of `magnetar bookie`, `magnetar broker` and `magnetar standalone`: load settings, run, exit.
 
-Signals are blocked before anything starts a thread (stop_signals.py), and what takes its time to be imported is
-imported after that.
+Signals are blocked before a thread starts (stop_signals.py), and modules that take long to import are imported after
+that.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import typer
 
 if TYPE_CHECKING:
     from magnetar_wire.configuration import Configuration
-    from magnetar_wire.logs import LogSettings
     from magnetar_wire.process.exit_status import ExitStatus
+    from magnetar_wire.process.settings import LogSettings
     from magnetar_wire.process.stop_signals import StopSignals
 
-__all__ = ["ConfigFile", "ListOptions", "Run", "SetFlags", "list_options", "run_process"]
+__all__ = ["ConfigFile", "ListSettings", "Run", "SetFlags", "print_settings", "run_process"]
 
 S = TypeVar("S", bound="LogSettings")
 Run = Callable[[S, "StopSignals"], "ExitStatus"]
@@ -33,25 +33,25 @@ SetFlags = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Setting; it overrides file and environment. Repeatable."),
 ]
-
-ListOptions = Annotated[
-    bool, typer.Option("--options", help="List all settings with their defaults and descriptions, as TOML.")
+ListSettings = Annotated[
+    bool,
+    typer.Option("--options", help="List all settings with defaults, bounds and descriptions, as a file for --config."),
 ]
 
 
-def list_options(kind: type[Configuration]) -> None:
-    from magnetar_cli.option_list import option_lines
+def print_settings(kind: type[Configuration]) -> None:
+    from magnetar_cli.settings_list import settings_lines
 
-    print("\n".join(option_lines(kind)))
+    print("\n".join(settings_lines(kind)))
 
 
 def run_process(
     name: str,
     config: Path | None,
     flags: Iterable[str],
-    what_runs: Callable[[], tuple[type[S], Run[S]]],
+    import_process: Callable[[], tuple[type[S], Run[S]]],
 ) -> NoReturn:
-    """`what_runs` imports the settings and what runs with them, and returns both. The process ends with the status."""
+    """Run a process, and exit with its status. `import_process` returns its settings' class and the function to run."""
     from magnetar_wire.garbage import look_seldom
     from magnetar_wire.process.exit_status import ExitStatus
     from magnetar_wire.process.stop_signals import StopSignals
@@ -61,14 +61,14 @@ def run_process(
     from magnetar_wire.configuration import InvalidConfiguration, load
     from magnetar_wire.logs import log_to_stderr
 
-    kind, run = what_runs()
+    kind, run = import_process()
     try:
-        loaded = load(kind, file=config, environment=os.environ, flags=flags)
+        settings = load(kind, file=config, environment=os.environ, flags=flags)
     except InvalidConfiguration as error:
         print(f"magnetar {name}: invalid configuration:\n{error}", file=sys.stderr)
         raise typer.Exit(ExitStatus.REFUSED) from None
-    log_to_stderr(loaded.log_level, loaded.log_format)
-    status = run(loaded, signals)
+    log_to_stderr(settings.log_level, settings.log_format)
+    status = run(settings, signals)
     logging.shutdown()
-    # Threads that hang with the disk would be waited for otherwise.
+    # A normal exit would wait for threads that hang with the disk.
     os._exit(status)

@@ -131,26 +131,17 @@ class InProcessBroker(BrokerEndpoints):
         self.close()
 
     def _load_settings(self) -> StandaloneSettings:
-        from pydantic import ValidationError
-
         from magnetar_cli.standalone.settings import StandaloneSettings
-        from magnetar_wire.configuration import InvalidConfiguration, problems_of, suggest_nearest
+        from magnetar_wire.configuration import check_settings
 
-        fields = StandaloneSettings.model_fields
-        unknown = [name for name in self.settings if name not in fields]
-        if unknown:
-            problems = [f"there is no setting {name!r}{suggest_nearest(name, fields)}" for name in unknown]
-            raise InvalidConfiguration("; ".join(problems))
+        # A wrong setting is refused before the folder is created.
+        settings = check_settings(StandaloneSettings, self.settings)
         if self.folder is None:
             _remove_abandoned()
             self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
             self._lock = os.open(self.folder, os.O_RDONLY)
             fcntl.flock(self._lock, fcntl.LOCK_SH)
-        try:
-            return StandaloneSettings(data_folder=self.folder, **self.settings)
-        except ValidationError as error:
-            problems = [f"{name}: {problem}" if name else problem for name, problem in problems_of(error)]
-            raise InvalidConfiguration("; ".join(problems)) from None
+        return settings.model_copy(update={"data_folder": self.folder})
 
     def __repr__(self) -> str:
         return f"<InProcessBroker {self.service_url or 'not started'}>"

@@ -23,17 +23,17 @@ from magnetar_cli.local_java import NoJava, find_java
 __all__ = ["QUICK", "QUICK_BROKERS", "SESSION_TIMEOUT_S", "running_cluster"]
 
 QUICK: Final[dict[str, Any]] = {
-    "lost_bookie_recovery_delay_s": 1.0,
-    "open_ledger_rereplication_grace_period_s": 1.0,
-    "auditor_scan_interval_s": 1.0,
-    "intent_grace_period_s": 1.0,
-    "rw_rereplicate_backoff_s": 0.2,
-    "rw_rereplicate_backoff_max_s": 1.0,
-    "progress_interval_s": 0.0,
-    "garbage_interval_s": 1.0,
-    "metadata_retry_s": 0.2,
+    "lost_bookie_recovery_delay_seconds": 1.0,
+    "open_ledger_rereplication_grace_period_seconds": 1.0,
+    "auditor_scan_interval_seconds": 1.0,
+    "intent_grace_period_seconds": 1.0,
+    "rw_rereplicate_backoff_seconds": 0.2,
+    "rw_rereplicate_backoff_max_seconds": 1.0,
+    "progress_interval_seconds": 0.0,
+    "garbage_interval_seconds": 1.0,
+    "metadata_retry_seconds": 0.2,
 }
-QUICK_BROKERS: Final[dict[str, Any]] = {"metadata_retry_s": 0.2}
+QUICK_BROKERS: Final[dict[str, Any]] = {"metadata_retry_seconds": 0.2}
 # ZooKeeper's ticks of half a second allow no less than one.
 SESSION_TIMEOUT_S: Final = 2.0
 

@@ -1,10 +1,10 @@
-"""Where a metadata store is, in one line of configuration, and opening it.
+"""Parse the location of a metadata store, one line of configuration, and open the store.
 
-    zookeeper://host:port,host:port/chroot?session_timeout_s=10&connect_timeout_s=15
+    zookeeper://host:port,host:port/chroot?session_timeout_seconds=10&connect_timeout_seconds=15
     embedded:///absolute/folder
 
-ZooKeeper's port is 2181 where none is named; chroot and options may be left out. The embedded store is for the one
-process that has its folder open.
+ZooKeeper's port is 2181 by default; chroot and time-outs are optional. Only one process at a time can open an embedded
+store.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ from magnetar_wire.clock import Clock
 
 __all__ = ["EmbeddedLocation", "Location", "ZooKeeperLocation", "open_metadata", "parse_location"]
 
-_FORMS: Final = "it is zookeeper://host:port,host:port/chroot or embedded:///folder"
+_FORMS: Final = "write zookeeper://host:port,host:port/chroot or embedded:///folder"
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 _MAX_PORT: Final = 65_535
+_FORMER_NAMES: Final = {
+    "session_timeout_s": "session_timeout_seconds",
+    "connect_timeout_s": "connect_timeout_seconds",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLocation:
-    # As its client is told.
+    # host:port,host:port, as ZooKeeper's client accepts it.
     hosts: str
     chroot: str = ROOT
-    session_timeout_s: float = 10.0
-    connect_timeout_s: float = 15.0
+    session_timeout_seconds: float = 10.0
+    connect_timeout_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +50,29 @@ Location = ZooKeeperLocation | EmbeddedLocation
 
 
 def parse_location(location: str) -> Location:
-    """Raises `InvalidLocation`."""
+    """Return the parts of a location. Raise `InvalidLocation`."""
     try:
         parts = urlsplit(location)
     except ValueError as error:
         raise _invalid(location, str(error)) from None
     if parts.fragment:
-        raise _invalid(location, "nothing may follow a '#'")
+        raise _invalid(location, "it has a '#'")
     if parts.scheme == "zookeeper":
         return _zookeeper(location, parts)
     if parts.scheme == "embedded":
         return _embedded(location, parts)
-    raise _invalid(location, f"there is no kind {parts.scheme!r}" if parts.scheme else "it names no kind")
+    raise _invalid(location, f"the scheme {parts.scheme!r} is unknown" if parts.scheme else "it has no scheme")
 
 
 async def open_metadata(
     location: str, clock: Clock, *, subtree_roots: Sequence[str] = (), create: bool = True
 ) -> MetadataStore:
-    """Open a session with the store there. Raises `InvalidLocation`, and what the store raises if it can't be opened.
+    """Open a session with a store. Raise `InvalidLocation`, or the store's error if it can't be opened.
 
-    A store that does not exist is created, unless `create` is false: that raises `NoStore`.
+    A store that does not exist is created. If `create` is false, raise `NoStore` instead.
     """
     parsed = parse_location(location)
-    # Imported here: one needs kazoo, the other rocksdict, and a process needs one of them.
+    # One needs kazoo, the other rocksdict, and a process needs only one of them.
     if isinstance(parsed, EmbeddedLocation):
         from magnetar_metadata.embedded import open_embedded
 
@@ -80,40 +84,42 @@ async def open_metadata(
         clock,
         chroot=parsed.chroot,
         subtree_roots=subtree_roots,
-        session_timeout_s=parsed.session_timeout_s,
-        connect_timeout_s=parsed.connect_timeout_s,
+        session_timeout_s=parsed.session_timeout_seconds,
+        connect_timeout_s=parsed.connect_timeout_seconds,
         create=create,
     )
 
 
 def _zookeeper(location: str, parts: SplitResult) -> ZooKeeperLocation:
     if not parts.netloc:
-        raise _invalid(location, "it names no server")
+        raise _invalid(location, "it has no host")
     for host in parts.netloc.split(","):
         found = _HOST.fullmatch(host)
         if found is None or not 0 < int(found["port"] or 1) <= _MAX_PORT:
-            raise _invalid(location, f"{host!r} is no host:port")
+            raise _invalid(location, f"{host!r} is not host:port")
     chroot = unquote(parts.path).rstrip("/") or ROOT
     try:
         check_path(chroot)
     except InvalidPath as error:
         raise _invalid(location, str(error)) from None
-    seconds = {"session_timeout_s": 10.0, "connect_timeout_s": 15.0}
+    seconds = {"session_timeout_seconds": 10.0, "connect_timeout_seconds": 15.0}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in _FORMER_NAMES:
+            raise _invalid(location, f"{name} was renamed: use {_FORMER_NAMES[name]}")
         if name not in seconds:
-            raise _invalid(location, f"there is no option {name!r}: those are {' and '.join(seconds)}")
+            raise _invalid(location, f"there is no parameter {name!r}: use {' or '.join(seconds)}")
         seconds[name] = _positive(location, name, value)
     return ZooKeeperLocation(parts.netloc, chroot, **seconds)
 
 
 def _embedded(location: str, parts: SplitResult) -> EmbeddedLocation:
     if parts.netloc:
-        raise _invalid(location, "a folder begins with a third '/': embedded:///folder")
+        raise _invalid(location, "the folder's path must begin with '/', after 'embedded://'")
     if parts.query:
-        raise _invalid(location, "the embedded store has no options")
+        raise _invalid(location, "the embedded store has no parameters")
     folder = Path(unquote(parts.path))
     if not folder.is_absolute() or folder == Path("/") or "\0" in str(folder):
-        raise _invalid(location, "it names no folder")
+        raise _invalid(location, "it has no absolute path of a folder")
     return EmbeddedLocation(folder)
 
 
@@ -121,11 +127,11 @@ def _positive(location: str, name: str, value: str) -> float:
     try:
         seconds = float(value)
     except ValueError:
-        raise _invalid(location, f"{name} = {value!r} is no number") from None
+        raise _invalid(location, f"{name} = {value!r} is not a number: set a number of seconds") from None
     if not 0 < seconds < float("inf"):
-        raise _invalid(location, f"{name} = {value!r} is not above 0")
+        raise _invalid(location, f"{name} = {value!r} is out of range: set a number of seconds above 0")
     return seconds
 
 
 def _invalid(location: str, problem: str) -> InvalidLocation:
-    return InvalidLocation(f"{location!r:.200} is no metadata store: {problem} ({_FORMS})")
+    return InvalidLocation(f"{location!r:.200} is not the location of a metadata store: {problem} ({_FORMS})")

@@ -31,10 +31,12 @@ _TOO_LARGE: Final = 413
 class HttpServer:
     """One that serves; `serve_http` makes it."""
 
-    def __init__(self, server: _Server, serving: asyncio.Task[None], address: str, close_timeout_s: float) -> None:
+    def __init__(
+        self, server: _Server, serving: asyncio.Task[None], address: str, close_timeout_seconds: float
+    ) -> None:
         self._server = server
         self._serving = serving
-        self._close_timeout_s = close_timeout_s
+        self._close_timeout_s = close_timeout_seconds
         # Where: what was asked for, with the port that was chosen.
         self.address = address
 
@@ -65,7 +67,7 @@ async def serve_http(
 
     class Protocol(_BoundedProtocol):
         max_connections = bounds.http_max_connections
-        exchange_timeout_s = bounds.http_exchange_timeout_s
+        exchange_timeout_s = bounds.http_exchange_timeout_seconds
 
     # What is wrong with requests is for those to know who sent them; a log would only grow of it.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -87,7 +89,7 @@ async def serve_http(
     server = _Server(config)
     bound = listening.getsockname()[1]
     serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="http server")
-    return HttpServer(server, serving, f"{host}:{bound}", bounds.http_close_timeout_s)
+    return HttpServer(server, serving, f"{host}:{bound}", bounds.http_close_timeout_seconds)
 
 
 class _Server(uvicorn.Server):
@@ -131,7 +133,7 @@ class _Bounded:
     def __init__(self, app: ASGIApp, options: HttpSettings) -> None:
         self._app = app
         self._max_body_bytes = options.http_max_body_bytes
-        self._timeout_s = options.http_exchange_timeout_s
+        self._timeout_s = options.http_exchange_timeout_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = 0

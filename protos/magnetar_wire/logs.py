@@ -14,29 +14,13 @@ import json
 import logging
 import sys
 import time
-from typing import Any, Final, Literal
+from typing import Final
 
-from pydantic import field_validator
-
-from magnetar_wire.configuration import Configuration
-
-__all__ = ["LogSettings", "log_to_stderr"]
+__all__ = ["log_to_stderr"]
 
 # They tell of every connection and request otherwise.
 _QUIET: Final = ("kazoo", "asyncio", "grpc", "uvicorn")
 _OF_ANY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-
-
-class LogSettings(Configuration):
-    # Lowest level that is logged: DEBUG, INFO, WARNING or ERROR, in upper or lower case.
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    # Format of a log line: text, or json for one JSON object per line.
-    log_format: Literal["text", "json"] = "text"
-
-    @field_validator("log_level", mode="before")
-    @classmethod
-    def _in_any_case(cls, value: Any) -> Any:
-        return value.upper() if isinstance(value, str) else value
 
 
 class _Line(logging.Formatter):

@@ -22,11 +22,11 @@ from tests.running import until
 
 _OPTIONS = StorageSettings(
     reserve_disk_bytes=12 << 20,
-    room_disk_bytes=1 << 20,
+    resume_disk_bytes=1 << 20,
     ballast_disk_bytes=6 << 20,
     segment_bytes=1 << 20,
     index_flush_bytes=1 << 20,
-    mark_sync_interval_s=0.01,
+    mark_sync_interval_seconds=0.01,
 )
 _RECORD = b"x" * 1000
 

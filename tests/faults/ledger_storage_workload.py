@@ -22,7 +22,7 @@ OPTIONS = StorageSettings(
     max_open_segments=4,
     reserve_disk_bytes=1 << 20,
     ballast_disk_bytes=16 << 10,
-    mark_sync_interval_s=0.01,
+    mark_sync_interval_seconds=0.01,
 )
 COUNTER = 1
 _LIVE_LEDGERS = 6

@@ -41,12 +41,12 @@ log = logging.getLogger("workload")
 
 # A production client but for its patience: faults last seconds here, not minutes.
 QUICK: Final = LedgerClientSettings(
-    add_entry_timeout_s=3.0,
-    read_entry_timeout_s=3.0,
+    add_entry_timeout_seconds=3.0,
+    read_entry_timeout_seconds=3.0,
     speculative_read_timeout_ms=500,
-    bookie_quarantine_time_s=3.0,
-    lost_bookie_replacement_delay_s=3.0,
-    recovery_timeout_s=20.0,
+    bookie_quarantine_time_seconds=3.0,
+    lost_bookie_replacement_delay_seconds=3.0,
+    recovery_timeout_seconds=20.0,
     long_poll_timeout_ms=3000,
 )
 _REST_S: Final = 0.3

@@ -20,7 +20,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
-from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_testing.randomness import SeededRandomness

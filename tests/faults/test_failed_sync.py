@@ -126,7 +126,7 @@ async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(
     def fail(_: DurableMark) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    storage = await open_rocksdb(tmp_path, StorageSettings(mark_sync_interval_s=0.01))
+    storage = await open_rocksdb(tmp_path, StorageSettings(mark_sync_interval_seconds=0.01))
     bookie = Bookie("b1", storage, SystemClock())
     storage.write(Changes({(1, 0): _RECORD}))
     await storage.sync()

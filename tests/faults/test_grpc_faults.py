@@ -25,7 +25,7 @@ QUICK = GrpcSettings(
     grpc_keepalive_time_ms=300,
     grpc_keepalive_timeout_ms=300,
     grpc_min_ping_interval_ms=50,
-    grpc_connect_timeout_s=1.0,
+    grpc_connect_timeout_seconds=1.0,
 )
 
 

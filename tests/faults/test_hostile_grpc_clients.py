@@ -254,7 +254,7 @@ def test_streams_whose_service_takes_nothing_hold_a_bounded_share_of_memory() ->
         await served(honest)
 
     others_are_served_during(
-        hostility, at_most_mb=200, grpc_max_receiving=4, grpc_receiving_grace_ms=50, grpc_taking_grace_ms=50
+        hostility, at_most_mb=200, grpc_max_receiving=4, grpc_receiving_grace_ms=50, grpc_processing_grace_ms=50
     )
 
 

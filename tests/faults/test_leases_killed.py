@@ -18,8 +18,8 @@ from tests.faults.torture.orphans import ledgers_of
 _SETTINGS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
-    "topic_housekeeping_interval_s": 0.1,
-    "managed_ledger_remains_sweep_interval_s": 0.2,
+    "topic_housekeeping_interval_seconds": 0.1,
+    "managed_ledger_lease_sweep_interval_seconds": 0.2,
     "default_retention_without_subscription_minutes": 0,
 }
 _HOUR_MS, _SHORT_MS, _WITHIN_S = 3_600_000, 3000, 30.0

@@ -268,7 +268,7 @@ class InProcess:
             f"{bookie_id}:1",
             self.clock,
             SeededRandomness(1),
-            BookieServerSettings(metadata_retry_s=0.05),
+            BookieServerSettings(metadata_retry_seconds=0.05),
         )
         self.running[bookie_id] = asyncio.create_task(process.run())
         await process.started.wait()
@@ -281,7 +281,7 @@ class InProcess:
 
     async def client(self) -> LedgerClient:
         options = LedgerClientSettings(
-            bookie_quarantine_time_s=0.2, lost_bookie_replacement_delay_s=0.2, recovery_timeout_s=10
+            bookie_quarantine_time_seconds=0.2, lost_bookie_replacement_delay_seconds=0.2, recovery_timeout_seconds=10
         )
         client = LedgerClient(self.server.connect(), self.transport, self.clock, SeededRandomness(1), options)
         await client.start()

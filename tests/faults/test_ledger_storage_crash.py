@@ -296,7 +296,7 @@ def test_sync_after_a_failed_one_does_not_succeed_with_an_empty_line(
 def test_full_disk_has_room_again_only_when_more_than_a_little_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = StorageSettings(reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
+    options = StorageSettings(reserve_disk_bytes=1 << 20, resume_disk_bytes=1 << 20)
 
     async def body(storage: RocksStorage) -> None:
         def free(size: int) -> None:

@@ -79,7 +79,7 @@ async def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> 
 
     plan = {"roll_entries": 150, "keep_ledgers": 4}
     # What was left behind is waited for in the end.
-    quick: dict[str, Any] = {"intent_grace_period_s": 3.0, "lost_bookie_recovery_delay_s": 4.0}
+    quick: dict[str, Any] = {"intent_grace_period_seconds": 3.0, "lost_bookie_recovery_delay_seconds": 4.0}
     async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan=plan, **quick) as torture:
         await torture.wait_running()
         for one in rounds:
@@ -98,7 +98,7 @@ async def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> 
 async def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path) -> None:
     """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which takes a dead one's place."""
     # A bookie that died is not tried again, however long it stays registered; one that registers anew is.
-    options = QUICK.model_copy(update={"bookie_quarantine_time_s": 600.0})
+    options = QUICK.model_copy(update={"bookie_quarantine_time_seconds": 600.0})
     async with TortureCluster(tmp_path, 3) as cluster, _client(cluster, options) as client:
         whole = await _writer(client)
         await _add(whole, 20)

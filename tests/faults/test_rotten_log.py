@@ -136,7 +136,7 @@ def test_bytes_in_use_are_right_where_the_group_that_discarded_a_record_is_gone(
 
 def test_file_with_a_rotten_group_is_found_and_written_anew(tmp_path: Path) -> None:
     """CHK-25: nobody reads heads and tables until the index is lost, and then what they told is lost, too."""
-    often = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_s=0.2)
+    often = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_seconds=0.2)
     remembered = LedgerRecord(b"key", fenced=True)
 
     async def written(storage: RocksStorage) -> None:

@@ -30,7 +30,10 @@ from tests.running import until, within
 
 _PLACE = "t0"
 # Who leaves is empty the sooner.
-_BRISK_REPAIRS: dict[str, Any] = {"auditor_scan_interval_s": 1.0, "open_ledger_rereplication_grace_period_s": 1.0}
+_BRISK_REPAIRS: dict[str, Any] = {
+    "auditor_scan_interval_seconds": 1.0,
+    "open_ledger_rereplication_grace_period_seconds": 1.0,
+}
 # What an HTTP/2 client says first; a server says something of its own at once, and one of Pulsar's protocol that it
 # can't read that.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"

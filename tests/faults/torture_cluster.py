@@ -159,4 +159,4 @@ class TortureCluster:
 
 def _with_session_timeout(netloc: str, location: str, session_timeout_s: float = SESSION_TIMEOUT_S) -> str:
     parts = urlsplit(location)
-    return urlunsplit(parts._replace(netloc=netloc, query=f"session_timeout_s={session_timeout_s}"))
+    return urlunsplit(parts._replace(netloc=netloc, query=f"session_timeout_seconds={session_timeout_s}"))

@@ -130,7 +130,7 @@ def test_a_disk_that_hangs_is_no_health_until_it_goes_on(tmp_path: Path) -> None
     flag = tmp_path / "hang"
     environment = {"HANGING_DISK": str(flag), "LD_PRELOAD": shim("hanging_disk", tmp_path)}
     with StandaloneProcess(
-        tmp_path / "data", environment, health_check_timeout_s=1, health_check_max_age_s=0
+        tmp_path / "data", environment, health_check_timeout_seconds=1, health_check_max_age_seconds=0
     ) as server:
         assert got(server, "/health")[0] == 200
         flag.touch()

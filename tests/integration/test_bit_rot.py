@@ -68,10 +68,10 @@ def test_what_rots_is_found_and_copied_from_another_replica(tmp_path: Path) -> N
     except NoJava as error:
         pytest.skip(str(error))
     settings: dict[str, Any] = {
-        "scrub_interval_s": 1,
-        "rw_rereplicate_backoff_s": 0.2,
+        "scrub_interval_seconds": 1,
+        "rw_rereplicate_backoff_seconds": 0.2,
         # Only the scrubber finds it.
-        "auditor_scan_interval_s": 1e9,
+        "auditor_scan_interval_seconds": 1e9,
     }
     with LocalZooKeeper(tmp_path / "zookeeper") as zookeeper:
         location = f"zookeeper://{zookeeper.hosts}/magnetar"
@@ -81,7 +81,7 @@ def test_what_rots_is_found_and_copied_from_another_replica(tmp_path: Path) -> N
             for server in servers:
                 server.spawn(**settings)
             store = await open_metadata(location, SystemClock())
-            patient = LedgerClientSettings(add_entry_timeout_s=60)
+            patient = LedgerClientSettings(add_entry_timeout_seconds=60)
             client = LedgerClient(store, GrpcTransport(), SystemClock(), SystemRandomness(), patient)
             await client.start()
             try:

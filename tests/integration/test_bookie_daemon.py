@@ -75,7 +75,7 @@ async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(
     server.spawn(metadata="zookeeper://", listen_adress="x")
     assert await server.ended() == ExitStatus.REFUSED
     assert "did you mean 'listen_address'" in server.said
-    assert "it names no server" in server.said
+    assert "it has no host" in server.said
 
 
 async def test_read_only_by_hand_holds_after_a_restart(server: BookieServer) -> None:
@@ -126,7 +126,7 @@ async def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(
         return not await healthy()
 
     environment["LD_PRELOAD"] = shim("hanging_disk", tmp_path)
-    await server.start(environment, health_max_sync_s=0.5, drain_timeout_s=0.5, close_timeout_s=0.5)
+    await server.start(environment, health_max_sync_seconds=0.5, drain_timeout_seconds=0.5, close_timeout_seconds=0.5)
     load = Load(server, 1)
     await until(lambda: len(load.acknowledged) > 100, "much was added")
     assert await healthy()

@@ -35,7 +35,7 @@ class BrokerProcess:
     def spawn(self, **settings: Any) -> None:
         given = {
             "broker_id": "b1",
-            "metadata": "zookeeper://127.0.0.1:1?connect_timeout_s=1",
+            "metadata": "zookeeper://127.0.0.1:1?connect_timeout_seconds=1",
             "listen_addresses": "127.0.0.1:0",
             "pulsar_listen_addresses": "127.0.0.1:0",
             "http_address": "127.0.0.1:0",

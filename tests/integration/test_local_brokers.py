@@ -106,7 +106,7 @@ def test_every_act_on_a_broker(cluster: LocalCluster) -> None:
 
 
 def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
-    cluster.up(settings={"garbage_interval_s": 7}, broker_settings={"max_topics_per_namespace": 9})
+    cluster.up(settings={"garbage_interval_seconds": 7}, broker_settings={"max_topics_per_namespace": 9})
     added = cluster.add_broker("other", environment={"STAND_IN_WORD": "x"}, max_topics_per_namespace=10)
     _, told = added.ask("/status")
     assert told["environment"]["STAND_IN_WORD"] == "x"
@@ -115,7 +115,7 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
     assert settings["listen_addresses"] == [added.address]
     assert settings["pulsar_listen_addresses"] == [added.pulsar_address]
     assert settings["metadata"] == cluster.metadata
-    assert "garbage_interval_s" not in settings
+    assert "garbage_interval_seconds" not in settings
     added.set(environment={}, advertised_listeners="internal:magnetar://127.0.0.1:0,out:magnetar://h:7")
     added.restart()
     _, told = added.ask("/status")
@@ -123,7 +123,7 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
     assert "STAND_IN_WORD" not in told["environment"]
     cluster.bookie("bookie-1").restart()
     _, told = cluster.bookie("bookie-1").ask("/status")
-    assert told["settings"]["garbage_interval_s"] == 7
+    assert told["settings"]["garbage_interval_seconds"] == 7
     assert "cluster_name" not in told["settings"]
 
 
@@ -136,7 +136,7 @@ def test_a_wrong_setting_is_told_before_anything_is_started(cluster: LocalCluste
     with pytest.raises(ClusterError, match="invalid settings of a bookie"):
         cluster.bookie("bookie-1").set(cluster_name="x")
     with pytest.raises(ClusterError, match="invalid settings of a broker"):
-        cluster.broker("broker-1").set(garbage_interval_s=1)
+        cluster.broker("broker-1").set(garbage_interval_seconds=1)
     assert cluster.broker_names() == ["broker-1", "broker-2"]
 
 
@@ -260,19 +260,19 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     assert magnetar("restart", "broker-1").exit_code == 0
     settings = cluster.broker("broker-1").ask("/status")[1]["settings"]
     assert (settings["max_topics_per_namespace"], settings["cluster_name"]) == (7, "d")
-    assert magnetar("set", "bookie-1", "garbage_interval_s=9").exit_code == 0
+    assert magnetar("set", "bookie-1", "garbage_interval_seconds=9").exit_code == 0
     before = [cluster.broker(name).pid for name in ("broker-1", "broker-2")]
     assert magnetar("restart", "broker-1", "broker-2").exit_code == 0
     assert not {*before} & {cluster.broker(name).pid for name in ("broker-1", "broker-2")}
     for act, state in (("pause", "paused"), ("resume", "running")):
         assert magnetar(act, "broker-1", "bookie-1").exit_code == 0
         assert (states(cluster)["broker-1"], states(cluster)["bookie-1"]) == (state, state)
-    for wrong in (("broker-1", "garbage_interval_s=1"), ("broker-1", "x"), ("nobody", "x=1"), ("broker-1",)):
+    for wrong in (("broker-1", "garbage_interval_seconds=1"), ("broker-1", "x"), ("nobody", "x=1"), ("broker-1",)):
         assert magnetar("set", *wrong).exit_code != 0
     refused = magnetar("remove", "zookeeper-1")
     assert refused.exit_code == 1
     refused = magnetar("add", "--broker", "--set", "brokr_id=x")
     assert (refused.exit_code, "brokr_id" in refused.stderr) == (1, True)
-    refused = magnetar("up", "--set-broker", "garbage_interval_s=1")
-    assert (refused.exit_code, "garbage_interval_s" in refused.stderr) == (1, True)
+    refused = magnetar("up", "--set-broker", "garbage_interval_seconds=1")
+    assert (refused.exit_code, "garbage_interval_seconds" in refused.stderr) == (1, True)
     assert "broker-2 begins" in magnetar("logs", "broker-2").stdout

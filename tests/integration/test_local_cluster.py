@@ -100,20 +100,20 @@ def test_a_bookie_is_told_its_own_settings_and_none_of_ours(
     three: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAGNETAR_BOOKIE_ID", "everybody")
-    bookie = three.add("extra", environment={"STAND_IN_WORD": "x"}, garbage_interval_s=7)
+    bookie = three.add("extra", environment={"STAND_IN_WORD": "x"}, garbage_interval_seconds=7)
     _, told = bookie.ask("/status")
     assert told["environment"]["STAND_IN_WORD"] == "x"
     assert "MAGNETAR_BOOKIE_ID" not in told["environment"]
     settings = told["settings"]
     assert settings["bookie_id"] == "extra"
-    assert settings["garbage_interval_s"] == 7
+    assert settings["garbage_interval_seconds"] == 7
     assert settings["listen_address"] == bookie.address
     assert settings["metadata"] == three.metadata
-    bookie.set(environment={}, garbage_interval_s=8.5)
+    bookie.set(environment={}, garbage_interval_seconds=8.5)
     bookie.restart()
     _, told = bookie.ask("/status")
     assert "STAND_IN_WORD" not in told["environment"]
-    assert told["settings"]["garbage_interval_s"] == 8.5
+    assert told["settings"]["garbage_interval_seconds"] == 8.5
 
 
 def test_a_wrong_setting_is_told_before_anything_is_started(three: LocalCluster) -> None:
@@ -125,7 +125,14 @@ def test_a_wrong_setting_is_told_before_anything_is_started(three: LocalCluster)
 
 
 def test_a_wrong_zookeeper_is_told_before_anything_is_made(cluster: LocalCluster) -> None:
-    for hosts in ("", "a b:1", "127.0.0.1:99999", "127.0.0.1:2181/chroot", "127.0.0.1:1?session_timeout_s=1", "a,,b"):
+    for hosts in (
+        "",
+        "a b:1",
+        "127.0.0.1:99999",
+        "127.0.0.1:2181/chroot",
+        "127.0.0.1:1?session_timeout_seconds=1",
+        "a,,b",
+    ):
         with pytest.raises(ClusterError, match="host:port"):
             cluster.up(1, zookeeper=hosts)
     assert not cluster.folder.exists()

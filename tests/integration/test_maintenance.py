@@ -30,7 +30,7 @@ _OPTIONS: dict[str, Any] = {
     # So few copies at a time that figures change often enough to be seen.
     "rereplication_entry_batch_size": 500,
     # A busy machine is to leave a writer time to find another bookie by itself.
-    "open_ledger_rereplication_grace_period_s": 20.0,
+    "open_ledger_rereplication_grace_period_seconds": 20.0,
 }
 
 
@@ -252,7 +252,7 @@ def test_what_a_user_may_get_wrong_is_told_in_one_line(cluster: LocalCluster) ->
         assert ended.exit_code == 1, (arguments, ended.output)
         assert word in ended.stderr, arguments
         assert len(ended.stderr.splitlines()) == 1, ended.stderr
-    ended = command(cluster, "ledgers", "list", "--metadata", "zookeeper://127.0.0.1:1?connect_timeout_s=0.5")
+    ended = command(cluster, "ledgers", "list", "--metadata", "zookeeper://127.0.0.1:1?connect_timeout_seconds=0.5")
     assert ended.exit_code == 1
     assert "127.0.0.1:1" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr

@@ -75,7 +75,7 @@ def test_what_is_published_without_a_subscription_is_there_after_restarts(tmp_pa
         await found(client, admin)
         assert await _consume_all(client, "orders") == list(range(_MESSAGES))
 
-    with StandaloneProcess(tmp_path / "data", topic_housekeeping_interval_s=0.05) as server:
+    with StandaloneProcess(tmp_path / "data", topic_housekeeping_interval_seconds=0.05) as server:
         run(_with_clients(server.service_url, publish))
         server.stop()
         server.start()
@@ -97,7 +97,7 @@ def test_with_0_minutes_it_is_deleted(tmp_path: Path) -> None:
         assert await _read_all(client, "orders") == []
 
     with StandaloneProcess(
-        tmp_path / "data", topic_housekeeping_interval_s=0.05, default_retention_without_subscription_minutes=0
+        tmp_path / "data", topic_housekeeping_interval_seconds=0.05, default_retention_without_subscription_minutes=0
     ) as server:
         run(_with_clients(server.service_url, lambda client, _: _publish(client, "orders")))
         server.stop()

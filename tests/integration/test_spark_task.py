@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
         "managed_ledger_max_entries_per_ledger": PER_LEDGER,
         "managed_ledger_min_ledger_rollover_time_minutes": 0,
     }
-    with StandaloneProcess(tmp_path_factory.mktemp("s") / "data", garbage_interval_s=0.1, **rolled) as server:
+    with StandaloneProcess(tmp_path_factory.mktemp("s") / "data", garbage_interval_seconds=0.1, **rolled) as server:
         yield server
 
 

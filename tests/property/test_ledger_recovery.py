@@ -86,9 +86,9 @@ async def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Lef
         bookies=_BOOKIES,
         options=LedgerClientSettings(
             explicit_lac_interval_ms=0,
-            read_entry_timeout_s=1.0,
-            add_entry_timeout_s=1.0,
-            recovery_timeout_s=8.0,
+            read_entry_timeout_seconds=1.0,
+            add_entry_timeout_seconds=1.0,
+            recovery_timeout_seconds=8.0,
             recovery_window_entries=3,
         ),
     ) as cluster:

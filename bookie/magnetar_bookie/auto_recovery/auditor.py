@@ -64,7 +64,7 @@ class Auditor:
         # Asked before each act: the term may be over.
         self._allowed = allowed
         self._tasks = Tasks(client)
-        self._sweeper = Sweeper(client, options.intent_grace_period_s)
+        self._sweeper = Sweeper(client, options.intent_grace_period_seconds)
         self._checker = Checker(client, options, allowed)
         # Tombstones that were there at the last pass already.
         self._lingering: dict[int, None] = {}
@@ -101,7 +101,7 @@ class Auditor:
                 await self.scan()
             except (Unavailable, StoreFull) as error:
                 _log.info("the audit waits for the metadata store: %s", error)
-                await clock.sleep(self._options.metadata_retry_s)
+                await clock.sleep(self._options.metadata_retry_seconds)
                 continue
             self._checker.ring()
             ended_at = clock.monotonic()
@@ -110,10 +110,10 @@ class Auditor:
 
     def _due_at(self, began_at: float, ended_at: float) -> float:
         """When the next pass is, after one. A bookie that goes meanwhile moves it forward, to when it is lost."""
-        lost_at = self._cluster.lost.next_due(began_at, self._options.open_ledger_rereplication_grace_period_s)
-        moments = [ended_at + self._options.auditor_scan_interval_s, lost_at, self._sweeper.next_due()]
+        lost_at = self._cluster.lost.next_due(began_at, self._options.open_ledger_rereplication_grace_period_seconds)
+        moments = [ended_at + self._options.auditor_scan_interval_seconds, lost_at, self._sweeper.next_due()]
         # What was due already was tried just now: not again without a pause.
-        return max(min(at for at in moments if at is not None), ended_at + self._options.metadata_retry_s)
+        return max(min(at for at in moments if at is not None), ended_at + self._options.metadata_retry_seconds)
 
     async def scan(self) -> None:
         """One pass."""
@@ -179,7 +179,7 @@ class Auditor:
             self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_s
+        lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_seconds
         strangers = [one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._strangers]
         if strangers:
             await self._cluster.look()  # they may be newer than the last look
@@ -206,7 +206,7 @@ class Auditor:
     async def _tell(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:
         """A bookie looks after the ledgers that it has heard of, and by a fence it hears of this one."""
         request = FenceRequest(ledger_id=ledger_id, master_key=master_key)
-        timeout_s = self._client.options.read_entry_timeout_s
+        timeout_s = self._client.options.read_entry_timeout_seconds
         # It will be told again.
         with contextlib.suppress(TransportError):
             await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)

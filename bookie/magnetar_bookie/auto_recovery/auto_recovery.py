@@ -33,7 +33,7 @@ class AutoRecovery:
         self.worker = Worker(client, self._cluster, self._options, counters)
         # Whether this process holds the auditor's office.
         self.auditing = False
-        self._election = Election(client.ledgers.store, client.clock, bookie_id, self._options.metadata_retry_s)
+        self._election = Election(client.ledgers.store, client.clock, bookie_id, self._options.metadata_retry_seconds)
 
     async def run(self) -> None:
         """Until cancelled. Raises `SessionLost` when the metadata session is."""

@@ -32,7 +32,9 @@ class Checker:
         self._allowed = allowed
         self._tasks = Tasks(client)
         self._alarm = Alarm(client.clock)
-        self.schedule = CheckSchedule(options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_max_s)
+        self.schedule = CheckSchedule(
+            options.auditor_periodic_check_interval_seconds, options.rw_rereplicate_backoff_max_seconds
+        )
 
     def ring(self) -> None:
         """The schedule has changed."""
@@ -46,8 +48,8 @@ class Checker:
                 if self._allowed():
                     await self._check(ledger_id)
             next_due = self.schedule.next_due()
-            wait_s = self._options.auditor_scan_interval_s if next_due is None else next_due - clock.monotonic()
-            await self._alarm.wait(max(wait_s, self._options.auditor_check_pause_s))
+            wait_s = self._options.auditor_scan_interval_seconds if next_due is None else next_due - clock.monotonic()
+            await self._alarm.wait(max(wait_s, self._options.auditor_check_pause_seconds))
 
     async def _check(self, ledger_id: int) -> None:
         # As of the beginning: what becomes damaged during a check is the next one's affair.

@@ -18,7 +18,7 @@ class Cluster:
 
     def __init__(self, client: LedgerClient, options: AutoRecoverySettings) -> None:
         self._client = client
-        self.lost = LostBookies(options.lost_bookie_recovery_delay_s)
+        self.lost = LostBookies(options.lost_bookie_recovery_delay_seconds)
 
     async def look(self) -> ClusterView:
         """A view that is at least as new as this call.

@@ -29,7 +29,7 @@ async def lacking(
         request = InventoryRequest(ledger_id=ledger_id, first_entry_id=at, last_entry_id=last)
         try:
             answer = await client.bookies.call(
-                step.target, "inventory", request, InventoryAnswer, timeout_s=options.inventory_timeout_s
+                step.target, "inventory", request, InventoryAnswer, timeout_s=options.inventory_timeout_seconds
             )
         except TransportError as error:
             raise CannotRepair(f"bookie {step.target} does not say what it holds: {error}") from None

@@ -84,7 +84,7 @@ class LedgerRepair:
         bookies = metadata.bookies()
         lost.name(bookies, now)
         gone = [one for one in bookies if lost.lost(one, now) or (one in named and one not in view.alive)]
-        grace_s = self._options.open_ledger_rereplication_grace_period_s
+        grace_s = self._options.open_ledger_rereplication_grace_period_seconds
         overdue = [one for one in bookies if lost.overdue(one, now, grace_s)]
         choose = partial(client.placement.replacement, randomness=client.randomness)
         plan = plan_repair(metadata, view, gone, overdue, choose, everything=not gone)

@@ -59,12 +59,12 @@ async def repair_limbo(
     options = options or AutoRecoverySettings()
     alarm = Alarm(client.clock)
     stop = client.bookies.listen(alarm.ring)
-    pause_s = options.rw_rereplicate_backoff_s
+    pause_s = options.rw_rereplicate_backoff_seconds
     try:
         while left := await _round(bookie, client, options):
             told(left)
             await alarm.wait(pause_s)
-            pause_s = min(pause_s * 2, options.rw_rereplicate_backoff_max_s)
+            pause_s = min(pause_s * 2, options.rw_rereplicate_backoff_max_seconds)
         told(0)
     finally:
         stop()

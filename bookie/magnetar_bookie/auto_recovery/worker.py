@@ -92,7 +92,7 @@ class Worker:
                 self._listed = await self._tasks.ledger_ids()
             except Unavailable:
                 self._changed = True
-                return self._options.metadata_retry_s
+                return self._options.metadata_retry_seconds
         ledger_ids = list(self._listed)
         self._pauses = {one: self._pauses[one] for one in ledger_ids if one in self._pauses}
         self._client.randomness.shuffle(ledger_ids)
@@ -121,7 +121,7 @@ class Worker:
 
     def _postpone(self, ledger_id: int) -> None:
         before = self._pauses.get(ledger_id)
-        first, longest = self._options.rw_rereplicate_backoff_s, self._options.rw_rereplicate_backoff_max_s
+        first, longest = self._options.rw_rereplicate_backoff_seconds, self._options.rw_rereplicate_backoff_max_seconds
         seconds = min(before.seconds * 2 if before else first, longest)
         self._pauses[ledger_id] = _Pause(seconds, self._client.clock.monotonic() + seconds)
 
@@ -136,7 +136,7 @@ class Worker:
             nonlocal noted_at
             self._counters.entries_in_place += entries
             now = self._client.clock.monotonic()
-            if now - noted_at >= self._options.progress_interval_s:
+            if now - noted_at >= self._options.progress_interval_seconds:
                 noted_at = now
                 await self._tasks.note(ledger_id, repair.copied, repair.total, "")
 

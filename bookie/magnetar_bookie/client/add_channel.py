@@ -122,7 +122,7 @@ class AddChannel:
         self._open_stream = open_stream
         self._spawn = spawn
         self._clock = clock
-        self._timeout_s = options.add_entry_timeout_s
+        self._timeout_s = options.add_entry_timeout_seconds
         self._max_lag_bytes = options.lag_bound_bytes
         self._recovery = recovery
         # By ledger; several recoveries of one ledger may run in one process.

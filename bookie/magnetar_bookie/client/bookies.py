@@ -97,7 +97,7 @@ class Bookies:
         self._leaving: list[str] = []
         # Each registered bookie's cookie: the newest version that was read, and whether it has a mark.
         self._cookies: dict[str, _CookieState] = {}
-        self._quarantine = Quarantine(clock, options.bookie_quarantine_time_s, self._tell)
+        self._quarantine = Quarantine(clock, options.bookie_quarantine_time_seconds, self._tell)
         self._listeners: list[Callable[[], object]] = []
         self._connections: dict[str, tuple[str, Connection]] = {}
         self._channels: dict[tuple[str, bool], AddChannel] = {}
@@ -162,7 +162,7 @@ class Bookies:
         return "is registered, but failed a moment ago and does not answer"
 
     def lost(self, bookie_id: str) -> bool:
-        """It was registered, and has not been for `lost_bookie_replacement_delay_s`."""
+        """It was registered, and has not been for `lost_bookie_replacement_delay_seconds`."""
         return bookie_id in self._gone and self._gone[bookie_id] is None
 
     def writable(self) -> list[str]:
@@ -358,7 +358,7 @@ class Bookies:
         node = await self._metadata.get(paths.available(bookie_id))
         if node is None:
             if self._sessions.pop(bookie_id, None) is not None:
-                delay_s = self._options.lost_bookie_replacement_delay_s
+                delay_s = self._options.lost_bookie_replacement_delay_seconds
                 self._gone[bookie_id] = self._clock.call_later(delay_s, lambda: self._is_lost(bookie_id))
                 self._tell()
             return

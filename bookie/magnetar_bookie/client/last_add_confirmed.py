@@ -129,7 +129,7 @@ async def _ask(client: LedgerContext, bookie_id: str, ledger_id: int, above: int
         "last_add_confirmed",
         LastAddConfirmedRequest(ledger_id=ledger_id, above=above, wait_ms=wait_ms),
         LastAddConfirmedAnswer,
-        timeout_s=client.options.read_entry_timeout_s + wait_ms / 1000,
+        timeout_s=client.options.read_entry_timeout_seconds + wait_ms / 1000,
     )
     if answer.status != ledger_pb2.OK:
         raise _Refused(f"it answered {status_name(answer.status)}")

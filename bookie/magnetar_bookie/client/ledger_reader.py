@@ -82,7 +82,7 @@ class LedgerReader:
             metadata.fragments,
             self._ask,
             client.clock,
-            timeout_s=options.read_entry_timeout_s,
+            timeout_s=options.read_entry_timeout_seconds,
             speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
         )
 

@@ -19,7 +19,7 @@ that up to a readable entry below it, a lower bound.
 Like a writer, a recovery adds nothing while a bookie that it needs lags.
 
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
-no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
+no answer is asked again after a pause, until `recovery_timeout_seconds` have passed in all.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
 
     Raises `RecoveryUndecided` if the bookies that answer do not suffice, `NoSuchLedger` and `LedgerDeleted`.
     """
-    deadline = client.clock.monotonic() + client.options.recovery_timeout_s
+    deadline = client.clock.monotonic() + client.options.recovery_timeout_seconds
     pause_s = _FIRST_PAUSE_S
     node = KnownLedger()
     # Closed is for ever, however stale the read is. Anything else is decided by the change below.
@@ -106,7 +106,8 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
                 await client.bookies.reread_cookies(error.bookie_ids)
             if client.clock.monotonic() + pause_s >= deadline:
                 raise RecoveryUndecided(
-                    f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: {error}; "
+                    f"ledger {ledger_id} was not recovered within "
+                    f"{client.options.recovery_timeout_seconds} s: {error}; "
                     "try again when more bookies are back"
                 ) from error
         await client.clock.sleep(pause_s)
@@ -206,7 +207,7 @@ class _Attempt:
             request.max_bytes = _FIRST_ANSWER_BYTES
         try:
             answer = await self._client.bookies.call(
-                bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_s
+                bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_seconds
             )
             if reads and answer.HasField("read"):
                 first = answer.last_add_confirmed + 1
@@ -373,7 +374,7 @@ class _Attempt:
         )
         try:
             answer = await self._client.bookies.call(
-                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.options.read_entry_timeout_s
+                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.options.read_entry_timeout_seconds
             )
             self._refused(bookie_id, answer.status)
             reads.answered(slot, read_entries(request, answer))
@@ -400,7 +401,7 @@ class _Attempt:
                 bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s
             ),
             self._clock,
-            timeout_s=options.read_entry_timeout_s,
+            timeout_s=options.read_entry_timeout_seconds,
             speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
         )
         step = 1

@@ -30,7 +30,7 @@ class Health:
         self._settings = settings
         self._clock = clock
         self._loop_watch = loop_watch
-        self._question = SharedQuestion(lambda: _ask(process.bookie), settings.health_max_answer_s, clock)
+        self._question = SharedQuestion(lambda: _ask(process.bookie), settings.health_max_answer_seconds, clock)
 
     async def look(self) -> tuple[bool, dict[str, Any]]:
         """Whether it is healthy, and how each part is."""
@@ -44,9 +44,9 @@ class Health:
             reasons.append(f"the disk failed: {bookie.failed}")
         elif storage:
             reasons.append(storage)
-        if syncing_s > settings.health_max_sync_s:
+        if syncing_s > settings.health_max_sync_seconds:
             reasons.append(f"a group has been on its way to the disk for {syncing_s:.1f} s")
-        if late_s > settings.health_max_lateness_s:
+        if late_s > settings.health_max_lateness_seconds:
             reasons.append(f"the event loop was {late_s:.1f} s late")
         return not reasons, {
             "healthy": not reasons,

@@ -88,7 +88,12 @@ async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
     parts = Parts(storage, GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock)
     daemon = BookieDaemon(settings, parts)
     loop = asyncio.get_running_loop()
-    bound_s = settings.drain_timeout_s + 2 * settings.close_timeout_s + settings.http_close_timeout_s + _MARGIN_S
+    bound_s = (
+        settings.drain_timeout_seconds
+        + 2 * settings.close_timeout_seconds
+        + settings.http_close_timeout_seconds
+        + _MARGIN_S
+    )
     signals.start(lambda: loop.call_soon_threadsafe(daemon.end), bound_s)
     return await daemon.run()
 
@@ -100,7 +105,7 @@ class BookieDaemon:
         self._settings = settings
         self._parts = parts
         self._clock = parts.clock
-        self._ending = Ending(settings.close_timeout_s)
+        self._ending = Ending(settings.close_timeout_seconds)
         # When it is served.
         self.http_address = ""
         self.process: BookieProcess | None = None
@@ -143,7 +148,7 @@ class BookieDaemon:
             await self._ending.within(storage.close(), "closing the storage")
             raise
         if not await self._ending.within(storage.close(), "closing the storage"):
-            _log.critical("the disk has not answered for %s s", settings.close_timeout_s)
+            _log.critical("the disk has not answered for %s s", settings.close_timeout_seconds)
             return ExitStatus.DISK_FAILED
         return status
 
@@ -186,11 +191,11 @@ class BookieDaemon:
                 raise AssertionError("a bookie that is not cancelled runs until it fails")
             leaving = asyncio.get_running_loop().create_task(process.leave(), name="leaving")
             ends: list[asyncio.Task[Any]] = [leaving, serving]
-            await asyncio.wait(ends, timeout=self._settings.drain_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, timeout=self._settings.drain_timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
                 leaving.cancel()
                 if not serving.done():
-                    _log.warning("leaving was not done within %s s", self._settings.drain_timeout_s)
+                    _log.warning("leaving was not done within %s s", self._settings.drain_timeout_seconds)
             elif (error := leaving.exception()) is not None:
                 _log.warning("leaving broke off: %s: %s", type(error).__name__, error)
             if serving.done():
@@ -198,10 +203,10 @@ class BookieDaemon:
         finally:
             telling.cancel()
         serving.cancel()
-        await asyncio.wait([serving], timeout=self._settings.close_timeout_s)
+        await asyncio.wait([serving], timeout=self._settings.close_timeout_seconds)
         if not serving.done():
             # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
-            _log.warning("the service did not end within %s s", self._settings.close_timeout_s)
+            _log.warning("the service did not end within %s s", self._settings.close_timeout_seconds)
             await self._ending.within(process.bookie.close(), "closing the bookie")
         elif not serving.cancelled():
             serving.result()
@@ -235,8 +240,8 @@ class BookieDaemon:
 
     async def _not_opened(self, opening: asyncio.Future[LedgerStorage]) -> ExitStatus:
         """The process is to end while the storage is being opened."""
-        await asyncio.wait([opening], timeout=self._settings.close_timeout_s)
+        await asyncio.wait([opening], timeout=self._settings.close_timeout_seconds)
         if opening.done() and await self._ending.within(opening.result().close(), "closing the storage"):
             return ExitStatus.ENDED
-        _log.critical("the storage could not be opened within %s s more", self._settings.close_timeout_s)
+        _log.critical("the storage could not be opened within %s s more", self._settings.close_timeout_seconds)
         return ExitStatus.DID_NOT_END

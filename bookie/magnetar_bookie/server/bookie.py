@@ -402,4 +402,4 @@ class Bookie:
         if self.storage.has_room():
             self.set_read_only(FULL, False)
         elif self.failed is None:
-            self._room_timer = self._clock.call_later(self.options.disk_check_interval_s, self._look_for_room)
+            self._room_timer = self._clock.call_later(self.options.disk_check_interval_seconds, self._look_for_room)

@@ -300,7 +300,7 @@ class BookieProcess:
 
     @property
     def _retry_s(self) -> float:
-        return self.bookie.options.metadata_retry_s
+        return self.bookie.options.metadata_retry_seconds
 
 
 def _decisive(errors: BaseExceptionGroup[BaseException]) -> BaseException:

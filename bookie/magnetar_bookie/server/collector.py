@@ -68,7 +68,7 @@ class GarbageCollector:
                 raise
             except MetadataError as error:
                 _log.info("looking for deleted ledgers was broken off: %s", error)
-            await self._clock.sleep(self._bookie.options.garbage_interval_s)
+            await self._clock.sleep(self._bookie.options.garbage_interval_seconds)
 
     async def collect(self, ledgers: LedgerStore) -> None:
         """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""

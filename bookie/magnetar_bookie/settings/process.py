@@ -1,25 +1,27 @@
-"""All that can be set about a bookie's process: its own settings, and the options of all that runs in it.
-
-Where two parts have an option of the same name it is one setting, with one default: a test keeps that.
-"""
+"""All settings of a bookie's process: those of its parts, and its own."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Self
+from typing import ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
-from magnetar_bookie.storage.rocksdb import StorageSettings
-from magnetar_metadata.location import parse_location
+from magnetar_bookie.settings.storage import StorageSettings
+from magnetar_metadata.settings import MetadataLocationSettings
 from magnetar_wire.grpc_transport import GrpcSettings
-from magnetar_wire.http_server import HttpSettings
-from magnetar_wire.logs import LogSettings
 from magnetar_wire.process.addresses import check_address
 from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners
+from magnetar_wire.process.settings import (
+    DataFolderSettings,
+    HttpSettings,
+    ListenerSettings,
+    LogSettings,
+    ShutdownSettings,
+)
+from magnetar_wire.settings import REQUIRED, Subject, change_default, setting
 
 __all__ = ["BookieSettings"]
 
@@ -30,67 +32,88 @@ class BookieSettings(
     LedgerClientSettings,
     AutoRecoverySettings,
     GrpcSettings,
+    MetadataLocationSettings,
+    DataFolderSettings,
+    ListenerSettings,
     HttpSettings,
+    ShutdownSettings,
     LogSettings,
 ):
-    # Name of the bookie in its cluster. It must be unique, and stays the same for as long as the data exists.
-    bookie_id: str
-    # Folder of all data. Only one process can use it at a time, always with the same bookie_id.
-    data_folder: Path
-    # Location of the metadata store: zookeeper://host:port,host:port/chroot?session_timeout_s=10, or
-    # embedded:///folder.
-    metadata: str
-    # Address to listen at, host:port. Port 0: any free port.
-    listen_address: str = "127.0.0.1:3181"
-    # Address that clients connect to, host:port. Empty: listen_address. Port 0: the port that the bookie listens at.
-    advertised_address: str = ""
-    # Addresses that clients connect to, by listener name, instead of advertised_address:
-    # internal:magnetar://host:port,external:magnetar://host:port. Clients that read entries from bookies, as Spark's
-    # tasks do, get the address of the listener that they name, or of the internal one if the bookie has none of that
-    # name.
-    advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
-    # Name of the listener in advertised_listeners that brokers and other bookies use. Empty: the first.
-    internal_listener_name: str = ""
-    # Address of health, status and metrics over HTTP, host:port. Clients that reach it can turn the bookie read-only.
-    # Empty: no HTTP.
-    http_address: str = "127.0.0.1:8081"
-    # Seconds that a graceful shutdown waits for adds in flight.
-    drain_timeout_s: float = Field(default=15.0, gt=0)
-    # Seconds that a graceful shutdown waits for each step after the adds in flight: the service's end and the storage's
-    # close.
-    close_timeout_s: float = Field(default=10.0, gt=0)
-    # Seconds for which a group of entries may be in flight to the disk before the bookie reports itself as unhealthy.
-    health_max_sync_s: float = Field(default=10.0, gt=0)
-    # Seconds that the storage may take to answer before the bookie reports itself as unhealthy.
-    health_max_answer_s: float = Field(default=2.0, gt=0)
-    # Seconds by which the event loop may be late before the bookie reports itself as unhealthy.
-    health_max_lateness_s: float = Field(default=5.0, gt=0)
+    worth_changing: ClassVar[tuple[str, ...]] = (
+        "bookie_id",
+        "metadata",
+        "data_folder",
+        "listen_address",
+        "advertised_address",
+        "advertised_listeners",
+        "http_address",
+        "log_level",
+        "log_format",
+        "max_disk_bytes",
+        "reserve_disk_bytes",
+        "block_cache_bytes",
+        "max_pending_bytes",
+        "lost_bookie_recovery_delay_seconds",
+        "scrub_max_bytes_per_second",
+    )
+
+    bookie_id: str = setting(
+        REQUIRED,
+        "Name of the bookie in its cluster: at most 100 letters, digits and _~:.- characters. It must be unique, and "
+        "stays the same for as long as the data exists.",
+        subject=Subject.ADDRESSES,
+        named_by="BookKeeper",
+    )
+    listen_address: str = setting(
+        "127.0.0.1:3181",
+        "Address that a bookie listens at, host:port. Port 0: any free port.",
+        subject=Subject.ADDRESSES,
+    )
+    http_address: str = change_default(
+        ListenerSettings, "http_address", "127.0.0.1:8081", because="a broker on the same machine has port 8080"
+    )
+    drain_timeout_seconds: float = setting(
+        15.0,
+        "Seconds that a graceful shutdown of a bookie waits for adds in flight.",
+        subject=Subject.SHUTDOWN,
+        gt=0,
+        formerly="drain_timeout_s",
+    )
+    health_max_sync_seconds: float = setting(
+        10.0,
+        "Seconds for which a group of entries may be in flight to the disk before the bookie reports itself as "
+        "unhealthy.",
+        subject=Subject.HEALTH,
+        gt=0,
+        formerly="health_max_sync_s",
+    )
+    health_max_answer_seconds: float = setting(
+        2.0,
+        "Seconds that the storage may take to answer before the bookie reports itself as unhealthy.",
+        subject=Subject.HEALTH,
+        gt=0,
+        formerly="health_max_answer_s",
+    )
+    health_max_lateness_seconds: float = setting(
+        5.0,
+        "Seconds by which the event loop may be late before the bookie reports itself as unhealthy.",
+        subject=Subject.HEALTH,
+        gt=0,
+        formerly="health_max_lateness_s",
+    )
 
     @property
     def advertised(self) -> AdvertisedAt:
-        """Listeners' names and addresses, the internal one first."""
+        """Names and addresses of the listeners, the internal one first."""
         return advertised_listeners(self.advertised_listeners, self.internal_listener_name, self.advertised_address)
 
-    @field_validator("advertised_listeners", mode="before")
+    @field_validator("listen_address")
     @classmethod
-    def _with_commas(cls, value: Any) -> Any:
-        return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
-
-    @field_validator("metadata")
-    @classmethod
-    def _names_a_store(cls, value: str) -> str:
-        parse_location(value)
-        return value
-
-    @field_validator("listen_address", "advertised_address", "http_address")
-    @classmethod
-    def _is_an_address(cls, value: str, info: object) -> str:
-        if not value and getattr(info, "field_name", "") != "listen_address":
-            return value
+    def _check_listen_address(cls, value: str) -> str:
         return check_address(value)
 
     @model_validator(mode="after")
-    def _can_be_told(self) -> Self:
+    def _check_listeners(self) -> Self:
         advertised_listeners(
             self.advertised_listeners, self.internal_listener_name, self.advertised_address, self.listen_address
         )

@@ -57,7 +57,7 @@ class Catalog:
     ) -> None:
         self.options = options or CatalogSettings()
         self._clock = clock
-        self._nodes = CatalogNodes(store, clock, randomness, self.options.metadata_operation_timeout_s)
+        self._nodes = CatalogNodes(store, clock, randomness, self.options.metadata_operation_timeout_seconds)
         max_partitions = self.options.max_num_partitions_per_partitioned_topic
         self.tenants = Tenants(self._nodes, cluster)
         self.namespaces = Namespaces(self._nodes, self.options)
@@ -91,7 +91,7 @@ class Catalog:
         """Its node, marked or not: as it was a few seconds ago at most, or as it is. Raises NOT_FOUND."""
         now = self._clock.monotonic()
         kept = self._cache.get(name)
-        if kept is not None and not fresh and now - kept[0] < self.options.metadata_cache_ttl_s:
+        if kept is not None and not fresh and now - kept[0] < self.options.metadata_cache_ttl_seconds:
             self._cache.move_to_end(name)
             return kept[1]
         self._cache.pop(name, None)

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.settings.health import HealthSettings
+from magnetar_broker.settings.administration import HealthSettings
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import OpenProducer
@@ -84,11 +84,11 @@ class BrokerHealth:
         if living is not self._asked or self._question is None:
             before, self._asked = self._question, living
             self._question = SharedQuestion(
-                lambda: self._send_and_read(living), self._options.health_check_timeout_s, self._clock
+                lambda: self._send_and_read(living), self._options.health_check_timeout_seconds, self._clock
             )
             if before is not None:
                 await before.close()
-        problem = await self._question.problem(self._options.health_check_max_age_s)
+        problem = await self._question.problem(self._options.health_check_max_age_seconds)
         if not problem:
             return True, []
         reasons = [f"a message that was sent through the broker {problem}"]

@@ -29,19 +29,9 @@ from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_protos.managed_ledger_pb2 import LedgerLease, NamespaceLease, NamespaceLeases
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["LapseDetector", "check_lease_bounds", "end_lease", "hold_lease", "leases_for_topic", "remove_lapsed"]
+__all__ = ["LapseDetector", "end_lease", "hold_lease", "leases_for_topic", "remove_lapsed"]
 
 _MS_PER_S: Final = 1000
-
-
-def check_lease_bounds(max_leases_per_namespace: int, max_leases_per_topic: int) -> None:
-    """Raise `ValueError` if a topic could be made with more leases than a topic may have."""
-    if max_leases_per_namespace > max_leases_per_topic:
-        raise ValueError(
-            f"max_leases_per_namespace is {max_leases_per_namespace}, above managed_ledger_max_leases_per_topic, which "
-            f"is {max_leases_per_topic}: a new topic has all leases of its namespace. Lower max_leases_per_namespace "
-            f"to at most {max_leases_per_topic}, or raise managed_ledger_max_leases_per_topic"
-        )
 
 
 def hold_lease(node: NamespaceLeases, lease: NamespaceLease, max_leases: int) -> bool | None:

@@ -76,8 +76,10 @@ async def _run(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
     parts = Parts(GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock, SystemRandomness())
     daemon = BrokerDaemon(settings, parts)
     loop = asyncio.get_running_loop()
-    bound_s = settings.broker_shutdown_timeout_s + 2 * settings.close_timeout_s + _TELLING_S
-    signals.start(lambda: loop.call_soon_threadsafe(daemon.end), bound_s + settings.http_close_timeout_s + _MARGIN_S)
+    bound_s = settings.broker_shutdown_timeout_seconds + 2 * settings.close_timeout_seconds + _TELLING_S
+    signals.start(
+        lambda: loop.call_soon_threadsafe(daemon.end), bound_s + settings.http_close_timeout_seconds + _MARGIN_S
+    )
     return await daemon.run()
 
 
@@ -87,7 +89,7 @@ class BrokerDaemon:
     def __init__(self, settings: BrokerSettings, parts: Parts) -> None:
         self._settings = settings
         self._parts = parts
-        self._ending = Ending(settings.close_timeout_s)
+        self._ending = Ending(settings.close_timeout_seconds)
         # When it is served.
         self.http_address = ""
         self.broker = Broker(
@@ -156,7 +158,7 @@ class BrokerDaemon:
         return ExitStatus.ENDED if await self._close() else ExitStatus.DID_NOT_END
 
     async def _close(self) -> bool:
-        more_s = self._settings.broker_shutdown_timeout_s + _TELLING_S
+        more_s = self._settings.broker_shutdown_timeout_seconds + _TELLING_S
         return await self._ending.within(self.broker.close(), "closing the broker", more_s)
 
     async def _serve_http(self) -> HttpServer | None:

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
 from magnetar_broker.pulsar.connection import PulsarConnection
-from magnetar_broker.settings.metrics import MetricsSettings
+from magnetar_broker.settings.administration import MetricsSettings
 from magnetar_metadata.store import SessionState
 from magnetar_wire.metric_families import Families, exposition
 

@@ -6,7 +6,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
-from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_wire.clock import Clock
 
 __all__ = ["CursorHome"]

@@ -36,7 +36,7 @@ from magnetar_broker.managed_ledger.interface import Unopened
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_broker.managed_ledger.unopened_cursor import UnopenedCursor
-from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode

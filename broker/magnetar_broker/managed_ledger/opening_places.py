@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A read needs one of a fixed number of places. Places are granted in the order of the requests. A read whose bookies hang
-would hold its place for `recovery_timeout_s`, so each read has a slice of time. A read that is past its slice is
+would hold its place for `recovery_timeout_seconds`, so each read has a slice of time. A read that is past its slice is
 cancelled as soon as another one waits for a place; while none waits it goes on. Its caller requests a place again,
 behind all that wait, with a slice twice as long. So of N cursors each is read for the first time within
 N / places * `FIRST_SLICE_S`, however many of them hang, and one that needs longer than a slice gets one that is long

@@ -102,7 +102,7 @@ class BundleOwnership:
         listeners = listeners_told(me)
         self._owner = BundleOwner(broker_id=broker_id, instance=instance, listeners=listeners)
         self._nodes = OwnerNodes(store, clock)
-        self._predecessor = Predecessor(broker_id, instance, peers, options.bundle_claim_timeout_s)
+        self._predecessor = Predecessor(broker_id, instance, peers, options.bundle_claim_timeout_seconds)
         self._registered = RegisteredBrokers(store, clock)
         self._refused = RefusedOwners(store, peers, self._registered, clock)
         registration = BrokerRegistration(
@@ -116,8 +116,8 @@ class BundleOwnership:
             store, broker_id, registration, self._predecessor, load, lambda: len(self._held), clock, options
         )
         self._held = HeldBundles(self._nodes, self._counters, self._registration.bundles_changed)
-        self._assigning = Assigning(broker_id, self._registered, peers, clock, options.bundle_claim_timeout_s)
-        self._upkeep = Upkeep(self._held, self._nodes, namespaces, clock, options.bundle_check_interval_s)
+        self._assigning = Assigning(broker_id, self._registered, peers, clock, options.bundle_claim_timeout_seconds)
+        self._upkeep = Upkeep(self._held, self._nodes, namespaces, clock, options.bundle_check_interval_seconds)
         # Whose each is, as it is being found out, and being claimed. Raises `NoSuchBundle`.
         self._seeking: SharedWork[tuple[NamespaceName, BundleRange], BundleOwner] = SharedWork()
         self._claiming: SharedWork[tuple[NamespaceName, BundleRange], BundleOwner] = SharedWork()
@@ -198,13 +198,13 @@ class BundleOwnership:
         return held is not None and held.serving
 
     async def home(self, topic: TopicName) -> Home:
-        async with _in_time(topic, self._options.bundle_wait_timeout_s):
+        async with _in_time(topic, self._options.bundle_wait_timeout_seconds):
             return await self._home(topic)
 
     async def admit(self, topic: TopicName) -> None:
         if self._has(topic):
             return
-        async with _in_time(topic, self._options.bundle_wait_timeout_s):
+        async with _in_time(topic, self._options.bundle_wait_timeout_seconds):
             while not self._has(topic):
                 home = await self._home(topic)
                 if not home.here:
@@ -285,7 +285,7 @@ class BundleOwnership:
     async def claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
         """Who has the bundle: this broker, if nobody had it. Raises `BrokerError`: NOT_FOUND: there is no such one."""
         try:
-            async with _in_time(f"bundle {bundle} of {namespace}", self._options.bundle_wait_timeout_s):
+            async with _in_time(f"bundle {bundle} of {namespace}", self._options.bundle_wait_timeout_seconds):
                 return await self._claimed(namespace, bundle)
         except NoSuchBundle as error:
             raise BrokerError(ErrorCode.NOT_FOUND, str(error)) from None

@@ -73,7 +73,7 @@ class Door:
         self.unfinished = UnfinishedFrames(options.max_unfinished_frames_bytes)
         # Of lists of topics, which may be long, so many are made at a time.
         self.listing = asyncio.Semaphore(_LISTS_AT_A_TIME)
-        self.watches = TopicWatches(self.serving, clock, options.topic_list_watch_interval_s)
+        self.watches = TopicWatches(self.serving, clock, options.topic_list_watch_interval_seconds)
 
     def serving(self) -> Serving:
         """Raises `TopicGivenUp` while there is no session: whoever is told looks up again."""

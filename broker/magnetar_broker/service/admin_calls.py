@@ -88,7 +88,7 @@ class AdminCalls:
             | ReadingHere(topics_here, ledgers).calls()
             | BundlesHere(topics, ownership).calls()
         )
-        owners = OwnerCalls(self.here, ownership, peers, clock, catalog.options.admin_forward_timeout_s)
+        owners = OwnerCalls(self.here, ownership, peers, clock, catalog.options.admin_forward_timeout_seconds)
         of_topics = TopicCalls(catalog, owners)
         of_subscriptions = SubscriptionCalls(of_topics, owners, catalog.options.admin_max_peeked_entries)
         of_bundles = BundleCalls(catalog, of_topics, ownership, owners, broker_id)

@@ -25,7 +25,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_channel import ConsumeChannel
 from magnetar_broker.service.consume_outbox import ConsumeOutbox
 from magnetar_broker.service.outbox_budget import OutboxBudget
-from magnetar_broker.settings.consume import ConsumeSettings
+from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,

@@ -1,48 +1,120 @@
-"""What can be set about the catalog."""
+"""Settings of the catalog of topics, of administration, of the health check and of metrics."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from magnetar_wire.bundles import MAX_BUNDLES
 from magnetar_wire.configuration import Configuration
+from magnetar_wire.settings import Subject, setting
 
-__all__ = ["CatalogSettings"]
+__all__ = ["CatalogSettings", "HealthSettings", "MetricsSettings"]
 
 
 class CatalogSettings(Configuration):
-    # Create topics on first use. A namespace's policies can override it.
-    allow_auto_topic_creation: bool = True
-    # Type of the topics that are created on first use: partitioned or non-partitioned. A namespace's policies can
-    # override it.
-    allow_auto_topic_creation_type: Literal["partitioned", "non-partitioned"] = "non-partitioned"
-    # Partitions of a partitioned topic that is created on first use. A namespace's policies can override it.
-    default_num_partitions: int = Field(default=1, ge=1)
-    # Maximum number of partitions of one topic.
-    max_num_partitions_per_partitioned_topic: int = Field(default=4096, ge=1)
-    # Maximum number of topics of one namespace, system topics not counted. 0: no limit.
-    max_topics_per_namespace: int = Field(default=0, ge=0)
-    # Maximum number of leases on one namespace, which new topics are created with. At most
-    # managed_ledger_max_leases_per_topic.
-    max_leases_per_namespace: int = Field(default=1000, ge=1, le=1000)
-    # Bundles of a namespace that is created without a number of bundles.
-    default_number_of_namespace_bundles: int = Field(default=4, ge=1, le=MAX_BUNDLES)
-    # Maximum number of bundles of one namespace, after its creation and after splits.
-    load_balancer_namespace_maximum_bundles: int = Field(default=128, ge=1, le=MAX_BUNDLES)
-    # Seconds for which a namespace's metadata is cached. Requests that create topics read it from the metadata store.
-    # 0: it is not cached.
-    metadata_cache_ttl_s: float = Field(default=5.0, ge=0)
-    # Seconds for which a change waits for a metadata store that is unreachable.
-    metadata_operation_timeout_s: float = Field(default=20.0, gt=0)
-    # Maximum number of names in one response to an admin call. Clients request the rest with further calls.
-    admin_max_names: int = Field(default=1000, ge=1)
-    # Maximum number of entries that one peek may request.
-    admin_max_peeked_entries: int = Field(default=100, ge=1)
-    # Seconds for which a broker retries an admin call at the topic's owner while the owner changes, fails or does not
-    # answer.
-    admin_forward_timeout_s: float = Field(default=25.0, gt=0)
+    allow_auto_topic_creation: bool = setting(
+        True,
+        "Create topics on first use. A namespace's policies can override it.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
+    allow_auto_topic_creation_type: Literal["partitioned", "non-partitioned"] = setting(
+        "non-partitioned",
+        "Type of the topics that are created on first use: partitioned or non-partitioned. A namespace's policies "
+        "can override it.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
+    default_num_partitions: int = setting(
+        1,
+        "Partitions of a partitioned topic that is created on first use. A namespace's policies can override it.",
+        subject=Subject.TOPICS,
+        unit="partitions",
+        ge=1,
+        named_by="Pulsar",
+    )
+    max_num_partitions_per_partitioned_topic: int = setting(
+        4096,
+        "Maximum number of partitions of one topic.",
+        subject=Subject.TOPICS,
+        unit="partitions",
+        ge=1,
+        named_by="Pulsar",
+    )
+    max_topics_per_namespace: int = setting(
+        0,
+        "Maximum number of topics of one namespace, system topics not counted. 0: no limit.",
+        subject=Subject.TOPICS,
+        unit="topics",
+        ge=0,
+        named_by="Pulsar",
+    )
+    max_leases_per_namespace: int = setting(
+        1000,
+        "Maximum number of leases on one namespace, which new topics are created with. At most "
+        "managed_ledger_max_leases_per_topic.",
+        subject=Subject.RETENTION,
+        unit="leases",
+        ge=1,
+        le=1000,
+    )
+    default_number_of_namespace_bundles: int = setting(
+        4,
+        "Bundles of a namespace that is created without a number of bundles.",
+        subject=Subject.BUNDLES,
+        unit="bundles",
+        ge=1,
+        le=MAX_BUNDLES,
+        named_by="Pulsar",
+    )
+    load_balancer_namespace_maximum_bundles: int = setting(
+        128,
+        "Maximum number of bundles of one namespace, after its creation and after splits.",
+        subject=Subject.BUNDLES,
+        unit="bundles",
+        ge=1,
+        le=MAX_BUNDLES,
+        named_by="Pulsar",
+    )
+    metadata_cache_ttl_seconds: float = setting(
+        5.0,
+        "Seconds for which a namespace's metadata is cached. Requests that create topics read it from the "
+        "metadata store. 0: it is not cached.",
+        subject=Subject.METADATA,
+        ge=0,
+        formerly="metadata_cache_ttl_s",
+    )
+    metadata_operation_timeout_seconds: float = setting(
+        20.0,
+        "Seconds for which a change waits for a metadata store that is unreachable.",
+        subject=Subject.METADATA,
+        gt=0,
+        formerly="metadata_operation_timeout_s",
+    )
+    admin_max_names: int = setting(
+        1000,
+        "Maximum number of names in one response to an admin call. Clients request the rest with further calls.",
+        subject=Subject.ADMIN,
+        unit="names",
+        ge=1,
+    )
+    admin_max_peeked_entries: int = setting(
+        100,
+        "Maximum number of entries that one peek may request.",
+        subject=Subject.ADMIN,
+        unit="entries",
+        ge=1,
+    )
+    admin_forward_timeout_seconds: float = setting(
+        25.0,
+        "Seconds for which a broker retries an admin call at the topic's owner while the owner changes, fails or "
+        "does not answer.",
+        subject=Subject.ADMIN,
+        gt=0,
+        formerly="admin_forward_timeout_s",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> CatalogSettings:
@@ -51,3 +123,43 @@ class CatalogSettings(Configuration):
         if self.default_number_of_namespace_bundles > self.load_balancer_namespace_maximum_bundles:
             raise ValueError("default_number_of_namespace_bundles is above load_balancer_namespace_maximum_bundles")
         return self
+
+
+class HealthSettings(Configuration):
+    health_check_timeout_seconds: float = setting(
+        5.0,
+        "Seconds that the health check's message may take from publish to read. Then the check has failed.",
+        subject=Subject.HEALTH,
+        gt=0,
+        formerly="health_check_timeout_s",
+    )
+    health_check_max_age_seconds: float = setting(
+        1.0,
+        "Seconds for which a health check's result is reused for further requests.",
+        subject=Subject.HEALTH,
+        ge=0,
+        formerly="health_check_max_age_s",
+    )
+
+
+class MetricsSettings(Configuration):
+    expose_topic_level_metrics_in_prometheus: bool = setting(
+        True,
+        "Expose metrics of each topic and subscription. If false, they are summed by namespace.",
+        subject=Subject.HTTP,
+        named_by="Pulsar",
+    )
+    max_topics_in_metrics: int = setting(
+        1000,
+        "Maximum number of topics with metrics of their own. Metrics of further topics are summed by namespace.",
+        subject=Subject.HTTP,
+        unit="topics",
+        ge=0,
+    )
+    stats_update_frequency_in_secs: float = setting(
+        10.0,
+        "Seconds over which rates, as of messages per second, are measured.",
+        subject=Subject.HTTP,
+        gt=0,
+        named_by="Pulsar",
+    )

@@ -1,35 +1,74 @@
-"""Options of subscriptions, by Pulsar's names."""
+"""Settings of subscriptions and of consume streams. Names are Pulsar's where it has the setting."""
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from magnetar_broker.core.dispatch.dispatch import DispatchLimits
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.limits import MAX_MESSAGE_BYTES
+from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_MESSAGE_BYTES
+from magnetar_wire.settings import Subject, setting
 
-__all__ = ["SubscriptionSettings"]
+__all__ = ["ConsumeSettings", "SubscriptionSettings"]
 
 
 class SubscriptionSettings(Configuration):
-    # Create a subscription when a consumer subscribes to it for the first time. A namespace's policies can override it.
-    allow_auto_subscription_creation: bool = True
-    # Maximum number of messages of a Shared subscription that are delivered to one consumer and not acknowledged. At
-    # this bound the consumer gets no more. 0: no limit. Exclusive and Failover subscriptions have no limit, as in
-    # Pulsar.
-    max_unacked_messages_per_consumer: int = Field(default=50_000, ge=0)
-    # Maximum number of messages of a Shared subscription that are delivered to its consumers and not acknowledged. At
-    # this bound the subscription delivers no more. 0: no limit. Exclusive and Failover subscriptions have no limit, as
-    # in Pulsar.
-    max_unacked_messages_per_subscription: int = Field(default=200_000, ge=0)
-    # Maximum number of consumers of one subscription. 0: no limit.
-    max_consumers_per_subscription: int = Field(default=0, ge=0)
-    # Maximum number of entries that are read at a time for one subscription.
-    dispatcher_max_read_batch_size: int = Field(default=100, gt=0)
-    # Maximum size, in bytes, of the entries that are read at a time for one subscription.
-    dispatcher_max_read_size_bytes: int = Field(default=MAX_MESSAGE_BYTES, gt=0)
-    # Messages of a Shared subscription that one consumer gets before the next one's turn.
-    dispatcher_max_round_robin_batch_size: int = Field(default=20, gt=0)
+    allow_auto_subscription_creation: bool = setting(
+        True,
+        "Create a subscription when a consumer subscribes to it for the first time. A namespace's policies can "
+        "override it.",
+        subject=Subject.DELIVERY,
+        named_by="Pulsar",
+    )
+    max_unacked_messages_per_consumer: int = setting(
+        50_000,
+        "Maximum number of messages of a Shared subscription that are delivered to one consumer and not "
+        "acknowledged. At this bound the consumer gets no more. 0: no limit. Exclusive and Failover subscriptions "
+        "have no limit, as in Pulsar.",
+        subject=Subject.DELIVERY,
+        unit="messages",
+        ge=0,
+        named_by="Pulsar",
+    )
+    max_unacked_messages_per_subscription: int = setting(
+        200_000,
+        "Maximum number of messages of a Shared subscription that are delivered to its consumers and not "
+        "acknowledged. At this bound the subscription delivers no more. 0: no limit. Exclusive and Failover "
+        "subscriptions have no limit, as in Pulsar.",
+        subject=Subject.DELIVERY,
+        unit="messages",
+        ge=0,
+        named_by="Pulsar",
+    )
+    max_consumers_per_subscription: int = setting(
+        0,
+        "Maximum number of consumers of one subscription. 0: no limit.",
+        subject=Subject.DELIVERY,
+        unit="consumers",
+        ge=0,
+        named_by="Pulsar",
+    )
+    dispatcher_max_read_batch_size: int = setting(
+        100,
+        "Maximum number of entries that are read at a time for one subscription.",
+        subject=Subject.READING,
+        unit="entries",
+        ge=1,
+        named_by="Pulsar",
+    )
+    dispatcher_max_read_size_bytes: int = setting(
+        MAX_MESSAGE_BYTES,
+        "Maximum size, in bytes, of the entries that are read at a time for one subscription.",
+        subject=Subject.READING,
+        ge=1,
+        named_by="Pulsar",
+    )
+    dispatcher_max_round_robin_batch_size: int = setting(
+        20,
+        "Messages of a Shared subscription that one consumer gets before the next one's turn.",
+        subject=Subject.DELIVERY,
+        unit="messages",
+        ge=1,
+        named_by="Pulsar",
+    )
 
     @property
     def limits(self) -> DispatchLimits:
@@ -40,3 +79,44 @@ class SubscriptionSettings(Configuration):
             max_unacked_per_consumer=self.max_unacked_messages_per_consumer,
             max_unacked_per_subscription=self.max_unacked_messages_per_subscription,
         )
+
+
+class ConsumeSettings(Configuration):
+    max_consumers_per_stream: int = setting(
+        10_000,
+        "Maximum number of consumers on one stream, or one connection of Pulsar's protocol. Further ones are refused.",
+        subject=Subject.DELIVERY,
+        unit="consumers",
+        ge=1,
+    )
+    max_queued_bytes_per_stream: int = setting(
+        4 * FRAME_FILL_BYTES,
+        "Memory, in bytes, of the entries that wait to be sent on one stream; each entry counts with 512 bytes "
+        "besides what is stored of it. No more entries are read for the stream at this bound.",
+        subject=Subject.DELIVERY,
+        ge=1,
+    )
+    max_queued_bytes: int = setting(
+        268_435_456,
+        "Memory, in bytes, of the entries that wait to be sent on all streams and connections. At this bound each "
+        "may hold 262144 bytes.",
+        subject=Subject.DELIVERY,
+        ge=1,
+        formerly="max_queued_bytes_of_all_streams",
+    )
+    max_parts_per_consume_request: int = setting(
+        20_000,
+        "Maximum number of parts of one message on a consume stream: acknowledged ranges, batches and requests, "
+        "together. More end the stream.",
+        subject=Subject.DELIVERY,
+        unit="parts",
+        ge=1,
+    )
+    max_waiting_answers_per_stream: int = setting(
+        20_000,
+        "Maximum number of unanswered requests and unread responses of one consume stream. Above it the broker "
+        "stops reading the stream.",
+        subject=Subject.DELIVERY,
+        unit="requests and responses",
+        ge=1,
+    )

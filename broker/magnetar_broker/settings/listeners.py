@@ -1,48 +1,158 @@
-"""Options of the listener for Pulsar's protocol. Names are Pulsar's where it has the option."""
+"""Settings of what clients connect to: gRPC, the listener for Pulsar's protocol, lookups."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pydantic import Field
+from pydantic import field_validator
 
 from magnetar_wire.configuration import Configuration
+from magnetar_wire.grpc_transport.settings import GrpcSettings
+from magnetar_wire.process.addresses import check_address
+from magnetar_wire.settings import Subject, change_default, setting
 
-__all__ = ["HIGH_WATER_BYTES", "PulsarListenerSettings"]
+__all__ = [
+    "HIGH_WATER_BYTES",
+    "BrokerGrpcSettings",
+    "LookupSettings",
+    "PulsarAddressSettings",
+    "PulsarListenerSettings",
+]
 
-# Of what waits to be written: below that nobody is told when it is taken.
+# A connection of Pulsar's protocol whose unwritten bytes are below this is not notified when they are written.
 HIGH_WATER_BYTES: Final = 262_144
+_MANY_CLIENTS: Final = "a broker has more clients than a bookie"
+
+
+class BrokerGrpcSettings(GrpcSettings):
+    """How a broker's gRPC differs from a bookie's: each of its many clients has a connection with two streams."""
+
+    grpc_max_connections: int = change_default(GrpcSettings, "grpc_max_connections", 4_096, because=_MANY_CLIENTS)
+    grpc_max_long_streams: int = change_default(GrpcSettings, "grpc_max_long_streams", 4_096, because=_MANY_CLIENTS)
+    grpc_max_long_streams_per_connection: int = change_default(
+        GrpcSettings, "grpc_max_long_streams_per_connection", 16, because="a client has two streams on a connection"
+    )
+
+
+class PulsarAddressSettings(Configuration):
+    pulsar_advertised_address: str = setting(
+        "",
+        "Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, or of "
+        "the internal listener in advertised_listeners, with the port that the broker listens at for them; if neither "
+        "is set, the address that the broker listens at for them, or, for a standalone that listens at all addresses, "
+        "the one that the client connected to.",
+        subject=Subject.ADDRESSES,
+    )
+
+    @field_validator("pulsar_advertised_address")
+    @classmethod
+    def _check_pulsar_advertised_address(cls, value: str) -> str:
+        return value and check_address(value)
 
 
 class PulsarListenerSettings(Configuration):
-    # Maximum number of connections of clients of Pulsar's protocol. 0: no limit.
-    broker_max_connections: int = Field(default=10_000, ge=0)
-    # Maximum number of connections of clients of Pulsar's protocol from one IP address. 0: no limit.
-    broker_max_connections_per_ip: int = Field(default=0, ge=0)
-    # Seconds without a received command after which a client of Pulsar's protocol is pinged. Its connection is closed
-    # if it does not answer within as long again; a connection without CONNECT is closed after this time.
-    keep_alive_interval_seconds: float = Field(default=30.0, gt=0)
-    # Milliseconds that a client of Pulsar's protocol has to answer a ping when another client requests its producer
-    # name or its exclusive subscription. Then its connection is closed.
-    connection_liveness_check_timeout_millis: float = Field(default=5_000.0, gt=0)
-    # Maximum number of unanswered requests of one connection of Pulsar's protocol. Above it the broker stops reading
-    # the connection.
-    max_waiting_requests_per_connection: int = Field(default=1_000, gt=0)
-    # Memory, in bytes, of the unanswered requests of one connection of Pulsar's protocol. Above it the broker stops
-    # reading the connection.
-    max_waiting_requests_bytes_per_connection: int = Field(default=1_048_576, gt=0)
-    # Memory, in bytes, of the frames that all connections of Pulsar's protocol have received in part. Above it the
-    # connection whose frame began first is closed.
-    max_unfinished_frames_bytes: int = Field(default=268_435_456, gt=0)
-    # Bytes that may wait for one client of Pulsar's protocol besides max_queued_bytes_per_stream. Above the sum the
-    # broker stops reading the connection; once max_queued_bytes_of_all_streams is reached, above 262144 bytes.
-    max_waiting_answers_bytes: int = Field(default=1_048_576, ge=HIGH_WATER_BYTES)
-    # Message ids of one command of Pulsar's protocol that are processed before other connections are served.
-    max_message_ids_at_once: int = Field(default=2_000, gt=0)
-    # Maximum delay, in seconds, between a change of a namespace's topics and the notification of clients that watch
-    # them.
-    topic_list_watch_interval_s: float = Field(default=1.0, gt=0)
-    # Maximum number of watches of namespaces' topics of one connection of Pulsar's protocol.
-    max_topic_watchers_per_connection: int = Field(default=100, gt=0)
-    # Maximum length, in characters, of a topic pattern from a client of Pulsar's protocol.
-    subscription_pattern_max_length: int = Field(default=1_000, gt=0)
+    broker_max_connections: int = setting(
+        10_000,
+        "Maximum number of connections of clients of Pulsar's protocol. 0: no limit.",
+        subject=Subject.PULSAR,
+        unit="connections",
+        ge=0,
+        named_by="Pulsar",
+    )
+    broker_max_connections_per_ip: int = setting(
+        0,
+        "Maximum number of connections of clients of Pulsar's protocol from one IP address. 0: no limit.",
+        subject=Subject.PULSAR,
+        unit="connections",
+        ge=0,
+        named_by="Pulsar",
+    )
+    keep_alive_interval_seconds: float = setting(
+        30.0,
+        "Seconds without a received command after which a client of Pulsar's protocol is pinged. Its connection "
+        "is closed if it does not answer within as long again; a connection without CONNECT is closed after this "
+        "time.",
+        subject=Subject.PULSAR,
+        gt=0,
+        named_by="Pulsar",
+    )
+    connection_liveness_check_timeout_millis: float = setting(
+        5_000.0,
+        "Milliseconds that a client of Pulsar's protocol has to answer a ping when another client requests its "
+        "producer name or its exclusive subscription. Then its connection is closed.",
+        subject=Subject.PULSAR,
+        gt=0,
+        named_by="Pulsar",
+    )
+    max_waiting_requests_per_connection: int = setting(
+        1_000,
+        "Maximum number of unanswered requests of one connection of Pulsar's protocol. Above it the broker stops "
+        "reading the connection.",
+        subject=Subject.PULSAR,
+        unit="requests",
+        ge=1,
+    )
+    max_waiting_requests_bytes_per_connection: int = setting(
+        1_048_576,
+        "Memory, in bytes, of the unanswered requests of one connection of Pulsar's protocol. Above it the broker "
+        "stops reading the connection.",
+        subject=Subject.PULSAR,
+        ge=1,
+    )
+    max_unfinished_frames_bytes: int = setting(
+        268_435_456,
+        "Memory, in bytes, of the frames that all connections of Pulsar's protocol have received in part. Above "
+        "it the connection whose frame began first is closed.",
+        subject=Subject.PULSAR,
+        ge=1,
+    )
+    max_waiting_answers_bytes: int = setting(
+        1_048_576,
+        "Bytes that may wait for one client of Pulsar's protocol besides max_queued_bytes_per_stream. Above the "
+        "sum the broker stops reading the connection; once max_queued_bytes is reached, above "
+        "262144 bytes.",
+        subject=Subject.PULSAR,
+        ge=HIGH_WATER_BYTES,
+    )
+    max_message_ids_at_once: int = setting(
+        2_000,
+        "Message ids of one command of Pulsar's protocol that are processed before other connections are served.",
+        subject=Subject.PULSAR,
+        unit="message ids",
+        ge=1,
+    )
+    topic_list_watch_interval_seconds: float = setting(
+        1.0,
+        "Maximum delay, in seconds, between a change of a namespace's topics and the notification of clients that "
+        "watch them.",
+        subject=Subject.PULSAR,
+        gt=0,
+        formerly="topic_list_watch_interval_s",
+    )
+    max_topic_watchers_per_connection: int = setting(
+        100,
+        "Maximum number of watches of namespaces' topics of one connection of Pulsar's protocol.",
+        subject=Subject.PULSAR,
+        unit="watches",
+        ge=1,
+    )
+    subscription_pattern_max_length: int = setting(
+        1_000,
+        "Maximum length, in characters, of a topic pattern from a client of Pulsar's protocol.",
+        subject=Subject.PULSAR,
+        unit="characters",
+        ge=1,
+        named_by="Pulsar",
+    )
+
+
+class LookupSettings(Configuration):
+    max_concurrent_lookup_request: int = setting(
+        10_000,
+        "Maximum number of concurrent lookups, requests for a topic's partitions and requests for its last "
+        "message. Further ones are refused, and clients retry them.",
+        subject=Subject.BUNDLES,
+        unit="requests",
+        ge=1,
+        named_by="Pulsar",
+    )

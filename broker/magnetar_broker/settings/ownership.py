@@ -1,28 +1,59 @@
-"""What can be set about bundles and their owners. Names are Pulsar's where it has the option."""
+"""Settings of bundles and their owners. Names are Pulsar's where it has the setting."""
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from magnetar_wire.configuration import Configuration
+from magnetar_wire.settings import Subject, setting
 
 __all__ = ["OwnershipSettings"]
 
 
 class OwnershipSettings(Configuration):
-    # Change of a broker's load at which it publishes its load again, in percent of one core, or of one second of event
-    # loop lag. A change of the number of its bundles is published at once.
-    load_balancer_report_update_threshold_percentage: float = Field(default=10.0, gt=0)
-    # Minimum time, in milliseconds, between two reports of a broker's load that are due to a change of the load.
-    load_balancer_report_update_min_interval_millis: int = Field(default=5_000, gt=0)
-    # Maximum time, in minutes, between two reports of a broker's load.
-    load_balancer_report_update_max_interval_minutes: float = Field(default=1.0, gt=0)
-    # Seconds that a broker has to answer when another one assigns a bundle to it. Then the next broker is chosen.
-    bundle_claim_timeout_s: float = Field(default=2.0, gt=0)
-    # Seconds that lookups, and requests for a topic, wait for a bundle that changes its owner.
-    bundle_wait_timeout_s: float = Field(default=10.0, gt=0)
-    # Seconds between two checks of whether this broker still owns its bundles.
-    bundle_check_interval_s: float = Field(default=5.0, gt=0)
+    load_balancer_report_update_threshold_percentage: float = setting(
+        10.0,
+        "Change of a broker's load at which it publishes its load again, in percent of one core, or of one second "
+        "of event loop lag. A change of the number of its bundles is published at once.",
+        subject=Subject.BUNDLES,
+        gt=0,
+        named_by="Pulsar",
+    )
+    load_balancer_report_update_min_interval_millis: int = setting(
+        5_000,
+        "Minimum time, in milliseconds, between two reports of a broker's load that are due to a change of the load.",
+        subject=Subject.BUNDLES,
+        ge=1,
+        named_by="Pulsar",
+    )
+    load_balancer_report_update_max_interval_minutes: float = setting(
+        1.0,
+        "Maximum time, in minutes, between two reports of a broker's load.",
+        subject=Subject.BUNDLES,
+        gt=0,
+        named_by="Pulsar",
+    )
+    bundle_claim_timeout_seconds: float = setting(
+        2.0,
+        "Seconds that a broker has to answer when another one assigns a bundle to it. Then the next broker is chosen.",
+        subject=Subject.BUNDLES,
+        gt=0,
+        formerly="bundle_claim_timeout_s",
+    )
+    bundle_wait_timeout_seconds: float = setting(
+        10.0,
+        "Seconds that lookups, and requests for a topic, wait for a bundle that changes its owner.",
+        subject=Subject.BUNDLES,
+        gt=0,
+        formerly="bundle_wait_timeout_s",
+    )
+    bundle_check_interval_seconds: float = setting(
+        5.0,
+        "Seconds between two checks of whether this broker still owns its bundles.",
+        subject=Subject.BUNDLES,
+        gt=0,
+        formerly="bundle_check_interval_s",
+    )
 
     @model_validator(mode="after")
     def _intervals_fit(self) -> OwnershipSettings:

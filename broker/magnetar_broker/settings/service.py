@@ -1,22 +1,29 @@
-"""All that can be set about a broker."""
+"""All settings of a broker, together, and the checks that they fit each other."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
 
-from magnetar_broker.settings.administration import CatalogSettings
-from magnetar_broker.settings.consume import ConsumeSettings
-from magnetar_broker.settings.cursors import CursorSettings
-from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.settings.finding import LookupSettings
-from magnetar_broker.settings.health import HealthSettings
-from magnetar_broker.settings.listeners import PulsarListenerSettings
-from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
-from magnetar_broker.settings.metrics import MetricsSettings
+from pydantic import model_validator
+
+from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_broker.settings.administration import CatalogSettings, HealthSettings, MetricsSettings
+from magnetar_broker.settings.bounds import check_lag_bound, check_lease_bounds, check_load_seconds, check_topic_bound
+from magnetar_broker.settings.delivery import ConsumeSettings, SubscriptionSettings
+from magnetar_broker.settings.listeners import (
+    BrokerGrpcSettings,
+    LookupSettings,
+    PulsarAddressSettings,
+    PulsarListenerSettings,
+)
+from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
 from magnetar_broker.settings.ownership import OwnershipSettings
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_metadata.settings import MetadataRetrySettings
+from magnetar_wire.process.settings import AdvertisedAddressSettings, HttpSettings, LogSettings, ShutdownSettings
+from magnetar_wire.settings import Subject, setting
 
-__all__ = ["BrokerServiceSettings"]
+__all__ = ["BrokerServiceSettings", "ServingSettings"]
 
 
 class BrokerServiceSettings(
@@ -31,10 +38,40 @@ class BrokerServiceSettings(
     HealthSettings,
     OwnershipSettings,
     MetricsSettings,
+    MetadataRetrySettings,
 ):
-    # Name of the cluster, in metrics and in tenants' allowed clusters.
-    cluster_name: str = Field(default="standalone", min_length=1)
-    # Seconds between two attempts to reach the metadata store.
-    metadata_retry_s: float = Field(default=1.0, gt=0)
-    # Seconds that a graceful shutdown waits until all topics are closed.
-    broker_shutdown_timeout_s: float = Field(default=20.0, gt=0)
+    cluster_name: str = setting(
+        "standalone",
+        "Name of the cluster, in metrics and in tenants' allowed clusters.",
+        subject=Subject.ADDRESSES,
+        min_length=1,
+        named_by="Pulsar",
+    )
+    broker_shutdown_timeout_seconds: float = setting(
+        20.0,
+        "Seconds that a graceful shutdown waits until all topics are closed.",
+        subject=Subject.SHUTDOWN,
+        gt=0,
+        formerly="broker_shutdown_timeout_s",
+    )
+
+
+class ServingSettings(
+    BrokerServiceSettings,
+    LedgerClientSettings,
+    BrokerGrpcSettings,
+    AdvertisedAddressSettings,
+    PulsarAddressSettings,
+    HttpSettings,
+    ShutdownSettings,
+    LogSettings,
+):
+    """The settings that `magnetar broker` and `magnetar standalone` have in common."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
+        check_topic_bound(self.max_pending_publish_bytes_per_topic, self.managed_ledger_max_pending_bytes)
+        check_lease_bounds(self.max_leases_per_namespace, self.managed_ledger_max_leases_per_topic)
+        check_load_seconds(self.slow_topic_load_seconds, self.topic_load_timeout_seconds)
+        return self

@@ -1,56 +1,139 @@
-"""What can be set about topics and publishing. Names are Pulsar's where it has the option."""
+"""Settings of topics and publishing. Names are Pulsar's where it has the setting."""
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
+from magnetar_wire.settings import Subject, setting
 
 __all__ = ["TopicSettings"]
 
 
 class TopicSettings(Configuration):
-    # Maximum size, in bytes, of the payload of one entry, as it is stored: a batch as a whole, after compression.
-    max_message_size: int = Field(default=MAX_MESSAGE_BYTES, gt=0, le=MAX_MESSAGE_BYTES)
-    # Maximum number of topics that are opened at a time. Others wait.
-    max_concurrent_topic_load_request: int = Field(default=100, gt=0)
-    # Seconds that opening one topic may take. Then it has failed, and clients retry.
-    topic_load_timeout_seconds: float = Field(default=60.0, gt=0)
-    # Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. Slow openings, and those
-    # of topics whose last opening failed, hold at most half of max_concurrent_topic_load_request while others wait.
-    slow_topic_load_seconds: float = Field(default=10.0, gt=0)
-    # Maximum number of producers of one topic. 0: no limit.
-    max_producers_per_topic: int = Field(default=0, ge=0)
-    # Maximum number of producers on one stream, or one connection of Pulsar's protocol. Further ones are refused.
-    max_producers_per_stream: int = Field(default=10_000, gt=0)
-    # Maximum number of parts of one message on a produce stream: producers opened and closed, and runs of entries,
-    # together. More end the stream.
-    max_parts_per_produce_request: int = Field(default=20_000, gt=0)
-    # Memory, in bytes, of one topic's entries that are received and not stored yet; each entry counts with 512 bytes
-    # besides its payload. The topic pauses its producers at this bound. A broker refuses to start where
-    # managed_ledger_max_pending_bytes has no capacity for it and one frame of entries.
-    max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
-    # Memory, in bytes, of the entries of one stream or connection that are received and not stored yet; each entry
-    # counts with 512 bytes besides its payload. The broker stops reading the stream or connection at this bound.
-    # A stream's producer is paused earlier, when it uses up its share: one alone gets half of this bound.
-    max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
-    # Memory, in MiB, of all entries that the broker has received and not stored yet; each entry counts with 512 bytes
-    # besides its payload. The broker stops reading all producers' streams and connections at this bound.
-    max_message_publish_buffer_size_in_mb: int = Field(default=256, gt=0)
-    # Maximum number of results of publishes that wait for the client to read them. Above it the broker stops reading
-    # the client's stream.
-    max_waiting_publish_answers: int = Field(default=20_000, gt=0)
-    # Seconds, approximately, between two rounds of a topic's maintenance: its ledgers are rolled over and trimmed.
-    topic_housekeeping_interval_s: float = Field(default=1.0, gt=0)
-    # Delete a topic, with all its messages, when it has had no subscription, producer or consumer for
-    # broker_delete_inactive_topics_max_inactive_duration_seconds. Messages that
-    # default_retention_without_subscription_minutes retains are deleted, too.
-    broker_delete_inactive_topics_enabled: bool = False
-    # Seconds without a subscription, producer or consumer after which broker_delete_inactive_topics_enabled deletes a
-    # topic.
-    broker_delete_inactive_topics_max_inactive_duration_seconds: float = Field(default=60.0, gt=0)
-    # Seconds without a connected client after which a topic is unloaded; it is loaded again when it is used. 0: never.
-    unload_idle_topics_after_s: float = Field(default=0.0, ge=0)
-    # Seconds that closing a topic waits for operations in flight. The next opening recovers the rest.
-    topic_close_timeout_s: float = Field(default=10.0, gt=0)
+    max_message_size: int = setting(
+        MAX_MESSAGE_BYTES,
+        "Maximum size, in bytes, of the payload of one entry, as it is stored: a batch as a whole, after compression.",
+        subject=Subject.PUBLISHING,
+        unit="bytes",
+        ge=1,
+        le=MAX_MESSAGE_BYTES,
+        named_by="Pulsar",
+    )
+    max_concurrent_topic_load_request: int = setting(
+        100,
+        "Maximum number of topics that are opened at a time. Others wait.",
+        subject=Subject.TOPICS,
+        unit="topics",
+        ge=1,
+        named_by="Pulsar",
+    )
+    topic_load_timeout_seconds: float = setting(
+        60.0,
+        "Seconds that opening one topic may take. Then it has failed, and clients retry.",
+        subject=Subject.TOPICS,
+        gt=0,
+        named_by="Pulsar",
+    )
+    slow_topic_load_seconds: float = setting(
+        10.0,
+        "Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. Slow openings, "
+        "and those of topics whose last opening failed, hold at most half of max_concurrent_topic_load_request "
+        "while others wait.",
+        subject=Subject.TOPICS,
+        gt=0,
+    )
+    max_producers_per_topic: int = setting(
+        0,
+        "Maximum number of producers of one topic. 0: no limit.",
+        subject=Subject.PUBLISHING,
+        unit="producers",
+        ge=0,
+        named_by="Pulsar",
+    )
+    max_producers_per_stream: int = setting(
+        10_000,
+        "Maximum number of producers on one stream, or one connection of Pulsar's protocol. Further ones are refused.",
+        subject=Subject.PUBLISHING,
+        unit="producers",
+        ge=1,
+    )
+    max_parts_per_produce_request: int = setting(
+        20_000,
+        "Maximum number of parts of one message on a produce stream: producers opened and closed, and runs of "
+        "entries, together. More end the stream.",
+        subject=Subject.PUBLISHING,
+        unit="parts",
+        ge=1,
+    )
+    max_pending_publish_bytes_per_topic: int = setting(
+        32 * 1024 * 1024,
+        "Memory, in bytes, of one topic's entries that are received and not stored yet; each entry counts with "
+        "512 bytes besides its payload. The topic pauses its producers at this bound. A broker refuses to start "
+        "where managed_ledger_max_pending_bytes has no capacity for it and one frame of entries.",
+        subject=Subject.PUBLISHING,
+        ge=1,
+    )
+    max_pending_publish_bytes_per_connection: int = setting(
+        64 * 1024 * 1024,
+        "Memory, in bytes, of the entries of one stream or connection that are received and not stored yet; each "
+        "entry counts with 512 bytes besides its payload. The broker stops reading the stream or connection at "
+        "this bound. A stream's producer is paused earlier, when it uses up its share: one alone gets half of "
+        "this bound.",
+        subject=Subject.PUBLISHING,
+        ge=1,
+    )
+    max_message_publish_buffer_size_in_mb: int = setting(
+        256,
+        "Memory, in MiB, of all entries that the broker has received and not stored yet; each entry counts with "
+        "512 bytes besides its payload. The broker stops reading all producers' streams and connections at this "
+        "bound.",
+        subject=Subject.PUBLISHING,
+        ge=1,
+        named_by="Pulsar",
+    )
+    max_waiting_publish_answers: int = setting(
+        20_000,
+        "Maximum number of results of publishes that wait for the client to read them. Above it the broker stops "
+        "reading the client's stream.",
+        subject=Subject.PUBLISHING,
+        unit="results",
+        ge=1,
+    )
+    topic_housekeeping_interval_seconds: float = setting(
+        1.0,
+        "Seconds, approximately, between two rounds of a topic's maintenance: its ledgers are rolled over and trimmed.",
+        subject=Subject.TOPICS,
+        gt=0,
+        formerly="topic_housekeeping_interval_s",
+    )
+    broker_delete_inactive_topics_enabled: bool = setting(
+        False,
+        "Delete a topic, with all its messages, when it has had no subscription, producer or consumer for "
+        "broker_delete_inactive_topics_max_inactive_duration_seconds. Messages that "
+        "default_retention_without_subscription_minutes retains are deleted, too.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
+    broker_delete_inactive_topics_max_inactive_duration_seconds: float = setting(
+        60.0,
+        "Seconds without a subscription, producer or consumer after which broker_delete_inactive_topics_enabled "
+        "deletes a topic.",
+        subject=Subject.TOPICS,
+        gt=0,
+        named_by="Pulsar",
+    )
+    unload_idle_topics_after_seconds: float = setting(
+        0.0,
+        "Seconds without a connected client after which a topic is unloaded; it is loaded again when it is used. "
+        "0: never.",
+        subject=Subject.TOPICS,
+        ge=0,
+        formerly="unload_idle_topics_after_s",
+    )
+    topic_close_timeout_seconds: float = setting(
+        10.0,
+        "Seconds that closing a topic waits for operations in flight. The next opening recovers the rest.",
+        subject=Subject.TOPICS,
+        gt=0,
+        formerly="topic_close_timeout_s",
+    )

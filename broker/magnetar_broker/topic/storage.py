@@ -25,9 +25,8 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.seen_topic import SeenTopic, see_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
-from magnetar_broker.settings.cursors import CursorSettings
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_broker.topic.topic import Topic

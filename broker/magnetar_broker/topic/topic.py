@@ -275,7 +275,7 @@ class Topic:
     async def _wait_closed(self, closing: asyncio.Task[None]) -> None:
         """Cancels it where it takes too long."""
         try:
-            await asyncio.wait([closing], timeout=self._options.topic_close_timeout_s)
+            await asyncio.wait([closing], timeout=self._options.topic_close_timeout_seconds)
         finally:
             if not closing.done():
                 closing.cancel()

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, from_flags
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, parse_settings
 from magnetar_cli.cluster.errors import how_to_cancel
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
@@ -82,8 +82,8 @@ def up(
             _BROKERS if brokers is None and not cluster.exists else brokers,
             zookeepers=zookeepers,
             zookeeper=zookeeper,
-            settings=from_flags(BOOKIES, settings or []),
-            broker_settings=from_flags(BROKERS, broker_settings or []),
+            settings=parse_settings(BOOKIES, settings or []),
+            broker_settings=parse_settings(BROKERS, broker_settings or []),
             session_timeout_s=session_timeout_s,
             timeout_s=timeout_s,
         )
@@ -139,7 +139,7 @@ def add(
     if bookie == broker:
         raise typer.BadParameter("use either --bookie or --broker", param_hint="--bookie / --broker")
     with _cluster(folder) as cluster:
-        chosen = from_flags(BROKERS if broker else BOOKIES, settings or [])
+        chosen = parse_settings(BROKERS if broker else BOOKIES, settings or [])
         added = cluster.add_broker(name, **chosen) if broker else cluster.add(name, **chosen)
         print(f"{added.name} is ready at {added.address}")
 
@@ -221,7 +221,7 @@ def set_options(
 ) -> None:
     """Change settings of one bookie or broker. They take effect after `restart`."""
     with _cluster(folder) as cluster:
-        chosen = from_flags(cluster.daemon_part(name).options, settings)
+        chosen = parse_settings(cluster.daemon_part(name).kind, settings)
         cluster.set(name, **chosen)
         print(f"{', '.join(chosen)}: set; `magnetar cluster restart {name}` makes it effective")
 

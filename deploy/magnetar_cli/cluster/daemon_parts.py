@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, Daemons, write_settings
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, DaemonKind, write_settings
 from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.ports import LOOPBACK, free_port
 from magnetar_cli.cluster.state import BookieState, BrokerState, ClusterState, DaemonState
@@ -21,13 +21,13 @@ BROKER_COMMAND: Final = (sys.executable, "-m", "magnetar_cli", "broker")
 
 
 class DaemonPart(Part):
-    # Whose options it has.
-    options: ClassVar[Daemons]
+    # Kind of the process, with its settings.
+    kind: ClassVar[DaemonKind]
     # What /ready may take: where it looks, that has a bound of its own, and then it says why.
     ready_answer_s: ClassVar[float] = ANSWER_S
 
     def __init__(self, folder: Path, name: str, daemon: DaemonState, command: Sequence[str]) -> None:
-        super().__init__(name, folder / f"{self.options.name}s" / name, daemon)
+        super().__init__(name, folder / f"{self.kind.name}s" / name, daemon)
         self.daemon = daemon
         self._command = command
 
@@ -37,11 +37,11 @@ class DaemonPart(Part):
 
     @property
     def log(self) -> Path:
-        return self.folder / f"{self.options.name}.log"
+        return self.folder / f"{self.kind.name}.log"
 
     @property
     def settings_file(self) -> Path:
-        return self.folder / f"{self.options.name}.toml"
+        return self.folder / f"{self.kind.name}.toml"
 
     @property
     def command(self) -> Sequence[str]:
@@ -83,7 +83,7 @@ class DaemonPart(Part):
 
 
 class BookiePart(DaemonPart):
-    options = BOOKIES
+    kind = BOOKIES
 
     def __init__(self, folder: Path, name: str, bookie: BookieState, command: Sequence[str] = BOOKIE_COMMAND) -> None:
         super().__init__(folder, name, bookie, command)
@@ -101,8 +101,8 @@ class BookiePart(DaemonPart):
 
 
 class BrokerPart(DaemonPart):
-    options = BROKERS
-    ready_answer_s = 8.0  # above health_check_timeout_s
+    kind = BROKERS
+    ready_answer_s = 8.0  # above health_check_timeout_seconds
 
     def __init__(self, folder: Path, name: str, broker: BrokerState, command: Sequence[str] = BROKER_COMMAND) -> None:
         super().__init__(folder, name, broker, command)

@@ -1,7 +1,7 @@
-"""A bookie's or a broker's options, from the command line or a test into its file.
+"""Settings of a local cluster's bookies and brokers, from the command line or a test into a process's file.
 
-They are checked before anything is started, by the options' own types, so that a misspelt name is told at once and not
-in a log. What stands in the file is what was set, and nothing that is a default.
+They are checked before anything is started, so that an error appears in the terminal and not in a log. The file has the
+settings that were set, and no defaults.
 """
 
 from __future__ import annotations
@@ -17,37 +17,36 @@ from magnetar_cli.cluster.errors import ClusterError
 if TYPE_CHECKING:
     from magnetar_wire.configuration import Configuration
 
-__all__ = ["BOOKIES", "BROKERS", "Daemons", "checked", "from_flags", "write_settings"]
+__all__ = ["BOOKIES", "BROKERS", "DaemonKind", "check_daemon_settings", "parse_settings", "write_settings"]
 
 
 @dataclass(frozen=True)
-class Daemons:
-    """The options of one kind of process."""
+class DaemonKind:
+    """A kind of process, and its settings."""
 
     name: str
-    # What they are; called when there is something to check, since what that needs takes its time to load.
-    kind: Callable[[], type[Configuration]]
-    # The launcher sets these, each process' its own. Where the others are checked before that is known, these stand
-    # here.
+    # Imports the settings' class. It is called when there are settings to check, since the import takes long.
+    settings: Callable[[], type[Configuration]]
+    # Settings that the cluster chooses for each process, with values that pass the check.
     reserved: Mapping[str, Any]
 
 
-def _of_bookies() -> type[Configuration]:
+def _bookie_settings() -> type[Configuration]:
     from magnetar_bookie.settings.process import BookieSettings
 
     return BookieSettings
 
 
-def _of_brokers() -> type[Configuration]:
+def _broker_settings() -> type[Configuration]:
     from magnetar_broker.settings.process import BrokerSettings
 
     return BrokerSettings
 
 
 _METADATA: Final = "zookeeper://127.0.0.1"
-BOOKIES: Final = Daemons(
+BOOKIES: Final = DaemonKind(
     "bookie",
-    _of_bookies,
+    _bookie_settings,
     {
         "bookie_id": "x",
         "data_folder": "/",
@@ -56,9 +55,9 @@ BOOKIES: Final = Daemons(
         "http_address": "",
     },
 )
-BROKERS: Final = Daemons(
+BROKERS: Final = DaemonKind(
     "broker",
-    _of_brokers,
+    _broker_settings,
     {
         "broker_id": "x",
         "metadata": _METADATA,
@@ -69,54 +68,52 @@ BROKERS: Final = Daemons(
 )
 
 
-def from_flags(of: Daemons, flags: Iterable[str]) -> dict[str, Any]:
-    """`name=value` as it is typed. Raises `ClusterError`."""
+def parse_settings(kind: DaemonKind, flags: Iterable[str]) -> dict[str, Any]:
+    """Return the settings in `name=value` flags. Raise `ClusterError`."""
     flags = list(flags)
     if not flags:
         return {}
     from magnetar_wire.configuration import InvalidConfiguration, load
 
-    names = _settable(of, (flag.partition("=")[0].strip() for flag in flags))
+    names = _check_names(kind, (flag.partition("=")[0].strip() for flag in flags))
     try:
-        options = load(of.kind(), flags=[*flags, *(f"{name}={value}" for name, value in of.reserved.items())])
+        settings = load(kind.settings(), flags=[*flags, *(f"{name}={value}" for name, value in kind.reserved.items())])
     except InvalidConfiguration as error:
         raise ClusterError(str(error)) from None
-    return _plain(options, names)
+    return _plain(settings, names)
 
 
-def checked(of: Daemons, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for values that a program gives."""
-    if not settings:
+def check_daemon_settings(kind: DaemonKind, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a program gives by name. Raise `ClusterError`."""
+    if not values:
         return {}
-    from pydantic import ValidationError
+    from magnetar_wire.configuration import InvalidConfiguration, check_settings
 
-    from magnetar_wire.configuration import problems_of
-
-    names = _settable(of, settings)
+    names = _check_names(kind, values)
     try:
-        options = of.kind().model_validate({**settings, **of.reserved})
-    except ValidationError as error:
-        problems = "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems_of(error))
-        raise ClusterError(f"invalid settings of a {of.name}: {problems}") from None
-    return _plain(options, names)
-
-
-def _settable(of: Daemons, names: Iterable[str]) -> list[str]:
-    found = list(names)
-    for name in found:
-        if name in of.reserved:
-            raise ClusterError(f"{name} can't be set: the cluster chooses it for each {of.name}")
-    return found
-
-
-def _plain(options: Configuration, names: Iterable[str]) -> dict[str, Any]:
-    plain: dict[str, Any] = options.model_dump(mode="json", include=set(names))
-    return plain
+        settings = check_settings(kind.settings(), {**values, **kind.reserved})
+    except InvalidConfiguration as error:
+        problems = "; ".join(str(error).splitlines())
+        raise ClusterError(f"invalid settings of a {kind.name}: {problems}") from None
+    return _plain(settings, names)
 
 
 def write_settings(file: Path, settings: Mapping[str, Any]) -> None:
-    """As TOML."""
+    """Write the settings as TOML."""
     file.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in settings.items() if value is not None))
+
+
+def _check_names(kind: DaemonKind, names: Iterable[str]) -> list[str]:
+    found = list(names)
+    for name in found:
+        if name in kind.reserved:
+            raise ClusterError(f"{name} can't be set: the cluster chooses it for each {kind.name}")
+    return found
+
+
+def _plain(settings: Configuration, names: Iterable[str]) -> dict[str, Any]:
+    plain: dict[str, Any] = settings.model_dump(mode="json", include=set(names))
+    return plain
 
 
 def _toml(value: Any) -> str:
@@ -124,5 +121,5 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{json.dumps(name)} = {_toml(one)}' for name, one in value.items())}}}"
-    # Of these JSON's form is TOML's too: numbers, true and false, and text, as JSON's escapes are all TOML's.
+    # TOML writes numbers, true, false and text as JSON does.
     return json.dumps(value, ensure_ascii=False)

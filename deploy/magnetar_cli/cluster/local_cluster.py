@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from magnetar_cli.cluster.daemon_parts import BOOKIE_COMMAND, BROKER_COMMAND, DaemonPart
-from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, checked
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, check_daemon_settings
 from magnetar_cli.cluster.errors import ClusterError, NoCluster, NotThere
 from magnetar_cli.cluster.local_parts import LocalBookie, LocalBroker
 from magnetar_cli.cluster.members import Members, check_bookies
@@ -167,8 +167,8 @@ class LocalCluster:
         all brokers, and `session_timeout_s` that of their metadata sessions, from now on, at their next start. Raises
         `NotStarted`: call it again, or `down`.
         """
-        chosen = checked(BOOKIES, settings or {})
-        for_brokers = checked(BROKERS, broker_settings or {})
+        chosen = check_daemon_settings(BOOKIES, settings or {})
+        for_brokers = check_daemon_settings(BROKERS, broker_settings or {})
         if zookeeper is not None:
             check_hosts(zookeeper)
             if zookeepers is not None:
@@ -221,7 +221,7 @@ class LocalCluster:
         **settings: Any,
     ) -> LocalBookie:
         """Another bookie, ready. `environment`: variables that it gets besides ours."""
-        chosen = checked(BOOKIES, settings)
+        chosen = check_daemon_settings(BOOKIES, settings)
         with self._change() as state:
             name = self._members.add_bookie(state, name, chosen, environment)
             save(self.folder, state)
@@ -237,7 +237,7 @@ class LocalCluster:
         **settings: Any,
     ) -> LocalBroker:
         """Another broker, ready. `environment`: variables that it gets besides ours."""
-        chosen = checked(BROKERS, settings)
+        chosen = check_daemon_settings(BROKERS, settings)
         with self._change() as state:
             name = self._members.add_broker(state, name, chosen, environment)
             check_bookies(state)
@@ -312,7 +312,7 @@ class LocalCluster:
 
     def set(self, name: str, *, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
         """Other options of one bookie or broker, and another environment if one is given; at its next start."""
-        chosen = checked(self.daemon_part(name).options, settings)
+        chosen = check_daemon_settings(self.daemon_part(name).kind, settings)
         with self._change() as state:
             daemon = self._members.daemon(state, name).daemon
             daemon.settings |= chosen

@@ -108,7 +108,7 @@ class ZooKeeperState:
     @property
     def location(self) -> str:
         hosts = self.outside or ",".join(f"127.0.0.1:{one.port}" for one in self.servers.values())
-        return f"zookeeper://{hosts}{self.chroot}?session_timeout_s={self.session_timeout_s:g}"
+        return f"zookeeper://{hosts}{self.chroot}?session_timeout_seconds={self.session_timeout_s:g}"
 
 
 @dataclass

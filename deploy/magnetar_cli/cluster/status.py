@@ -89,7 +89,7 @@ def pulsar_url_of(brokers: Sequence[BrokerPart]) -> str:
 def _look_at(part: Part) -> PartStatus:
     process = part.place.process
     where: dict[str, Any] = {
-        "kind": part.options.name if isinstance(part, DaemonPart) else "zookeeper",
+        "kind": part.kind.name if isinstance(part, DaemonPart) else "zookeeper",
         "address": part.address,
         "pulsar": part.pulsar_address if isinstance(part, BrokerPart) else "",
         "http": part.http_address if isinstance(part, DaemonPart) else "",

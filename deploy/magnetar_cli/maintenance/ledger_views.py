@@ -168,7 +168,7 @@ class OrphansView:
     def _fate(self, one: Unclaimed) -> str:
         if one.sweeping:
             return "is being deleted"
-        return "is deleted if no owner claims it within intent_grace_period_s after the auditor first saw it"
+        return "is deleted if no owner claims it within intent_grace_period_seconds after the auditor first saw it"
 
 
 def _striping(metadata: LedgerMetadata) -> str:

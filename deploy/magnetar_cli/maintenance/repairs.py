@@ -90,7 +90,7 @@ class RepairsView:
     def _tail(self) -> list[str]:
         found = [
             f"{bookie_id} is unavailable, and {count} ledgers name it: its entries are copied from other replicas "
-            "after lost_bookie_recovery_delay_s, those of open ledgers later"
+            "after lost_bookie_recovery_delay_seconds, those of open ledgers later"
             for bookie_id, count in self.awaited.items()
         ]
         if not self.offices.auditor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.process_command import ConfigFile, ListOptions, Run, SetFlags, list_options, run_process
+from magnetar_cli.process_command import ConfigFile, ListSettings, Run, SetFlags, print_settings, run_process
 
 if TYPE_CHECKING:
     from magnetar_cli.standalone.settings import StandaloneSettings
@@ -41,7 +41,7 @@ def standalone(
     as_json: Annotated[
         bool, typer.Option("--json", help='When ready, print one line of JSON: {"grpc": …, "pulsar": …, …}.')
     ] = False,
-    options: ListOptions = False,
+    options: ListSettings = False,
 ) -> None:
     """Run metadata store, one bookie and a broker in one process.
 
@@ -54,7 +54,7 @@ def standalone(
     if options:
         from magnetar_cli.standalone.settings import StandaloneSettings
 
-        list_options(StandaloneSettings)
+        print_settings(StandaloneSettings)
         return
 
     named = {
@@ -68,10 +68,10 @@ def standalone(
     if ephemeral:
         flags.append("ephemeral=true")
 
-    def what_runs() -> tuple[type[StandaloneSettings], Run[StandaloneSettings]]:
+    def import_process() -> tuple[type[StandaloneSettings], Run[StandaloneSettings]]:
         from magnetar_cli.standalone.run import run_standalone
         from magnetar_cli.standalone.settings import StandaloneSettings
 
         return StandaloneSettings, partial(run_standalone, as_json=as_json)
 
-    run_process("standalone", config, flags, what_runs)
+    run_process("standalone", config, flags, import_process)

@@ -47,7 +47,7 @@ def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_jso
 async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool) -> ExitStatus:
     told_to_end = asyncio.Event()
     loop = asyncio.get_running_loop()
-    bound_s = _STEPS * settings.close_timeout_s + settings.broker_shutdown_timeout_s + _MARGIN_S
+    bound_s = _STEPS * settings.close_timeout_seconds + settings.broker_shutdown_timeout_seconds + _MARGIN_S
     signals.start(lambda: loop.call_soon_threadsafe(told_to_end.set), bound_s)
     standalone = Standalone(settings)
     try:

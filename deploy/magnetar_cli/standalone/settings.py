@@ -1,84 +1,95 @@
-"""All that can be set about a standalone: its own settings, and the options of all that runs in it.
-
-Where two parts have an option of the same name it is one setting, with one default: a test keeps that. What differs
-here is the striping: there is one bookie.
-"""
+"""All settings of a standalone: those of a broker, of a bookie, and its own."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Final, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import model_validator
 
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
-from magnetar_bookie.storage.rocksdb import StorageSettings
-from magnetar_broker.core.namespace_leases import check_lease_bounds
-from magnetar_broker.lag_bound import check_lag_bound
-from magnetar_broker.settings.grpc import BrokerGrpcSettings
-from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
-from magnetar_wire.logs import LogSettings
-from magnetar_wire.process.addresses import check_address
-from magnetar_wire.process.settings import HttpSettings
+from magnetar_bookie.settings.storage import StorageSettings
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.settings.service import ServingSettings
+from magnetar_wire.process.settings import DataFolderSettings
+from magnetar_wire.settings import Subject, change_default, setting
 
 __all__ = ["StandaloneSettings"]
 
+_ONE_BOOKIE: Final = "a standalone has one bookie"
+
 
 class StandaloneSettings(
-    BrokerServiceSettings,
-    BookieServerSettings,
-    StorageSettings,
-    LedgerClientSettings,
-    AutoRecoverySettings,
-    BrokerGrpcSettings,
-    HttpSettings,
-    LogSettings,
+    ServingSettings, BookieServerSettings, StorageSettings, AutoRecoverySettings, DataFolderSettings
 ):
-    # Folder of all data. Only one process can use it at a time.
-    data_folder: Path = Path("magnetar-data")
-    # Keep the data in a temporary folder, which is deleted at the end. It excludes data_folder.
-    ephemeral: bool = False
-    # Address to listen at. 0.0.0.0: all addresses.
-    host: str = "127.0.0.1"
-    # Port of Magnetar's clients. 0: any free port.
-    grpc_port: int = Field(default=6652, ge=0, le=65_535)
-    # Port of clients of Pulsar's protocol. 0: any free port.
-    pulsar_port: int = Field(default=6650, ge=0, le=65_535)
-    # Port of health and metrics over HTTP. 0: any free port.
-    http_port: int = Field(default=8080, ge=0, le=65_535)
-    # Address that clients connect to, host:port. Empty: the address that the broker listens at, or 127.0.0.1 if it
-    # listens at all addresses. Port 0: the port that it listens at.
-    advertised_address: str = ""
-    # Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, with
-    # pulsar_port; if the broker listens at all addresses and neither is set, the address that a client connected to.
-    pulsar_advertised_address: str = ""
-    # Seconds that a graceful shutdown waits for each of its steps.
-    close_timeout_s: float = Field(default=10.0, gt=0)
-    # Bookies that a topic's ledger is striped over. Standalone has one.
-    managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
-    # Copies of each entry of a topic. Standalone has one bookie.
-    managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
-    # Copies on disk before a message is persisted. Standalone has one bookie.
-    managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)
+    worth_changing: ClassVar[tuple[str, ...]] = (
+        "data_folder",
+        "host",
+        "grpc_port",
+        "pulsar_port",
+        "http_port",
+        "advertised_address",
+        "log_level",
+        "log_format",
+        "default_retention_without_subscription_minutes",
+        "default_retention_without_subscription_size_mb",
+        "max_disk_bytes",
+        "max_message_publish_buffer_size_in_mb",
+        "managed_ledger_cache_size_mb",
+        "allow_auto_topic_creation",
+        "max_unacked_messages_per_consumer",
+    )
 
-    @field_validator("advertised_address", "pulsar_advertised_address")
-    @classmethod
-    def _is_an_address(cls, value: str) -> str:
-        return value and check_address(value)
+    data_folder: Path = change_default(
+        DataFolderSettings, "data_folder", Path("magnetar-data"), because="a standalone starts without configuration"
+    )
+    ephemeral: bool = setting(
+        False,
+        "Store the data in a temporary folder, which is deleted when the process stops. It excludes data_folder.",
+        subject=Subject.ADDRESSES,
+    )
+    host: str = setting(
+        "127.0.0.1",
+        "Address that a standalone listens at, without a port. 0.0.0.0: all addresses.",
+        subject=Subject.ADDRESSES,
+    )
+    grpc_port: int = setting(
+        6652,
+        "Port of a standalone for Magnetar's clients. 0: any free port.",
+        subject=Subject.ADDRESSES,
+        unit="port",
+        ge=0,
+        le=65_535,
+    )
+    pulsar_port: int = setting(
+        6650,
+        "Port of a standalone for clients of Pulsar's protocol. 0: any free port.",
+        subject=Subject.ADDRESSES,
+        unit="port",
+        ge=0,
+        le=65_535,
+    )
+    http_port: int = setting(
+        8080,
+        "Port of a standalone for health and metrics over HTTP. 0: any free port.",
+        subject=Subject.ADDRESSES,
+        unit="port",
+        ge=0,
+        le=65_535,
+    )
+    managed_ledger_default_ensemble_size: int = change_default(
+        ManagedLedgerSettings, "managed_ledger_default_ensemble_size", 1, because=_ONE_BOOKIE
+    )
+    managed_ledger_default_write_quorum: int = change_default(
+        ManagedLedgerSettings, "managed_ledger_default_write_quorum", 1, because=_ONE_BOOKIE
+    )
+    managed_ledger_default_ack_quorum: int = change_default(
+        ManagedLedgerSettings, "managed_ledger_default_ack_quorum", 1, because=_ONE_BOOKIE
+    )
 
     @model_validator(mode="after")
-    def _bounds_fit(self) -> Self:
-        check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
-        check_topic_bound(self.max_pending_publish_bytes_per_topic, self.managed_ledger_max_pending_bytes)
-        check_lease_bounds(self.max_leases_per_namespace, self.managed_ledger_max_leases_per_topic)
-        check_load_seconds(self.slow_topic_load_seconds, self.topic_load_timeout_seconds)
-        return self
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _check_folder(self) -> Self:
         if self.ephemeral and "data_folder" in self.model_fields_set:
             raise ValueError(
                 f"ephemeral excludes data_folder, which is {self.data_folder}: leave out ephemeral (--ephemeral), or "

@@ -126,13 +126,13 @@ class Standalone:
             await self._within(self._http.close(), "closing HTTP")
             self._http = None
         if self.broker is not None:
-            await self._within(self.broker.close(), "closing the broker", self.settings.broker_shutdown_timeout_s)
+            await self._within(self.broker.close(), "closing the broker", self.settings.broker_shutdown_timeout_seconds)
             self.broker = None
         if self.bookie is not None and self._bookie_running is not None:
             if not self._bookie_running.done():
                 await self._within(self.bookie.leave(), "stopping the bookie")
             self._bookie_running.cancel()
-            await asyncio.wait([self._bookie_running], timeout=self.settings.close_timeout_s)
+            await asyncio.wait([self._bookie_running], timeout=self.settings.close_timeout_seconds)
             if not self._bookie_running.done():
                 self.hanging.append("the bookie")
             self.bookie = None
@@ -261,7 +261,7 @@ class Standalone:
     async def _within(self, work: Coroutine[Any, Any, None], what: str, more_s: float = 0.0) -> None:
         """Where it is not done within the time for closing, it is left as it is: it may hang with the disk."""
         task = asyncio.get_running_loop().create_task(work)
-        timeout_s = self.settings.close_timeout_s + more_s
+        timeout_s = self.settings.close_timeout_seconds + more_s
         await asyncio.wait([task], timeout=timeout_s)
         if not task.done():
             _log.warning("%s did not end within %s s", what, timeout_s)

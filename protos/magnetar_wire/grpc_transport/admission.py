@@ -86,7 +86,7 @@ class Admission:
     def received(self, place: Place) -> None:
         """It is there as a whole, and waits for the service."""
         if place.until != math.inf:
-            place.until = asyncio.get_running_loop().time() + self._options.grpc_taking_grace_ms / 1000
+            place.until = asyncio.get_running_loop().time() + self._options.grpc_processing_grace_ms / 1000
 
     def leave(self, place: Place) -> None:
         del self._places[place]

@@ -31,7 +31,7 @@ def client_arguments(options: GrpcSettings) -> Arguments:
         ("grpc.enable_http_proxy", 0),
         ("grpc.service_config_disable_resolution", 1),
         # The core takes this for the time that an attempt may last as well.
-        ("grpc.min_reconnect_backoff_ms", round(options.grpc_connect_timeout_s * 1000)),
+        ("grpc.min_reconnect_backoff_ms", round(options.grpc_connect_timeout_seconds * 1000)),
         ("grpc.initial_reconnect_backoff_ms", options.grpc_reconnect_backoff_min_ms),
         ("grpc.max_reconnect_backoff_ms", options.grpc_reconnect_backoff_max_ms),
         # A bookie that comes back elsewhere under its name is looked up anew, not after 30 s.

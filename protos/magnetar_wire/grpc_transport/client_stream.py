@@ -56,7 +56,7 @@ class ClientStream(PipedStream):
     async def _run(self) -> None:
         """Owns the call: whatever ends this ends that, and both pipes."""
         try:
-            channel = await self._connection.connected(self._connection.options.grpc_connect_timeout_s)
+            channel = await self._connection.connected(self._connection.options.grpc_connect_timeout_seconds)
             call: Call = channel.stream_stream(f"/{SERVICE}/{STREAM}")(metadata=method_metadata(self._method))
             sending = asyncio.get_running_loop().create_task(self._send(call))
             try:

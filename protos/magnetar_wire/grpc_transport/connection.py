@@ -114,7 +114,7 @@ class GrpcConnection:
             raise NotReached(f"the connection to {self.address} is closed")
         channel = self._present_channel()
         if channel.get_state(try_to_connect=True) is not _READY:
-            channel = await self._wait_connected(min(timeout_s, self.options.grpc_connect_timeout_s))
+            channel = await self._wait_connected(min(timeout_s, self.options.grpc_connect_timeout_seconds))
         return channel
 
     def _present_channel(self) -> grpc.aio.Channel:

@@ -1,8 +1,11 @@
-"""Where others are told to reach a broker or a bookie: `internal:magnetar://host:port,external:magnetar://host:port`;
-and where it listens for those who come to one of these.
+"""Parse the settings of listeners: the addresses that a broker or a bookie advertises, and those that it listens at.
 
-A broker has addresses of a second scheme, `internal:pulsar://host:port`, for clients of Pulsar's protocol. A listener
-may have one address of each; the internal one has one of `magnetar`, by which brokers reach each other.
+    advertised_listeners   internal:magnetar://host:port,external:magnetar://host:port
+    bind_addresses         external:magnetar://0.0.0.0:6653
+
+A broker also advertises addresses of a second scheme, `internal:pulsar://host:port`, for clients of Pulsar's protocol.
+A listener has at most one address of each scheme. The internal listener has one of `magnetar`, by which brokers
+connect to each other.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ __all__ = [
     "AdvertisedAt",
     "advertised_for_pulsar",
     "advertised_listeners",
-    "apart_by_scheme",
     "bind_addresses",
+    "split_by_scheme",
 ]
 
-# Listeners' names and addresses, the internal one first.
+# Names and addresses of listeners, the internal one first.
 AdvertisedAt = tuple[tuple[str, str], ...]
 
 INTERNAL: Final = "internal"
@@ -33,63 +36,72 @@ PULSAR: Final = "pulsar"
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scheme>[A-Za-z0-9+]+)://(?P<address>.+)")
 
 
-def apart_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those for clients of Pulsar's protocol come second, and whatever else there is first."""
-    of_pulsar = [one for one in listeners if f":{PULSAR}://" in one]
-    return [one for one in listeners if one not in of_pulsar], of_pulsar
+def split_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return all others first, and those for clients of Pulsar's protocol second."""
+    for_pulsar = [one for one in listeners if f":{PULSAR}://" in one]
+    return [one for one in listeners if one not in for_pulsar], for_pulsar
 
 
 def advertised_listeners(
     listeners: Sequence[str], internal_name: str = "", address: str = "", listens_at: str = ""
 ) -> AdvertisedAt:
-    """What the settings of these names come to; empty: where it listens is what others are told, and `listens_at` has
-    to be good for that. Raises `ValueError`."""
+    """Return the advertised addresses from the settings advertised_listeners, internal_listener_name and
+    advertised_address. If none is set, return none: the process advertises `listens_at`. Raise `ValueError`."""
     if not listeners:
         if internal_name:
-            raise ValueError(f"internal_listener_name is {internal_name!r}, and there are no advertised_listeners")
-        told = address or listens_at
-        if _is_any(told):
-            raise ValueError(f"nobody can be told {told} to reach it at: set advertised_address")
+            raise ValueError(
+                f"internal_listener_name is {internal_name!r}, and advertised_listeners is empty: set both or none"
+            )
+        _check_connectable(address or listens_at, "advertised_address")
         return ((INTERNAL, address),) if address else ()
     if address:
-        raise ValueError("advertised_address and advertised_listeners say the same: set one of them")
+        raise ValueError("advertised_address and advertised_listeners are both set: set one of them")
     found = _by_name(listeners, MAGNETAR)
     internal = internal_name or next(iter(found))
     if internal not in found:
-        raise ValueError(f"internal_listener_name is {internal!r}, which is none of {', '.join(found)}")
+        raise ValueError(f"internal_listener_name is {internal!r}: use one of {', '.join(found)}")
     return ((internal, found.pop(internal)), *found.items())
 
 
 def advertised_for_pulsar(
     listeners: Sequence[str], advertised: AdvertisedAt, address: str, listens_at: str
 ) -> AdvertisedAt:
-    """What clients of Pulsar's protocol are told, by the names of `advertised` and of `listeners`, and for the internal
-    listener by `address`. Where neither says it, that is the host that others are told, with the port at which it
-    listens for such clients, or just where it listens. Empty `listens_at`: it listens for the internal one's nowhere.
-    Raises `ValueError`."""
+    """Return the addresses for clients of Pulsar's protocol, by the names of `advertised` and of `listeners`.
+
+    The internal listener has `address`. If it is empty, it has the host that is advertised to others, and port 0 for
+    the one that the broker listens at for such clients; without such a host it has no address, which stands for
+    `listens_at`. If `listens_at` is empty, the broker does not listen for them at the internal listener. Raise
+    `ValueError`.
+    """
     found = _by_name(listeners, PULSAR)
     if not listens_at:
         if address:
-            raise ValueError(f"pulsar_advertised_address is {address}, and pulsar_listen_addresses is empty")
+            raise ValueError(
+                f"pulsar_advertised_address is {address}, and pulsar_listen_addresses is empty: set both or none"
+            )
         return tuple(found.items())
-    internal, reached_at = advertised[0] if advertised else (INTERNAL, "")
+    internal, internal_address = advertised[0] if advertised else (INTERNAL, "")
     if address and internal in found:
-        raise ValueError("pulsar_advertised_address and advertised_listeners say the same: set one of them")
-    told = found.pop(internal, "") or address or (f"{reached_at.rpartition(':')[0]}:0" if reached_at else "")
-    if _is_any(told or listens_at):
-        raise ValueError(f"nobody can be told {told or listens_at} to reach it at: set pulsar_advertised_address")
-    return ((internal, told), *found.items())
+        raise ValueError(
+            "pulsar_advertised_address and a pulsar:// address of the internal listener in advertised_listeners are "
+            "both set: set one of them"
+        )
+    host = internal_address.rpartition(":")[0]
+    chosen = found.pop(internal, "") or address or (f"{host}:0" if host else "")
+    _check_connectable(chosen or listens_at, "pulsar_advertised_address")
+    return ((internal, chosen), *found.items())
 
 
 def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str = MAGNETAR) -> AdvertisedAt:
-    """Names of listeners and addresses to listen at, of which several may have one name. Raises `ValueError`."""
-    found = tuple(_taken_apart("bind_addresses", one, scheme) for one in bound)
+    """Return names of listeners and addresses to listen at; several may have one name. Raise `ValueError`."""
+    found = tuple(_parse_listener("bind_addresses", one, scheme) for one in bound)
     names = [name for name, _ in advertised]
     for name, _ in found:
         if name not in names:
             there = f"has {', '.join(names)}" if names else "is not set"
             raise ValueError(
-                f"bind_addresses names the listener {name!r}, and advertised_listeners {there} for {scheme}://"
+                f"bind_addresses names the listener {name!r}, and advertised_listeners {there} for {scheme}://: "
+                f"add {name}:{scheme}://host:port to advertised_listeners"
             )
     return found
 
@@ -97,16 +109,18 @@ def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str =
 def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in listeners:
-        name, where = _taken_apart("advertised_listeners", one, scheme)
-        if _is_any(where):
-            raise ValueError(f"advertised_listeners has {one!r:.200}: nobody can be told that to reach it at")
+        name, address = _parse_listener("advertised_listeners", one, scheme)
+        if _is_any(address):
+            raise ValueError(f"advertised_listeners has {one!r:.200}: no client can connect to that: name one address")
         if name in found:
-            raise ValueError(f"advertised_listeners has two of the name {name!r}, both for {scheme}")
-        found[name] = where
+            raise ValueError(
+                f"advertised_listeners has two addresses with the name {name!r} for {scheme}://: remove one of them"
+            )
+        found[name] = address
     return found
 
 
-def _taken_apart(setting: str, listener: str, scheme: str) -> tuple[str, str]:
+def _parse_listener(setting: str, listener: str, scheme: str) -> tuple[str, str]:
     parts = _LISTENER.fullmatch(listener)
     if parts is None or parts["scheme"] != scheme:
         raise ValueError(f"{setting} has {listener!r:.200}: a listener is name:{scheme}://host:port")
@@ -114,6 +128,11 @@ def _taken_apart(setting: str, listener: str, scheme: str) -> tuple[str, str]:
         return parts["name"], check_address(parts["address"])
     except ValueError as error:
         raise ValueError(f"{setting} has {listener!r:.200}: {error}") from None
+
+
+def _check_connectable(address: str, setting: str) -> None:
+    if _is_any(address):
+        raise ValueError(f"clients can't connect to {address}: set {setting}")
 
 
 def _is_any(address: str) -> bool:

@@ -43,11 +43,11 @@ _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "dispatcher_max_round_robin_batch_size": (1, 3),
     "max_queued_bytes_per_stream": (1_500,),
     "max_waiting_answers_per_stream": (1, 5),
-    "unload_idle_topics_after_s": (1.0, 4.0),
-    "topic_close_timeout_s": (0.1,),
+    "unload_idle_topics_after_seconds": (1.0, 4.0),
+    "topic_close_timeout_seconds": (0.1,),
     "topic_load_timeout_seconds": (1.0,),
     "slow_topic_load_seconds": (0.3, 2.0),
-    "metadata_cache_ttl_s": (0.0,),
+    "metadata_cache_ttl_seconds": (0.0,),
 }
 
 
@@ -136,9 +136,9 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
     _draw_faults(draw, plan)
     plan.active_s = draw.choice((4.0, 7.0, 12.0))
     # What is deleted goes soon: the end waits for it.
-    bookie: dict[str, object] = {"garbage_interval_s": 1.5}
+    bookie: dict[str, object] = {"garbage_interval_seconds": 1.5}
     if not any(fault in LOSSES for fault in plan.faults):
-        bookie["scrub_interval_s"] = 600.0
+        bookie["scrub_interval_seconds"] = 600.0
     plan.bookie = BookieServerSettings(**{**plan.bookie.model_dump(), **bookie})
     messages = draw.choice((50, 100, 200))
     producers = sum(isinstance(work, ProducerPlan) for works in applications for work in works)
@@ -236,19 +236,19 @@ def _options(draw: SeededRandomness, plan: Plan) -> BrokerServiceSettings:
         managed_ledger_max_entries_per_ledger=draw.choice((2, 5, 20, 1_000)),
         managed_ledger_min_ledger_rollover_time_minutes=0,
         managed_ledger_max_ledger_rollover_time_minutes=draw.choice((0.02, 0.2, 10.0)),
-        managed_ledger_remains_sweep_interval_s=1.0,
+        managed_ledger_lease_sweep_interval_seconds=1.0,
         managed_ledger_default_mark_delete_rate_limit=draw.choice((1.0, 5.0)),
         managed_ledger_cursor_max_entries_per_ledger=draw.choice((4, 20, 50_000)),
-        metadata_retry_s=0.5,
-        metadata_cache_ttl_s=1.0,
-        metadata_operation_timeout_s=3.0,
+        metadata_retry_seconds=0.5,
+        metadata_cache_ttl_seconds=1.0,
+        metadata_operation_timeout_seconds=3.0,
         topic_load_timeout_seconds=8.0,
-        topic_close_timeout_s=2.0,
-        broker_shutdown_timeout_s=4.0,
-        bundle_claim_timeout_s=0.7,
-        bundle_wait_timeout_s=4.0,
-        bundle_check_interval_s=2.0,
+        topic_close_timeout_seconds=2.0,
+        broker_shutdown_timeout_seconds=4.0,
+        bundle_claim_timeout_seconds=0.7,
+        bundle_wait_timeout_seconds=4.0,
+        bundle_check_interval_seconds=2.0,
         default_number_of_namespace_bundles=draw.choice((1, 2, 4, 4)),
-        topic_housekeeping_interval_s=0.5,
+        topic_housekeeping_interval_seconds=0.5,
     )
     return with_odd(options, _ODD_BROKER, draw)

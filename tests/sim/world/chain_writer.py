@@ -206,7 +206,7 @@ class ChainOwner:
 
     def _claims_after_s(self) -> float:
         options, chance = self._world.plan.auto_recovery, self._host.chance
-        longest_s = options.intent_grace_period_s + options.auditor_scan_interval_s
+        longest_s = options.intent_grace_period_seconds + options.auditor_scan_interval_seconds
         return longest_s * chance.random()
 
     async def _write(self, writer: LedgerWriter, count: int) -> int:

@@ -26,10 +26,10 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
     "max_inventory_bytes": (150, 1000),
     "max_ids_per_answer": (3,),
     # Deleted ledgers go at once: whoever still reads or writes them is told that they are gone.
-    "garbage_interval_s": (0.3, 1.0),
+    "garbage_interval_seconds": (0.3, 1.0),
     # No pass comes to its end in a process' life, or one follows the other.
-    "scrub_max_bytes_per_s": (2000, 20_000),
-    "scrub_interval_s": (0.5,),
+    "scrub_max_bytes_per_second": (2000, 20_000),
+    "scrub_interval_seconds": (0.5,),
 }
 ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_pending_entries": (1, 2),
@@ -44,7 +44,7 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
     "inventory_entries": (5,),
     "rereplication_batch_bytes": (100, 1000),
     "auditor_checks_per_round": (1,),
-    "progress_interval_s": (0.0,),
+    "progress_interval_seconds": (0.0,),
 }
 
 

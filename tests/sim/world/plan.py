@@ -102,32 +102,35 @@ DEPARTURES = ("decommission", "decommission the dead")
 
 _OFTEN_S = 0.6
 _CLIENT = LedgerClientSettings(
-    add_entry_timeout_s=1.0,
-    read_entry_timeout_s=1.0,
+    add_entry_timeout_seconds=1.0,
+    read_entry_timeout_seconds=1.0,
     speculative_read_timeout_ms=200,
     explicit_lac_interval_ms=100,
     max_pending_entries=24,
-    bookie_quarantine_time_s=2.0,
-    recovery_timeout_s=5.0,
+    bookie_quarantine_time_seconds=2.0,
+    recovery_timeout_seconds=5.0,
     recovery_window_entries=8,
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
 _BOOKIE = BookieServerSettings(
-    garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0
+    garbage_interval_seconds=8.0,
+    metadata_retry_seconds=0.5,
+    disk_check_interval_seconds=1.0,
+    scrub_interval_seconds=7.0,
 )
 _AUTO_RECOVERY = AutoRecoverySettings(
-    lost_bookie_recovery_delay_s=5.0,
-    open_ledger_rereplication_grace_period_s=4.0,
-    auditor_scan_interval_s=6.0,
-    auditor_periodic_check_interval_s=20.0,
-    auditor_check_pause_s=0.05,
-    intent_grace_period_s=6.0,
-    rw_rereplicate_backoff_s=0.5,
-    rw_rereplicate_backoff_max_s=4.0,
+    lost_bookie_recovery_delay_seconds=5.0,
+    open_ledger_rereplication_grace_period_seconds=4.0,
+    auditor_scan_interval_seconds=6.0,
+    auditor_periodic_check_interval_seconds=20.0,
+    auditor_check_pause_seconds=0.05,
+    intent_grace_period_seconds=6.0,
+    rw_rereplicate_backoff_seconds=0.5,
+    rw_rereplicate_backoff_max_seconds=4.0,
     rereplication_entry_batch_size=4,
-    inventory_timeout_s=2.0,
-    metadata_retry_s=0.5,
+    inventory_timeout_seconds=2.0,
+    metadata_retry_seconds=0.5,
 )
 
 
@@ -206,15 +209,15 @@ def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
     slow_claims = odd.choice((0.0, 0.05, 0.05, 0.4))
     if slow_claims > 0.1:
         # Then the sweeper had better not be slow.
-        auto_recovery = AutoRecoverySettings(**{**auto_recovery.model_dump(), "intent_grace_period_s": 0.5})
+        auto_recovery = AutoRecoverySettings(**{**auto_recovery.model_dump(), "intent_grace_period_seconds": 0.5})
     if odd.random() < 0.5:
         # What rots after it was found whole is the scrubber's to find.
-        changed = {"auditor_periodic_check_interval_s": 604_800.0}
+        changed = {"auditor_periodic_check_interval_seconds": 604_800.0}
         auto_recovery = AutoRecoverySettings(**{**auto_recovery.model_dump(), **changed})
     client = with_odd(_CLIENT, ODD_CLIENT, odd)
     if odd.random() < 0.5:
         # So that the writer is before auto-recovery, which takes the ledger from it.
-        client = LedgerClientSettings(**{**client.model_dump(), "lost_bookie_replacement_delay_s": 2.0})
+        client = LedgerClientSettings(**{**client.model_dump(), "lost_bookie_replacement_delay_seconds": 2.0})
     return Plan(
         striping=striping,
         bookies=bookies,

@@ -30,18 +30,21 @@ from tests.sim.disk import DiskFaults, SimulatedDisk
 __all__ = ["PATIENT", "Scene", "SceneBookie"]
 
 PATIENT = AutoRecoverySettings(
-    lost_bookie_recovery_delay_s=3,
-    open_ledger_rereplication_grace_period_s=4,
-    auditor_scan_interval_s=5,
-    intent_grace_period_s=20,
-    rw_rereplicate_backoff_s=1,
-    rw_rereplicate_backoff_max_s=8,
-    progress_interval_s=0,
-    metadata_retry_s=0.5,
+    lost_bookie_recovery_delay_seconds=3,
+    open_ledger_rereplication_grace_period_seconds=4,
+    auditor_scan_interval_seconds=5,
+    intent_grace_period_seconds=20,
+    rw_rereplicate_backoff_seconds=1,
+    rw_rereplicate_backoff_max_seconds=8,
+    progress_interval_seconds=0,
+    metadata_retry_seconds=0.5,
 )
 # Writers that add nothing leave lost bookies to auto-recovery here.
 _CLIENT = LedgerClientSettings(
-    explicit_lac_interval_ms=0, add_entry_timeout_s=2, read_entry_timeout_s=2, lost_bookie_replacement_delay_s=1e6
+    explicit_lac_interval_ms=0,
+    add_entry_timeout_seconds=2,
+    read_entry_timeout_seconds=2,
+    lost_bookie_replacement_delay_seconds=1e6,
 )
 _TURNS = 40
 _TICK_S = 0.1

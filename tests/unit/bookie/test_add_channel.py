@@ -197,7 +197,7 @@ async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: 
 
 
 async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody() -> None:
-    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_seconds=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()
@@ -228,7 +228,7 @@ async def test_the_end_of_an_idle_stream_is_nobodys_failure(bench: Bench) -> Non
 
 
 async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream() -> None:
-    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_seconds=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()
@@ -244,7 +244,7 @@ async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream() -
 
 
 async def test_an_add_that_could_not_even_be_sent_times_out_too() -> None:
-    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_seconds=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()
@@ -376,7 +376,7 @@ async def test_a_break_ends_the_lag() -> None:
 
 async def test_the_time_in_line_does_not_count() -> None:
     """CHK-66: the time-out runs from when a record leaves the process, for as long as the bookie answers older ones."""
-    async with Bench(LedgerClientSettings(add_entry_timeout_s=2.0)) as bench:
+    async with Bench(LedgerClientSettings(add_entry_timeout_seconds=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)
         await bench.settle()

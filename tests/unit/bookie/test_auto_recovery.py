@@ -65,7 +65,9 @@ async def test_a_bookie_that_returns_in_time_is_left_alone(of: Scene) -> None:
 
 
 async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_one_comes_or_goes(of: Scene) -> None:
-    options = of.options.model_copy(update={"auditor_scan_interval_s": 1000.0, "lost_bookie_recovery_delay_s": 20.0})
+    options = of.options.model_copy(
+        update={"auditor_scan_interval_seconds": 1000.0, "lost_bookie_recovery_delay_seconds": 20.0}
+    )
     passes: list[float] = []
 
     class Noting(Auditor):
@@ -90,7 +92,7 @@ async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_o
 async def test_a_bookie_that_came_after_the_last_pass_and_dies_is_missed_as_soon_as_any_other() -> None:
     """STO-2: as in a cluster that has just been made, where the auditor's first pass is earlier than most bookies."""
     async with Scene(bookies=3) as of:
-        patient = of.options.model_copy(update={"auditor_scan_interval_s": 100_000.0})
+        patient = of.options.model_copy(update={"auditor_scan_interval_seconds": 100_000.0})
         await of.auto_recovery("b1", patient)
         await of.passes(10)
         for name in ("b4", "b5"):
@@ -126,7 +128,7 @@ async def test_a_reported_ledger_is_looked_through(of: Scene) -> None:
     ledger_id = await of.ledger(6)
     damaged = of.bookies[(await of.metadata(ledger_id)).bookies()[1]]
     assert damaged.disk.damage(ledger_id, 3)
-    options = of.options.model_copy(update={"auditor_checks_per_round": 1, "auditor_scan_interval_s": 1000.0})
+    options = of.options.model_copy(update={"auditor_checks_per_round": 1, "auditor_scan_interval_seconds": 1000.0})
     await of.auto_recovery(options=options)
     await Tasks(of.client).report(ledger_id)
     await of.until(lambda: of.whole(ledger_id), "the ledger is whole")

@@ -224,7 +224,7 @@ async def test_full_bookie_takes_entries_again_when_garbage_is_gone() -> None:
 
 async def test_full_bookie_takes_entries_again_when_somebody_has_made_room() -> None:
     clock, disk = ManualClock(), SimulatedDisk(SystemClock(), SeededRandomness(1), NO_LATENCY)
-    async with OneBookie(BookieServerSettings(disk_check_interval_s=10), disk, clock) as one:
+    async with OneBookie(BookieServerSettings(disk_check_interval_seconds=10), disk, clock) as one:
         assert await one.add_one(1, 0) == Status.OK
         one.disk.fill()
         assert await one.add_one(1, 1) == Status.READ_ONLY

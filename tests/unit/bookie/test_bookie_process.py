@@ -43,7 +43,7 @@ from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, add_request, record
 from tests.unit.bookie.slow_disk import slow_disk, written
 
 COOKIE = Cookie(bookie_id="b1", instance_id=b"one")
-OPTIONS = BookieServerSettings(garbage_interval_s=0.01, metadata_retry_s=0.01)
+OPTIONS = BookieServerSettings(garbage_interval_seconds=0.01, metadata_retry_seconds=0.01)
 
 
 class Machine:

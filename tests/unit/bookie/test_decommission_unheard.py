@@ -151,7 +151,7 @@ async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
         cluster = Cluster(client, of.options)
         await cluster.look()
         await of.bookies[bookies[0]].go()
-        await of.passes(of.options.lost_bookie_recovery_delay_s + 1)
+        await of.passes(of.options.lost_bookie_recovery_delay_seconds + 1)
         look = cluster.look
 
         async def marked_after_the_look() -> ClusterView:

@@ -20,7 +20,7 @@ from tests.unit.bookie.writer_scene import Outcomes, Scene
 # Some four entries of this size pass the bound.
 LAG_BYTES = 5000
 ENTRY = b"e" * 1000
-TIGHT = LedgerClientSettings(explicit_lac_interval_ms=0, max_bookie_lag_bytes=LAG_BYTES, add_entry_timeout_s=5.0)
+TIGHT = LedgerClientSettings(explicit_lac_interval_ms=0, max_bookie_lag_bytes=LAG_BYTES, add_entry_timeout_seconds=5.0)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> No
                 max_bookie_lag_bytes=3000,
                 recovery_window_entries=4,
                 explicit_lac_interval_ms=0,
-                add_entry_timeout_s=600,
+                add_entry_timeout_seconds=600,
             ),
         ) as cluster:
             ledger_id = await cluster.make(Striping(2, 2, 2))

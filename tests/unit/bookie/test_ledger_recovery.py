@@ -474,7 +474,9 @@ async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack
 
     async with running_small_cluster(
         bookies=3,
-        options=LedgerClientSettings(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0),
+        options=LedgerClientSettings(
+            recovery_timeout_seconds=3, add_entry_timeout_seconds=60, explicit_lac_interval_ms=0
+        ),
     ) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))

@@ -118,7 +118,10 @@ async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
     with patch.object(RecoveryReads, "answered", noted):
         async with running_small_cluster(
             options=LedgerClientSettings(
-                max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
+                max_recovery_bytes=_BUDGET,
+                explicit_lac_interval_ms=0,
+                max_pending_entries=2,
+                add_entry_timeout_seconds=600,
             )
         ) as cluster:
             ledgers = [await cluster.make(THREE) for _ in range(10)]
@@ -156,7 +159,9 @@ async def test_what_is_written_behind_a_lost_entry_counts() -> None:
 
     with patch.object(RecoveryShare, "set_held", note):
         async with running_small_cluster(
-            options=LedgerClientSettings(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600)
+            options=LedgerClientSettings(
+                recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_seconds=600
+            )
         ) as cluster:
             ledger_id = await cluster.make(THREE)
             await cluster.put(ledger_id, range(6), confirmed=-1)

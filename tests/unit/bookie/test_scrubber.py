@@ -24,8 +24,8 @@ from magnetar_testing.metadata import Fault
 from tests.unit.bookie.repair_scene import PATIENT, Scene
 
 # Nobody else looks for damage of itself.
-ALONE = PATIENT.model_copy(update={"auditor_periodic_check_interval_s": 1e9})
-HOURLY: dict[str, Any] = {"scrub_interval_s": 3600.0}
+ALONE = PATIENT.model_copy(update={"auditor_periodic_check_interval_seconds": 1e9})
+HOURLY: dict[str, Any] = {"scrub_interval_seconds": 3600.0}
 
 
 def bookie_of(of: Scene, bookie_id: str, **changed: Any) -> Bookie:
@@ -110,7 +110,7 @@ async def test_damage_is_reported_once_in_a_pass() -> None:
             await report(tasks, ledger, lost)
 
         with patch.object(Tasks, "report", counted):
-            found = await scrubber(of, name, scrub_interval_s=100)
+            found = await scrubber(of, name, scrub_interval_seconds=100)
             await of.until(lambda: found.position.done, "the pass is done")
             assert reports == [ledger_id]
             # Nobody mended it: the next pass says so again.
@@ -132,7 +132,7 @@ async def test_an_open_ledger_is_mended_after_its_close() -> None:
         assert of.bookies[name].disk.damage(ledger_id, 2)
         before = await of.metadata(ledger_id)
         await of.auto_recovery()
-        await scrubber(of, name, scrub_interval_s=5)
+        await scrubber(of, name, scrub_interval_seconds=5)
         bookie = of.bookies[name].bookie
         assert bookie is not None
         await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
@@ -170,7 +170,7 @@ async def test_damage_that_no_repair_mends_gets_no_task() -> None:
             reports.append(ledger_id)
 
         with patch.object(Tasks, "report", reported):
-            await scrubber(of, name, scrub_interval_s=5)
+            await scrubber(of, name, scrub_interval_seconds=5)
             bookie = of.bookies[name].bookie
             assert bookie is not None
             await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
@@ -213,7 +213,7 @@ async def test_it_goes_on_where_it_was() -> None:
         held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
         assert len(held) >= 2
         # Minutes for a ledger: its place is kept once in a minute.
-        slow = {"scrub_max_bytes_per_s": 300}
+        slow = {"scrub_max_bytes_per_second": 300}
         first = Scrubber(bookie_of(of, name, **slow), of.clock)
         running = of.spawn(first.run(await of.new_client()))
         await of.until(lambda: first.position.ledger_id > held[0], "the first ledger is behind it")
@@ -234,7 +234,7 @@ async def test_it_goes_on_where_it_was() -> None:
 async def test_it_reads_no_faster_than_it_may() -> None:
     async with Scene(options=ALONE) as of:
         await of.ledger(100)
-        found = Scrubber(bookie_of(of, "b1", scrub_max_bytes_per_s=2000), of.clock)
+        found = Scrubber(bookie_of(of, "b1", scrub_max_bytes_per_second=2000), of.clock)
         began = of.clock.monotonic()
         of.spawn(found.run(await of.new_client()))
         await of.until(lambda: found.position.done, "the pass is done")
@@ -248,7 +248,7 @@ async def test_it_reads_no_faster_than_it_may() -> None:
 async def test_it_can_be_turned_off() -> None:
     async with Scene(options=ALONE) as of:
         await of.ledger(3)
-        found = Scrubber(bookie_of(of, "b1", scrub_interval_s=0), of.clock)
+        found = Scrubber(bookie_of(of, "b1", scrub_interval_seconds=0), of.clock)
         await of.over(found.run(await of.new_client()))
         assert found.position == ScrubPosition()
 

@@ -40,7 +40,7 @@ class ProcessBookie(SceneBookie):
             f"{self.bookie_id}:1",
             self.of.clock,
             SeededRandomness(self.bookie_id),
-            BookieServerSettings(garbage_interval_s=3, metadata_retry_s=0.5, read_only=read_only),
+            BookieServerSettings(garbage_interval_seconds=3, metadata_retry_seconds=0.5, read_only=read_only),
             None,
             self.of.options,
         )

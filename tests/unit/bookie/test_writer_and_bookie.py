@@ -20,9 +20,9 @@ from tests.unit.bookie.patience import patiently
 from tests.unit.bookie.writer_scene import FakeBookie, Scene
 
 OPTIONS = LedgerClientSettings(
-    add_entry_timeout_s=1.0,
-    read_entry_timeout_s=1.0,
-    bookie_quarantine_time_s=3.0,
+    add_entry_timeout_seconds=1.0,
+    read_entry_timeout_seconds=1.0,
+    bookie_quarantine_time_seconds=3.0,
     explicit_lac_interval_ms=50,
     max_pending_entries=40,
 )

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class BrokerScene:
-    def __init__(self, *, add_entry_timeout_s: float = 5.0, **options: Any) -> None:
+    def __init__(self, *, add_entry_timeout_seconds: float = 5.0, **options: Any) -> None:
         self.clock = SystemClock()
         self.metadata = MemoryServer(self.clock, session_timeout_s=60.0)
         self.transport = InProcessTransport(self.clock)
@@ -45,8 +45,8 @@ class BrokerScene:
             [(self.transport, _ADDRESS)],
             self.clock,
             SystemRandomness(),
-            BrokerServiceSettings(**(striping | {"metadata_retry_s": 0.01} | options)),
-            LedgerClientSettings(explicit_lac_interval_ms=0, add_entry_timeout_s=add_entry_timeout_s),
+            BrokerServiceSettings(**(striping | {"metadata_retry_seconds": 0.01} | options)),
+            LedgerClientSettings(explicit_lac_interval_ms=0, add_entry_timeout_seconds=add_entry_timeout_seconds),
             broker_id="b/1",
         )
         self.admin = AsyncAdmin(URL, transport=self.transport)

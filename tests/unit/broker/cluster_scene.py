@@ -32,7 +32,7 @@ _OPTIONS = {
     "managed_ledger_default_ensemble_size": 2,
     "managed_ledger_default_write_quorum": 2,
     "managed_ledger_default_ack_quorum": 2,
-    "metadata_retry_s": 0.01,
+    "metadata_retry_seconds": 0.01,
 }
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.outbox_budget import OutboxBudget
-from magnetar_broker.settings.consume import ConsumeSettings
+from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -52,7 +52,7 @@ class ConsumeServer:
         self.topics: dict[str, Subscriptions] = {}
         self.options = options or ConsumeSettings()
         self.counters = BrokerCounters()
-        self.budget = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
+        self.budget = OutboxBudget(self.options.max_queued_bytes)
         self.sessions: list[ConsumeSession] = []
         self.transport = InProcessTransport()
         # How many streams.

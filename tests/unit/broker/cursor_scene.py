@@ -13,7 +13,7 @@ from magnetar_broker import paths
 from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
-from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode

@@ -19,8 +19,7 @@ from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.settings.cursors import CursorSettings
-from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import Change
 from magnetar_protos import managed_ledger_pb2 as pb

@@ -213,7 +213,7 @@ async def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_o
     """OWN-2: what was taken waits for its bookies, and nobody may wait for it any more."""
 
     async with running_broker(
-        broker_shutdown_timeout_s=600.0, topic_close_timeout_s=600.0, add_entry_timeout_s=600.0
+        broker_shutdown_timeout_seconds=600.0, topic_close_timeout_seconds=600.0, add_entry_timeout_seconds=600.0
     ) as scene:
         connection = scene.transport.connect(URL.removeprefix("magnetar://"))
         raw = ProduceClient(connection.open_stream("produce"))
@@ -239,7 +239,7 @@ async def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_o
 async def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
     """Nothing of what hangs, bookies or clients, keeps a broker from ending."""
 
-    async with running_broker(broker_shutdown_timeout_s=0.3, topic_close_timeout_s=10.0) as scene:
+    async with running_broker(broker_shutdown_timeout_seconds=0.3, topic_close_timeout_seconds=10.0) as scene:
         connection = scene.transport.connect(URL.removeprefix("magnetar://"))
         raw = ProduceClient(connection.open_stream("produce"))
         await raw.open(1)
@@ -341,8 +341,8 @@ async def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None
     async with running_broker(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=0.2,
-        unload_idle_topics_after_s=0.2,
-        topic_housekeeping_interval_s=0.05,
+        unload_idle_topics_after_seconds=0.2,
+        topic_housekeeping_interval_seconds=0.05,
     ) as scene:
         client = scene.client()
         topics = scene.life.topics

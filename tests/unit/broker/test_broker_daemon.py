@@ -56,11 +56,11 @@ class Machine:
             "listen_addresses": ["one:6652"],
             "pulsar_listen_addresses": ["127.0.0.1:0"],
             "http_address": "127.0.0.1:0",
-            "metadata_retry_s": 0.01,
-            "health_check_timeout_s": 0.2,
-            "health_check_max_age_s": 0,
-            "broker_shutdown_timeout_s": 30,
-            "close_timeout_s": 30,
+            "metadata_retry_seconds": 0.01,
+            "health_check_timeout_seconds": 0.2,
+            "health_check_max_age_seconds": 0,
+            "broker_shutdown_timeout_seconds": 30,
+            "close_timeout_seconds": 30,
             "managed_ledger_default_ensemble_size": 1,
             "managed_ledger_default_write_quorum": 1,
             "managed_ledger_default_ack_quorum": 1,
@@ -215,7 +215,7 @@ async def test_a_bug_ends_it_with_a_status_of_its_own(monkeypatch: pytest.Monkey
 async def test_what_hangs_at_the_end_is_told_by_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     await machine.add_bookie()
-    async with machine.running(broker_shutdown_timeout_s=0.1, close_timeout_s=0.1) as daemon:
+    async with machine.running(broker_shutdown_timeout_seconds=0.1, close_timeout_seconds=0.1) as daemon:
         await becomes_ready(daemon)
         monkeypatch.setattr("magnetar_broker.daemon.run._TELLING_S", 0.1)
 

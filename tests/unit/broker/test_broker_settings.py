@@ -1,4 +1,4 @@
-"""What can be set about a broker's process, and what is refused before it starts."""
+"""Settings of a broker's process, and values that are refused before it starts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from magnetar_bookie.settings.client import LedgerClientSettings
-from magnetar_broker.lag_bound import with_lag_bound
-from magnetar_broker.settings.grpc import BrokerGrpcSettings
+from magnetar_broker.settings.bounds import with_lag_bound
 from magnetar_broker.settings.process import BrokerSettings
-from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, select_settings
+from magnetar_wire.configuration import InvalidConfiguration, load, select_settings
 from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
-from magnetar_wire.logs import LogSettings
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.process.listeners import advertised_listeners
-from magnetar_wire.process.settings import HttpSettings
 
 LEAST = {"broker_id": "b1", "metadata": "zookeeper://127.0.0.1:2181"}
 
@@ -28,17 +24,7 @@ def settings(**changed: Any) -> BrokerSettings:
     return BrokerSettings.model_validate({**LEAST, **changed})
 
 
-@pytest.mark.parametrize(
-    "part", [BrokerServiceSettings, LedgerClientSettings, BrokerGrpcSettings, HttpSettings, LogSettings]
-)
-def test_each_part_has_its_defaults(part: type[Configuration]) -> None:
-    """Two parts with an option of one name and different defaults would have one of them changed by the other."""
-    default = settings()
-    for name, field in part.model_fields.items():
-        assert getattr(default, name) == field.get_default(call_default_factory=True), name
-
-
-def test_a_line_of_flags_and_a_file_say_the_same(tmp_path: Path) -> None:
+def test_flags_and_a_file_give_the_same_settings(tmp_path: Path) -> None:
     flags = [f"{name}={value}" for name, value in LEAST.items()]
     listeners = "internal:magnetar://10.0.0.1:0,external:magnetar://example.org:7000"
     by_flag = load(
@@ -72,7 +58,7 @@ def test_the_internal_listener_comes_first() -> None:
         ({"broker_id": "a/b"}, "broker_id"),
         ({"broker_id": "x" * 101}, "broker_id"),
         ({"metadata": "embedded:///folder"}, "standalone"),
-        ({"metadata": "zookeeper://"}, "names no server"),
+        ({"metadata": "zookeeper://"}, "has no host"),
         ({"listen_addresses": []}, "listen_addresses"),
         ({"listen_addresses": ["127.0.0.1"]}, "host:port"),
         ({"listen_addresses": ["127.0.0.1:65536"]}, "host:port"),
@@ -80,16 +66,19 @@ def test_the_internal_listener_comes_first() -> None:
         ({"advertised_address": "nowhere"}, "host:port"),
         ({"advertised_address": "0.0.0.0:1"}, "set advertised_address"),
         ({"http_address": "x"}, "host:port"),
-        ({"internal_listener_name": "x"}, "no advertised_listeners"),
+        ({"internal_listener_name": "x"}, "advertised_listeners is empty"),
         ({"advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "set one of them"),
-        ({"advertised_listeners": "a:magnetar://h:1,a:magnetar://h:2"}, "two of the name 'a'"),
-        ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "none of a"),
+        ({"advertised_listeners": "a:magnetar://h:1,a:magnetar://h:2"}, "two addresses with the name 'a'"),
+        ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "use one of a"),
         ({"advertised_listeners": "a:kafka://h:1"}, "name:magnetar://host:port"),
         ({"advertised_listeners": "a:pulsar://h:1"}, "has no magnetar://"),
         ({"advertised_listeners": "a:magnetar://h:1,a:pulsar://h"}, "host:port"),
-        ({"advertised_listeners": "a:magnetar://h:1,a:pulsar://h:2,a:pulsar://h:3"}, "two of the name 'a'.* pulsar"),
-        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://0.0.0.0:3"}, "nobody can be told"),
-        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://h:2", "internal_listener_name": "b"}, "none of a"),
+        (
+            {"advertised_listeners": "a:magnetar://h:1,a:pulsar://h:2,a:pulsar://h:3"},
+            "two addresses with the name 'a' for pulsar",
+        ),
+        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://0.0.0.0:3"}, "no client can connect to that"),
+        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://h:2", "internal_listener_name": "b"}, "use one of a"),
         ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://h:2", "pulsar_listen_addresses": []}, "is empty"),
         ({"pulsar_listen_addresses": ["127.0.0.1"]}, "host:port"),
         ({"pulsar_listen_addresses": ["0.0.0.0:6650"]}, "set pulsar_advertised_address"),
@@ -98,7 +87,7 @@ def test_the_internal_listener_comes_first() -> None:
         ({"pulsar_advertised_address": "[::]:1"}, "set pulsar_advertised_address"),
         (
             {"pulsar_advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1,a:pulsar://h:2"},
-            "pulsar_advertised_address and advertised_listeners say the same",
+            "pulsar_advertised_address and a pulsar:// address of the internal listener",
         ),
         ({"bind_addresses": "a:pulsar://h:1"}, "'a', .* has internal for pulsar:"),
         (
@@ -107,25 +96,25 @@ def test_the_internal_listener_comes_first() -> None:
         ),
         ({"advertised_listeners": "magnetar://h:1"}, "name:magnetar://host:port"),
         ({"advertised_listeners": "a:magnetar://h"}, "host:port"),
-        ({"advertised_listeners": "a:magnetar://[::]:7"}, "nobody can be told"),
+        ({"advertised_listeners": "a:magnetar://[::]:7"}, "no client can connect to that"),
         ({"advertised_listeners": "a" * 65 + ":magnetar://h:1"}, "name:magnetar://host:port"),
         ({"bind_addresses": "external:magnetar://h:1"}, "advertised_listeners is not set"),
         ({"bind_addresses": "c:magnetar://h:1", "advertised_listeners": "a:magnetar://h:1"}, "'c', .* has a"),
         ({"bind_addresses": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "bind_addresses has 'h:1'"),
         ({"bind_addresses": "a:magnetar://h", "advertised_listeners": "a:magnetar://h:1"}, "host:port"),
-        ({"close_timeout_s": 0}, "close_timeout_s"),
+        ({"close_timeout_seconds": 0}, "close_timeout_seconds"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changed: dict[str, Any], why: str) -> None:
+def test_contradictory_or_malformed_settings_are_refused(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         settings(**changed)
 
 
-def test_any_address_is_listened_at_where_others_are_told_another() -> None:
+def test_a_broker_listens_at_all_addresses_if_another_is_advertised() -> None:
     assert settings(listen_addresses=["0.0.0.0:0"], advertised_address="h:0").advertised == (("internal", "h:0"),)
 
 
-def test_listeners_are_bound_by_their_names() -> None:
+def test_bind_addresses_have_the_names_of_listeners() -> None:
     bound = settings(
         listen_addresses="0.0.0.0:0",
         advertised_listeners="in:magnetar://i:1,out:magnetar://o:2",
@@ -136,25 +125,25 @@ def test_listeners_are_bound_by_their_names() -> None:
     assert settings().pulsar_bound == ()
 
 
-def test_clients_of_pulsars_protocol_are_told_addresses_of_their_own() -> None:
-    """WIRE-1, OWN-1: by the names of the same listeners. What is not said follows from what is."""
+def test_clients_of_pulsars_protocol_have_addresses_of_their_own() -> None:
+    """WIRE-1, OWN-1: by the names of the same listeners. Addresses that are not set follow from the others."""
     assert settings().pulsar_listen_addresses == ("127.0.0.1:6650",)
-    assert settings().pulsar_advertised == (("internal", ""),), "just where it listens"
+    assert settings().pulsar_advertised == (("internal", ""),), "the address that it listens at"
     anywhere: dict[str, Any] = {"listen_addresses": "0.0.0.0:6652", "pulsar_listen_addresses": "0.0.0.0:6650,[::]:7"}
     assert settings(**anywhere, advertised_address="h:6652").pulsar_advertised == (("internal", "h:0"),)
-    told = settings(**anywhere, advertised_address="h:6652", pulsar_advertised_address="p:1")
-    assert told.pulsar_advertised == (("internal", "p:1"),)
+    chosen = settings(**anywhere, advertised_address="h:6652", pulsar_advertised_address="p:1")
+    assert chosen.pulsar_advertised == (("internal", "p:1"),)
     both = "in:magnetar://i:1,out:magnetar://o:2,out:pulsar://o:3,wide:pulsar://w:4"
-    told = settings(**anywhere, advertised_listeners=both, bind_addresses="out:pulsar://0.0.0.0:8,out:magnetar://h:9")
-    assert told.advertised == (("in", "i:1"), ("out", "o:2"))
-    assert told.pulsar_advertised == (("in", "i:0"), ("out", "o:3"), ("wide", "w:4"))
-    assert (told.bound, told.pulsar_bound) == ((("out", "h:9"),), (("out", "0.0.0.0:8"),))
-    told = settings(**anywhere, advertised_listeners=f"{both},in:pulsar://i:5", internal_listener_name="in")
-    assert told.pulsar_advertised[0] == ("in", "i:5")
+    chosen = settings(**anywhere, advertised_listeners=both, bind_addresses="out:pulsar://0.0.0.0:8,out:magnetar://h:9")
+    assert chosen.advertised == (("in", "i:1"), ("out", "o:2"))
+    assert chosen.pulsar_advertised == (("in", "i:0"), ("out", "o:3"), ("wide", "w:4"))
+    assert (chosen.bound, chosen.pulsar_bound) == ((("out", "h:9"),), (("out", "0.0.0.0:8"),))
+    chosen = settings(**anywhere, advertised_listeners=f"{both},in:pulsar://i:5", internal_listener_name="in")
+    assert chosen.pulsar_advertised[0] == ("in", "i:5")
 
 
-def test_it_may_listen_for_no_client_of_pulsars_protocol() -> None:
-    """Or for such clients at a listener with a name alone."""
+def test_listening_for_clients_of_pulsars_protocol_is_optional() -> None:
+    """Or only at a named listener."""
     assert settings(pulsar_listen_addresses="").pulsar_advertised == ()
     outside = settings(
         pulsar_listen_addresses="",
@@ -164,7 +153,7 @@ def test_it_may_listen_for_no_client_of_pulsars_protocol() -> None:
     assert (outside.pulsar_advertised, outside.pulsar_bound) == ((("out", "o:2"),), (("out", "0.0.0.0:0"),))
 
 
-def test_what_is_wrong_is_told_with_its_place() -> None:
+def test_an_error_names_the_setting() -> None:
     with pytest.raises(InvalidConfiguration, match=r"did you mean 'broker_id'"):
         load(BrokerSettings, flags=["brokr_id=b1"])
     with pytest.raises(InvalidConfiguration, match=r"advertised_listeners has 'x'"):
@@ -203,11 +192,11 @@ def test_more_leases_of_a_namespace_than_of_a_topic_are_refused() -> None:
 
 
 def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
-    """CHK-66: in a broker. Elsewhere it is what several ledgers may have pending."""
+    """CHK-66: in a broker. In other processes it is four times max_pending_bytes."""
     options = settings(max_message_publish_buffer_size_in_mb=3)
     assert with_lag_bound(select_settings(LedgerClientSettings, options), options).lag_bound_bytes == 6 * 2**20
-    said = LedgerClientSettings(max_bookie_lag_bytes=7)
-    assert with_lag_bound(said, options) is said
+    own = LedgerClientSettings(max_bookie_lag_bytes=7)
+    assert with_lag_bound(own, options) is own
     assert LedgerClientSettings(max_pending_bytes=100).lag_bound_bytes == 400
 
 
@@ -236,7 +225,7 @@ def test_a_log_that_refuses_before_its_topic_pauses_is_refused(topic_bytes: int,
 
 
 def test_the_least_capacity_of_a_log_is_accepted() -> None:
-    """CHK-66: so are the defaults, and what the error says to set."""
+    """CHK-66: so are the defaults, and the value that the error suggests."""
     assert settings(managed_ledger_max_pending_bytes=LEAST_LOG_BYTES)
     with pytest.raises(ValidationError) as refused:
         settings(max_pending_publish_bytes_per_topic=268_435_456)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.settings.consume import ConsumeSettings
+from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeRequest,
@@ -168,7 +168,7 @@ async def test_a_slow_stream_holds_up_nobody_else_and_little_waits_for_it() -> N
 
 
 async def test_many_slow_streams_together_are_bounded_too() -> None:
-    async with _running(ConsumeSettings(max_queued_bytes_of_all_streams=1000000)) as (scene, server, client):
+    async with _running(ConsumeSettings(max_queued_bytes=1000000)) as (scene, server, client):
         size = 50_000
         slow = [(await server.client()).start() for _ in range(8)]
         for number, one in enumerate(slow):

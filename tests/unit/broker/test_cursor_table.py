@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger import durable_cursor
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
-from magnetar_broker.settings.cursors import CursorSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.randomness import SeededRandomness

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker.service import claiming
 from magnetar_broker.service.claiming import Claiming
-from magnetar_broker.settings.finding import LookupSettings
+from magnetar_broker.settings.listeners import LookupSettings
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
     LastMessageAnswer,

@@ -264,7 +264,7 @@ async def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
 
 
 async def test_a_log_that_does_not_close_is_abandoned() -> None:
-    storage = FakeStorage(TopicSettings(topic_close_timeout_s=0.05))
+    storage = FakeStorage(TopicSettings(topic_close_timeout_seconds=0.05))
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
     log_of(topic).close = asyncio.Event().wait  # type: ignore[assignment,method-assign]
@@ -426,7 +426,7 @@ async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_as
     options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
-        unload_idle_topics_after_s=20,
+        unload_idle_topics_after_seconds=20,
     )
     storage = FakeStorage(options, clock)
     topics = topics_on(storage)
@@ -459,7 +459,7 @@ async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
     options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
-        unload_idle_topics_after_s=20,
+        unload_idle_topics_after_seconds=20,
     )
     storage = FakeStorage(options, clock)
     topics = topics_on(storage)

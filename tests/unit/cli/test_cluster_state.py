@@ -49,7 +49,7 @@ def test_a_cluster_from_before_there_were_brokers_is_read(tmp_path: Path) -> Non
     state = load(tmp_path)
     server = state.zookeeper.servers["zookeeper"]
     assert (server.process, server.port, server.settled) == (ProcessId(5, "77", "b"), 2222, True)
-    assert state.zookeeper.location == "zookeeper://127.0.0.1:2222?session_timeout_s=4"
+    assert state.zookeeper.location == "zookeeper://127.0.0.1:2222?session_timeout_seconds=4"
     assert state.bookies["bookie-1"].settings == {"a": 1}
     assert (state.brokers, state.broker_settings, state.removed) == ({}, {}, ["bookie-2"])
     save(tmp_path, state)
@@ -61,7 +61,7 @@ def test_one_with_a_zookeeper_from_outside_is_read(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text(json.dumps(stored))
     state = load(tmp_path)
     assert state.zookeeper.servers == {}
-    assert state.zookeeper.location == "zookeeper://h:1,g:2/c?session_timeout_s=4"
+    assert state.zookeeper.location == "zookeeper://h:1,g:2/c?session_timeout_seconds=4"
 
 
 def test_all_that_is_written_is_read(tmp_path: Path) -> None:

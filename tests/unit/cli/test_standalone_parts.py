@@ -4,47 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from magnetar_bookie.settings.server import BookieServerSettings
-from magnetar_broker.settings.grpc import BrokerGrpcSettings
-from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_cli.standalone.command import app
 from magnetar_cli.standalone.data_folder import DataFolder, FolderTaken, remove_abandoned
 from magnetar_cli.standalone.settings import StandaloneSettings
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
-
-# There is one bookie; and it serves clients, of which there are more than brokers.
-_CLIENTS = BrokerGrpcSettings.__annotations__
-_STRIPING = {f"managed_ledger_default_{what}" for what in ("ensemble_size", "write_quorum", "ack_quorum")}
-_OTHERWISE = {*_STRIPING, *_CLIENTS}
+from magnetar_wire.configuration import InvalidConfiguration, load
 
 
-def parts(kind: type[Configuration]) -> list[type[Configuration]]:
-    return [base for base in kind.__mro__[1:] if issubclass(base, Configuration) and base is not Configuration]
-
-
-def test_an_option_that_several_parts_have_has_one_default() -> None:
-    settings = StandaloneSettings.model_fields
-    for part in parts(StandaloneSettings):
-        for name, field in part.model_fields.items():
-            assert settings[name].annotation == field.annotation, name
-            if name not in _OTHERWISE:
-                assert settings[name].default == field.default, name
-    assert {settings[name].default for name in _STRIPING} == {1}
-    assert all(settings[name].default == BrokerGrpcSettings.model_fields[name].default for name in _CLIENTS)
-    assert issubclass(StandaloneSettings, BrokerServiceSettings)
-    assert issubclass(StandaloneSettings, BookieServerSettings)
-
-
-def test_any_option_may_be_set_and_a_wrong_one_is_named() -> None:
+def test_all_settings_of_broker_and_bookie_are_accepted() -> None:
     loaded = load(StandaloneSettings, flags=["max_message_size=1000", "read_only=true", "grpc_port=0"])
     assert (loaded.max_message_size, loaded.read_only, loaded.grpc_port) == (1000, True, 0)
     with pytest.raises(InvalidConfiguration, match="did you mean 'max_message_size'"):
@@ -53,20 +24,7 @@ def test_any_option_may_be_set_and_a_wrong_one_is_named() -> None:
         load(StandaloneSettings, flags=["grpc_port=70000"])
 
 
-def test_every_option_is_listed_with_its_default_and_meaning_in_a_line_of_toml(tmp_path: Path) -> None:
-    listed = CliRunner().invoke(app, ["--options"])
-    assert listed.exit_code == 0, listed.output
-    for line in listed.stdout.splitlines():
-        assert re.fullmatch(r"[a-z0-9_]+ = \S.*  # \S.*", line), line
-    assert 'host = "127.0.0.1"  # Address to listen at.' in listed.stdout
-    values = tomllib.loads(listed.stdout)
-    assert list(values) == sorted(StandaloneSettings.model_fields)
-    file = tmp_path / "all.toml"
-    file.write_text(listed.stdout)
-    assert load(StandaloneSettings, file=file) == StandaloneSettings()
-
-
-def test_a_folder_and_a_temporary_one_are_not_asked_for_together(tmp_path: Path) -> None:
+def test_ephemeral_excludes_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match=r"leave out ephemeral \(--ephemeral\), or data_folder \(--data\)"):
         load(StandaloneSettings, flags=["ephemeral=true"], environment={"MAGNETAR_DATA_FOLDER": str(tmp_path)})
     command = [sys.executable, "-m", "magnetar_cli", "standalone", "--ephemeral", "--data", str(tmp_path / "d")]

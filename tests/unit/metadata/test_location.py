@@ -1,4 +1,4 @@
-"""Where a metadata store is."""
+"""Locations of metadata stores, and opening them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.running import run
         ("zookeeper://h:1", ZooKeeperLocation("h:1")),
         ("zookeeper://a:1,b.example:2,c", ZooKeeperLocation("a:1,b.example:2,c")),
         ("zookeeper://[::1]:2181/a/b/", ZooKeeperLocation("[::1]:2181", "/a/b")),
-        ("zookeeper://h:1/c?session_timeout_s=4", ZooKeeperLocation("h:1", "/c", session_timeout_s=4.0)),
-        ("zookeeper://h:1?connect_timeout_s=2.5", ZooKeeperLocation("h:1", "/", connect_timeout_s=2.5)),
+        ("zookeeper://h:1/c?session_timeout_seconds=4", ZooKeeperLocation("h:1", "/c", session_timeout_seconds=4.0)),
+        ("zookeeper://h:1?connect_timeout_seconds=2.5", ZooKeeperLocation("h:1", "/", connect_timeout_seconds=2.5)),
         ("embedded:///a/b", EmbeddedLocation(Path("/a/b"))),
         ("embedded:///with%20space", EmbeddedLocation(Path("/with space"))),
     ],
@@ -32,27 +32,32 @@ def test_what_a_location_means(location: str, means: object) -> None:
 @pytest.mark.parametrize(
     ("location", "problem"),
     [
-        ("", "it names no kind"),
-        ("localhost:2181", "there is no kind 'localhost'"),
-        ("etcd://h:1", "there is no kind 'etcd'"),
-        ("zookeeper:///chroot", "it names no server"),
-        ("zookeeper://h:1,,h:2", "'' is no host:port"),
-        ("zookeeper://h:0", "'h:0' is no host:port"),
-        ("zookeeper://h:65536", "'h:65536' is no host:port"),
-        ("zookeeper://user@h:1", "'user@h:1' is no host:port"),
+        ("", "it has no scheme"),
+        ("localhost:2181", "the scheme 'localhost' is unknown"),
+        ("etcd://h:1", "the scheme 'etcd' is unknown"),
+        ("zookeeper:///chroot", "it has no host"),
+        ("zookeeper://h:1,,h:2", "'' is not host:port"),
+        ("zookeeper://h:0", "'h:0' is not host:port"),
+        ("zookeeper://h:65536", "'h:65536' is not host:port"),
+        ("zookeeper://user@h:1", "'user@h:1' is not host:port"),
         ("zookeeper://h:1/a//b", "component ''"),
         ("zookeeper://h:1/zookeeper", "reserved"),
-        ("zookeeper://h:1?timeout=1", "there is no option 'timeout'"),
-        ("zookeeper://h:1?session_timeout_s=soon", "is no number"),
-        ("zookeeper://h:1?session_timeout_s=0", "is not above 0"),
-        ("zookeeper://h:1?session_timeout_s=nan", "is not above 0"),
-        ("zookeeper://h:1#x", "nothing may follow a '#'"),
-        ("embedded://a/b", "a folder begins with a third '/'"),
-        ("embedded:///", "it names no folder"),
-        ("embedded:a", "it names no folder"),
-        ("embedded:///a?b=1", "the embedded store has no options"),
-        ("embedded:///a%00b", "it names no folder"),
-        ("zookeeper://[::1", "is no metadata store"),
+        (
+            "zookeeper://h:1?timeout=1",
+            "there is no parameter 'timeout': use session_timeout_seconds or connect_timeout_seconds",
+        ),
+        ("zookeeper://h:1?session_timeout_seconds=soon", "is not a number: set a number of seconds"),
+        ("zookeeper://h:1?session_timeout_seconds=0", "is out of range: set a number of seconds above 0"),
+        ("zookeeper://h:1?session_timeout_seconds=nan", "is out of range"),
+        ("zookeeper://h:1?session_timeout_s=4", "session_timeout_s was renamed: use session_timeout_seconds"),
+        ("zookeeper://h:1?connect_timeout_s=4", "connect_timeout_s was renamed: use connect_timeout_seconds"),
+        ("zookeeper://h:1#x", "it has a '#'"),
+        ("embedded://a/b", "the folder's path must begin with '/'"),
+        ("embedded:///", "it has no absolute path of a folder"),
+        ("embedded:a", "it has no absolute path of a folder"),
+        ("embedded:///a?b=1", "the embedded store has no parameters"),
+        ("embedded:///a%00b", "it has no absolute path of a folder"),
+        ("zookeeper://[::1", "is not the location of a metadata store"),
     ],
 )
 def test_what_is_no_location_says_why_and_what_is_one(location: str, problem: str) -> None:

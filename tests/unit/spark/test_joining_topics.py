@@ -23,7 +23,7 @@ from tests.unit.spark.test_stream import ALL, Query, a_stream
 _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 10,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
-    "topic_housekeeping_interval_s": 0.02,
+    "topic_housekeeping_interval_seconds": 0.02,
 }
 _NAMES = [f"persistent://public/default/joins-{name}" for name in "abc"]
 

@@ -17,7 +17,7 @@ from magnetar_wire.http_server import HttpServer, HttpSettings, serve_http
 from tests.http_client import ask
 from tests.running import until, within
 
-SHORT = HttpSettings(http_exchange_timeout_s=0.3, http_close_timeout_s=0.1)
+SHORT = HttpSettings(http_exchange_timeout_seconds=0.3, http_close_timeout_seconds=0.1)
 
 
 class Echo:
@@ -153,7 +153,7 @@ async def test_connections_beyond_the_bound_are_closed_and_others_served() -> No
 
 async def test_closing_does_not_wait_for_what_hangs() -> None:
     echo = Echo()
-    async with serving(echo, HttpSettings(http_close_timeout_s=0.1)) as server:
+    async with serving(echo, HttpSettings(http_close_timeout_seconds=0.1)) as server:
         reader, writer = await connect(server)
         writer.write(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n")
         await until(lambda: echo.hanging == 1, "the request hangs")

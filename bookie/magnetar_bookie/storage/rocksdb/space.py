@@ -48,10 +48,10 @@ class Space:
     def has_room(self, held: Callable[[], int]) -> bool:
         """For more than a few entries: a disk that was full is not called so again for each that goes."""
         options = self._options
-        if self._free_now() < options.reserve_disk_bytes + options.room_disk_bytes:
+        if self._free_now() < options.reserve_disk_bytes + options.resume_disk_bytes:
             return False
         allowed = options.max_disk_bytes
-        return not allowed or held() + min(options.room_disk_bytes, allowed // 10) <= allowed
+        return not allowed or held() + min(options.resume_disk_bytes, allowed // 10) <= allowed
 
     def can_move(self, more: int) -> bool:
         """Whether what frees room may take so much first, of what is kept back."""

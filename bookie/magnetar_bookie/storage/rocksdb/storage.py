@@ -117,7 +117,7 @@ class RocksStorage:
         self._unsure: str | None = None
         self._writer = SyncThread("ledger-sync")
         self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
-        self._reclaimer = Reclaimer(self, options.rewrite_below, options.log_check_interval_s)
+        self._reclaimer = Reclaimer(self, options.rewrite_below, options.log_check_interval_seconds)
         forked.note(self)
 
     # What is there.
@@ -333,7 +333,7 @@ class RocksStorage:
         self.segments.sync(line)
         self._mark.write(number)
         now = time.monotonic()
-        if now - self._mark_synced_at >= self._options.mark_sync_interval_s:
+        if now - self._mark_synced_at >= self._options.mark_sync_interval_seconds:
             self._mark.sync()
             self._mark_synced_at = now
         if loss_noted and self._loss_stands:
@@ -371,7 +371,7 @@ class RocksStorage:
         """What is to be done now and then, after a sync."""
         if self._mark_timer is None:
             loop = asyncio.get_running_loop()
-            self._mark_timer = loop.call_later(self._options.mark_sync_interval_s, self._sync_mark)
+            self._mark_timer = loop.call_later(self._options.mark_sync_interval_seconds, self._sync_mark)
         with contextlib.suppress(StorageFailed):  # it is dead, and says so to the next who asks
             self._flush_if_due()
             self._reclaimer.kick()

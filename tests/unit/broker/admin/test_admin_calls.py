@@ -321,7 +321,7 @@ async def test_a_start_is_a_place_in_a_topic() -> None:
 
 
 async def test_administration_that_runs_wild_is_held_back() -> None:
-    async with running_broker(health_check_timeout_s=30.0, topic_close_timeout_s=0.1) as scene:
+    async with running_broker(health_check_timeout_seconds=30.0, topic_close_timeout_seconds=0.1) as scene:
         assert scene.store is not None
         for bookie in scene.bookies:
             bookie.hanging.add("add")

@@ -61,7 +61,7 @@ async def test_an_owner_that_was_killed_and_restarted_does_calls_of_other_broker
 
     # The session lasts longer than a call is tried.
     async with (
-        running_brokers(admin_forward_timeout_s=5.0) as scene,
+        running_brokers(admin_forward_timeout_seconds=5.0) as scene,
         admins(scene) as (_, admin),
         scene.client() as client,
     ):
@@ -148,7 +148,7 @@ async def test_a_namespace_goes_with_all_that_brokers_have_of_it() -> None:
     """ADM-1: topics at several brokers, and their bundles."""
 
     async with (
-        running_brokers(bundle_check_interval_s=0.2) as scene,
+        running_brokers(bundle_check_interval_seconds=0.2) as scene,
         admins(scene) as (one, two),
         scene.client() as client,
     ):

@@ -22,11 +22,11 @@ from tests.unit.broker.cluster_scene import ClusterScene, running_brokers
 NAMESPACE = "public/shop"
 TOPIC = "public/shop/events"
 QUICK = {
-    "metadata_operation_timeout_s": 1.0,
-    "topic_close_timeout_s": 0.2,
-    "bundle_claim_timeout_s": 0.3,
-    "bundle_wait_timeout_s": 1.0,
-    "bundle_check_interval_s": 0.2,
+    "metadata_operation_timeout_seconds": 1.0,
+    "topic_close_timeout_seconds": 0.2,
+    "bundle_claim_timeout_seconds": 0.3,
+    "bundle_wait_timeout_seconds": 1.0,
+    "bundle_check_interval_seconds": 0.2,
 }
 
 Step = Callable[[AsyncAdmin], Awaitable[object]]
@@ -92,7 +92,7 @@ async def test_what_was_broken_off_is_finished_by_the_same_call(seed: int, caplo
     """TOP-3, ADM-1, OWN-1: and none of it is a fault of ours, which would be logged as an error."""
 
     caplog.set_level(logging.ERROR)
-    async with running_brokers(brokers=3, admin_forward_timeout_s=1.5, **QUICK) as scene:
+    async with running_brokers(brokers=3, admin_forward_timeout_seconds=1.5, **QUICK) as scene:
         chance = SeededRandomness(seed)
         addresses = [one.address for one in scene.brokers]
         urls = ["magnetar://" + ",".join(addresses[turn:] + addresses[:turn]) for turn in range(len(addresses))]

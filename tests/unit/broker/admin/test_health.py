@@ -10,7 +10,7 @@ from magnetar_protos import ledger_pb2 as pb
 from tests.running import until, within
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
-_QUICK = {"health_check_timeout_s": 0.2, "health_check_max_age_s": 0.0}
+_QUICK = {"health_check_timeout_seconds": 0.2, "health_check_max_age_seconds": 0.0}
 
 
 async def healthy_again(scene: BrokerScene) -> None:
@@ -23,7 +23,7 @@ async def healthy_again(scene: BrokerScene) -> None:
 async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_bookies() -> None:
     """ADM-2."""
 
-    async with running_broker(health_check_timeout_s=30.0) as scene:
+    async with running_broker(health_check_timeout_seconds=30.0) as scene:
         assert await scene.broker.health.look() == (True, [])
         topic = scene.life.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
@@ -39,7 +39,7 @@ async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_b
 async def test_bookies_that_give_no_answer_are_no_health() -> None:
     """ADM-2."""
 
-    async with running_broker(**_QUICK, topic_close_timeout_s=0.1) as scene:
+    async with running_broker(**_QUICK, topic_close_timeout_seconds=0.1) as scene:
         await healthy_again(scene)
         for bookie in scene.bookies:
             bookie.hanging.add("add")
@@ -112,7 +112,7 @@ async def test_a_broker_without_a_session_says_so() -> None:
 
 
 async def test_many_who_ask_share_one_message() -> None:
-    async with running_broker(health_check_timeout_s=30.0, health_check_max_age_s=1000.0) as scene:
+    async with running_broker(health_check_timeout_seconds=30.0, health_check_max_age_seconds=1000.0) as scene:
         answers = await within(asyncio.gather(*(scene.broker.health.look() for _ in range(50))), "50 answers")
         assert all(healthy for healthy, _ in answers)
         assert (await scene.broker.health.look())[0]

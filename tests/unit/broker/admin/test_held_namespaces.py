@@ -17,8 +17,8 @@ from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
 _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
-    "topic_housekeeping_interval_s": 0.02,
-    "managed_ledger_remains_sweep_interval_s": 0.05,
+    "topic_housekeeping_interval_seconds": 0.02,
+    "managed_ledger_lease_sweep_interval_seconds": 0.05,
 }
 _HOUR_MS = 3_600_000
 _BEGIN = NextMessage(0, 0, 0)

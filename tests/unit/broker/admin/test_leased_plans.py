@@ -26,8 +26,8 @@ _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
     "default_retention_without_subscription_minutes": 0,
-    "topic_housekeeping_interval_s": 0.02,
-    "managed_ledger_remains_sweep_interval_s": 0.05,
+    "topic_housekeeping_interval_seconds": 0.02,
+    "managed_ledger_lease_sweep_interval_seconds": 0.05,
 }
 _HOUR_MS, _SECOND_MS = 3_600_000, 1000
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16

@@ -71,7 +71,7 @@ async def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.Lo
 async def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
     """TOP-4: a log whose first ledger can't be made goes on when the policy is corrected, without an unload."""
 
-    async with running_broker(metadata_cache_ttl_s=0.02) as scene:
+    async with running_broker(metadata_cache_ttl_seconds=0.02) as scene:
         admin = scene.admin
         await admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as client:
@@ -99,7 +99,7 @@ async def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -
 async def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
     """TOP-4, ACK-1: the receipt of an acknowledgement that needs a ledger comes when the policy is corrected."""
 
-    async with running_broker(metadata_cache_ttl_s=0.02) as scene:
+    async with running_broker(metadata_cache_ttl_seconds=0.02) as scene:
         admin = scene.admin
         async with scene.client() as client:
             consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
@@ -126,7 +126,7 @@ async def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
     """PRD-1: as the topic's statistics do, and only as long as it waits."""
 
     async with running_broker(
-        metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02, add_entry_timeout_s=30.0
+        metadata_cache_ttl_seconds=0.02, topic_housekeeping_interval_seconds=0.02, add_entry_timeout_seconds=30.0
     ) as scene:
         namespaces = scene.admin.namespaces
         await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
@@ -157,7 +157,7 @@ async def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
 async def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> None:
     """PRD-1: it waits for what its predecessor of that name has sent."""
 
-    async with running_broker(metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02) as scene:
+    async with running_broker(metadata_cache_ttl_seconds=0.02, topic_housekeeping_interval_seconds=0.02) as scene:
         await scene.admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as first, scene.client(operation_timeout_seconds=2) as second:
             producer = await first.create_producer("t", producer_name="p", send_timeout_millis=500)

@@ -16,7 +16,7 @@ from magnetar_wire.topic_name import TopicName
 from tests.http_client import ask, ask_json
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
-_QUICK = {"health_check_timeout_s": 0.2, "health_check_max_age_s": 0.0, "topic_close_timeout_s": 0.1}
+_QUICK = {"health_check_timeout_seconds": 0.2, "health_check_max_age_seconds": 0.0, "topic_close_timeout_seconds": 0.1}
 
 
 @asynccontextmanager

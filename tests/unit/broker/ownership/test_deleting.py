@@ -23,7 +23,7 @@ from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, running_bro
 
 NAME = TopicName.parse("orders")
 # Nobody looks at whether bundles are still there while these tests last.
-_UNAWARE: dict[str, Any] = {"bundle_check_interval_s": 600.0}
+_UNAWARE: dict[str, Any] = {"bundle_check_interval_seconds": 600.0}
 
 
 async def moved_unnoticed(scene: ClusterScene) -> tuple[OneBroker, OneBroker]:
@@ -107,7 +107,7 @@ async def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
         **_UNAWARE,
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=600.0,
-        topic_housekeeping_interval_s=0.05,
+        topic_housekeeping_interval_seconds=0.05,
     ) as scene:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)

@@ -198,7 +198,7 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
 async def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
     """Found out by a look now and then; until somebody else has it, it may be taken again."""
 
-    async with running_brokers(bundle_check_interval_s=0.05) as scene:
+    async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         topic = await one.life.topics.get(TOPIC, create=True)
@@ -213,7 +213,7 @@ async def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
 async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_topics_from_each_other_for_long() -> None:
     """OWN-2, CHK-30: the fence of one puts the other in doubt, long before the look that it takes now and then."""
 
-    async with running_brokers(bundle_check_interval_s=1000.0) as scene:
+    async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         client = scene.client()
@@ -234,7 +234,7 @@ async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_to
 
 
 async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
-    async with running_brokers(bundle_claim_timeout_s=0.1) as scene:
+    async with running_brokers(bundle_claim_timeout_seconds=0.1) as scene:
         calls = scene["b1"].broker.service.call
         asked: list[str] = []
 
@@ -279,7 +279,7 @@ async def test_a_broker_that_is_restarted_takes_its_former_nodes_away() -> None:
 async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alone() -> None:
     """It serves, and takes bundles under an address of its own, but is not registered."""
 
-    async with running_brokers(bundle_claim_timeout_s=0.2) as scene:
+    async with running_brokers(bundle_claim_timeout_seconds=0.2) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         twin = scene.another(3)
@@ -295,7 +295,7 @@ async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alon
 
 
 async def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None:
-    async with running_brokers(bundle_check_interval_s=0.05) as scene:
+    async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
         admin = AsyncAdmin(scene.service_url, transport=scene.transport)
         await admin.namespaces.create("public/short")
@@ -312,7 +312,7 @@ async def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None
 async def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_those() -> None:
     """CHK-57, OWN-1: what a broker had of the old one it has no more."""
 
-    async with running_brokers(bundle_check_interval_s=1000.0) as scene:
+    async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one = scene["b1"]
         admin = AsyncAdmin(scene.service_url, transport=scene.transport)
         await admin.namespaces.create("public/again")

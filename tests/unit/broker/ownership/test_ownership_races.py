@@ -121,7 +121,7 @@ async def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
 
 
 async def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() -> None:
-    async with running_brokers(brokers=1, bundle_check_interval_s=0.05) as scene:
+    async with running_brokers(brokers=1, bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim(OTHER, BUNDLES[0])
         await one.ownership.claim(NAMESPACE, BUNDLE)
@@ -151,7 +151,7 @@ async def test_an_unload_says_so_where_another_broker_was_faster_than_its_destin
 
 @pytest.mark.parametrize("cpu", [float("nan"), float("inf"), -float("inf"), 1e300, -1.0])
 async def test_a_load_that_is_none_keeps_no_bundle_from_an_owner(cpu: float) -> None:
-    async with running_brokers(brokers=1, bundle_claim_timeout_s=0.2) as scene:
+    async with running_brokers(brokers=1, bundle_claim_timeout_seconds=0.2) as scene:
         for number, address in enumerate(["", "no address", "::", "nobody:1"]):
             registration = BrokerRegistration(
                 listeners=[Listener(name="x", address=address)],
@@ -186,7 +186,7 @@ async def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
 async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(judged: bool) -> None:
     """CHK-30, OWN-2: whether anybody uses it only the owner knows: deletion goes by the life in the topic's node."""
 
-    async with running_brokers(bundle_check_interval_s=1000.0) as scene:
+    async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         stale = await one.life.topics.get(TOPIC, create=True)

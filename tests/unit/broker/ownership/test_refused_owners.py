@@ -76,7 +76,7 @@ async def _unowned(scene: ClusterScene, bundle: BundleRange) -> bool:
 async def test_a_broker_that_does_not_answer_keeps_its_bundles() -> None:
     """OWN-2: a time-out proves nothing."""
 
-    async with running_brokers(bundle_claim_timeout_s=0.1) as scene:
+    async with running_brokers(bundle_claim_timeout_seconds=0.1) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
 
@@ -111,7 +111,7 @@ async def test_of_several_brokers_that_find_an_owner_gone_one_takes_each_bundle(
 async def test_a_broker_that_lives_behind_a_refusal_contradicts_and_keeps_the_rest() -> None:
     """OWN-2, CHK-30: what was taken it gives up, nothing is lost; then the refusal is not believed any more."""
 
-    async with running_brokers(bundle_check_interval_s=0.05) as scene:
+    async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one, other = scene["b1"], scene["b2"]
         for bundle in BUNDLES:
             await one.ownership.claim(NAMESPACE, bundle)
@@ -140,7 +140,7 @@ async def _registered_again(scene: ClusterScene, broker_id: str, before: object)
 
 
 async def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_other_for_ever() -> None:
-    async with running_brokers(bundle_check_interval_s=0.05, bundle_claim_timeout_s=0.2) as scene:
+    async with running_brokers(bundle_check_interval_seconds=0.05, bundle_claim_timeout_seconds=0.2) as scene:
         one, other = scene["b1"], scene["b2"]
         refuse(one, other)
         refuse(other, one)

@@ -288,7 +288,7 @@ async def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() 
 
 @pytest.mark.usefixtures("no_turns")
 async def test_where_all_answers_together_are_too_many_each_may_have_little() -> None:
-    async with running_pulsar_broker(max_queued_bytes_of_all_streams=400000) as scene:
+    async with running_pulsar_broker(max_queued_bytes=400000) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         for client in (first, second):
             await flooded(client)

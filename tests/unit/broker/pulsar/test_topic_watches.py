@@ -28,7 +28,7 @@ from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 _NS = "persistent://public/default/"
-_SOON = {"topic_list_watch_interval_s": 0.02}
+_SOON = {"topic_list_watch_interval_seconds": 0.02}
 
 
 async def _ask_to_watch(client: PulsarClient, watcher_id: int = 1, **asked: Any) -> BaseCommand:
@@ -96,7 +96,7 @@ async def test_a_watcher_is_told_as_topics_come_and_go() -> None:
 
 
 async def test_changes_within_an_interval_are_one_look_and_whoever_asks_does_not_wait_for_it() -> None:
-    async with running_pulsar_broker(topic_list_watch_interval_s=3600) as scene:
+    async with running_pulsar_broker(topic_list_watch_interval_seconds=3600) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
         for name in ("a1", "a2"):
@@ -199,7 +199,7 @@ async def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows
 
     monkeypatch.setattr(topic_watches, "those_meant", those_meant)
 
-    async with running_pulsar_broker(topic_list_watch_interval_s=0.002) as scene:
+    async with running_pulsar_broker(topic_list_watch_interval_seconds=0.002) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
         other = scene.metadata.connect()

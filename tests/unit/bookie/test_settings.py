@@ -63,8 +63,8 @@ def test_every_option_is_named_by_a_test(kind: type[LedgerClientSettings] | type
 
 
 @pytest.mark.parametrize("timeout_s", [1.0, 8.0])
-async def test_read_entry_timeout_s(timeout_s: float) -> None:
-    async with running_small_cluster(options=of_client(read_entry_timeout_s=timeout_s)) as cluster:
+async def test_read_entry_timeout_seconds(timeout_s: float) -> None:
+    async with running_small_cluster(options=of_client(read_entry_timeout_seconds=timeout_s)) as cluster:
         ledger_id = await cluster.make(Striping(1, 1, 1))
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -88,8 +88,8 @@ async def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", [5.0, 50.0])
-async def test_bookie_quarantine_time_s(seconds: float) -> None:
-    async with running_small_cluster(options=of_client(bookie_quarantine_time_s=seconds)) as cluster:
+async def test_bookie_quarantine_time_seconds(seconds: float) -> None:
+    async with running_small_cluster(options=of_client(bookie_quarantine_time_seconds=seconds)) as cluster:
         cluster.client.bookies.quarantine("b1")
         cluster.clock.advance(seconds - 0.1)
         assert "b1" not in cluster.client.bookies.writable()
@@ -98,10 +98,10 @@ async def test_bookie_quarantine_time_s(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-async def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
+async def test_lost_bookie_replacement_delay_seconds(seconds: float) -> None:
     """The last that goes is missed for so long by a writer that adds nothing."""
 
-    async with Scene(client_options=of_client(lost_bookie_replacement_delay_s=seconds)) as of:
+    async with Scene(client_options=of_client(lost_bookie_replacement_delay_seconds=seconds)) as of:
         writer = await of.writer()
         before = writer.metadata.last_fragment
         await of.bookies[before.bookies[0]].go()
@@ -110,11 +110,11 @@ async def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [2.0, 15.0])
-async def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
+async def test_lost_bookie_recovery_delay_seconds(seconds: float) -> None:
     async with Scene() as of:
         ledger_id = await of.ledger(3)
         lost = (await of.metadata(ledger_id)).bookies()[1]
-        options = patient(lost_bookie_recovery_delay_s=seconds, auditor_scan_interval_s=1000.0)
+        options = patient(lost_bookie_recovery_delay_seconds=seconds, auditor_scan_interval_seconds=1000.0)
         await of.auto_recovery(options=options)
         await of.passes(1)
         await of.bookies[lost].go()
@@ -123,11 +123,11 @@ async def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [3.0, 30.0])
-async def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
+async def test_open_ledger_rereplication_grace_period_seconds(seconds: float) -> None:
     async with Scene() as of:
         writer = await of.writer()
         await of.over(writer.add(b"a"))
-        await of.auto_recovery(options=patient(open_ledger_rereplication_grace_period_s=seconds))
+        await of.auto_recovery(options=patient(open_ledger_rereplication_grace_period_seconds=seconds))
         await of.passes(1)
         await of.bookies[writer.metadata.last_fragment.bookies[1]].go()
 
@@ -135,21 +135,21 @@ async def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
             return (await of.metadata(writer.ledger_id)).state is not LedgerState.OPEN
 
         took = await takes(of, taken, "it is taken from its writer")
-        delay_s = of.options.lost_bookie_recovery_delay_s + seconds
+        delay_s = of.options.lost_bookie_recovery_delay_seconds + seconds
         assert delay_s <= took <= delay_s + SLACK_S
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
-async def test_auditor_scan_interval_s(seconds: float) -> None:
+async def test_auditor_scan_interval_seconds(seconds: float) -> None:
     async with Scene(bookies=1) as of:
-        passes = await _audits(of, patient(auditor_scan_interval_s=seconds), fail=False)
+        passes = await _audits(of, patient(auditor_scan_interval_seconds=seconds), fail=False)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
-async def test_metadata_retry_s(seconds: float) -> None:
+async def test_metadata_retry_seconds(seconds: float) -> None:
     async with Scene(bookies=1) as of:
-        passes = await _audits(of, patient(metadata_retry_s=seconds), fail=True)
+        passes = await _audits(of, patient(metadata_retry_seconds=seconds), fail=True)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
 
@@ -169,16 +169,16 @@ async def _audits(of: Scene, options: AutoRecoverySettings, *, fail: bool) -> li
 
 
 @pytest.mark.parametrize("seconds", [10.0, 100.0])
-async def test_auditor_periodic_check_interval_s(seconds: float) -> None:
+async def test_auditor_periodic_check_interval_seconds(seconds: float) -> None:
     async with Scene(bookies=3) as of:
-        checks = await _checks(of, patient(auditor_periodic_check_interval_s=seconds), ledgers=1, checks=4)
+        checks = await _checks(of, patient(auditor_periodic_check_interval_seconds=seconds), ledgers=1, checks=4)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-async def test_auditor_check_pause_s(seconds: float) -> None:
+async def test_auditor_check_pause_seconds(seconds: float) -> None:
     async with Scene(bookies=3) as of:
-        options = patient(auditor_check_pause_s=seconds, auditor_checks_per_round=1)
+        options = patient(auditor_check_pause_seconds=seconds, auditor_checks_per_round=1)
         checks = await _checks(of, options, ledgers=3, checks=3)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
@@ -186,7 +186,7 @@ async def test_auditor_check_pause_s(seconds: float) -> None:
 @pytest.mark.parametrize("at_a_time", [1, 2, 6])
 async def test_auditor_checks_per_round(at_a_time: int) -> None:
     async with Scene(bookies=3) as of:
-        options = patient(auditor_check_pause_s=10.0, auditor_checks_per_round=at_a_time)
+        options = patient(auditor_check_pause_seconds=10.0, auditor_checks_per_round=at_a_time)
         checks = await _checks(of, options, ledgers=6, checks=6)
         assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
 
@@ -209,9 +209,9 @@ async def _checks(of: Scene, options: AutoRecoverySettings, *, ledgers: int, che
 
 
 @pytest.mark.parametrize("seconds", [5.0, 60.0])
-async def test_intent_grace_period_s(seconds: float) -> None:
+async def test_intent_grace_period_seconds(seconds: float) -> None:
     async with Scene() as of:
-        await of.auto_recovery(options=patient(intent_grace_period_s=seconds))
+        await of.auto_recovery(options=patient(intent_grace_period_seconds=seconds))
         made, writer = await of.client.create(THREE, "a test")
         writer.abandon()
 
@@ -220,16 +220,16 @@ async def test_intent_grace_period_s(seconds: float) -> None:
 
         # It is seen by an audit first.
         took = await takes(of, swept, "it is swept")
-        assert seconds <= took <= seconds + of.options.auditor_scan_interval_s + SLACK_S
+        assert seconds <= took <= seconds + of.options.auditor_scan_interval_seconds + SLACK_S
 
 
 @pytest.mark.parametrize(("first_s", "longest_s"), [(1.0, 4.0), (5.0, 12.0)])
-async def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
+async def test_rw_rereplicate_backoff_seconds_and_its_bound(first_s: float, longest_s: float) -> None:
     async with Scene(bookies=2) as of:
         ledger_id = await of.ledger(2, ensemble=1, write=1, ack=1)
         await of.bookies[(await of.metadata(ledger_id)).bookies()[0]].go()
         tried: list[float] = []
-        options = patient(rw_rereplicate_backoff_s=first_s, rw_rereplicate_backoff_max_s=longest_s)
+        options = patient(rw_rereplicate_backoff_seconds=first_s, rw_rereplicate_backoff_max_seconds=longest_s)
         note = Tasks.note
 
         async def noted(self: Tasks, *args: Any) -> None:
@@ -274,7 +274,7 @@ async def test_entries_are_copied_in_portions(option: str, value: int, portions:
 
 
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
-async def test_inventory_timeout_s(seconds: float) -> None:
+async def test_inventory_timeout_seconds(seconds: float) -> None:
     async with Scene(bookies=3) as of:
         ledger_id = await of.ledger(2)
         bookie = of.bookies["b1"].bookie
@@ -288,7 +288,7 @@ async def test_inventory_timeout_s(seconds: float) -> None:
 
         began = of.clock.monotonic()
         step = FillSlot(0, 1, 0, "b1", "b1")
-        options = patient(inventory_timeout_s=seconds)
+        options = patient(inventory_timeout_seconds=seconds)
         metadata = await of.metadata(ledger_id)
         with patch.object(bookie, "call", hang), pytest.raises(CannotRepair, match="does not say what it holds"):
             await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
@@ -296,7 +296,7 @@ async def test_inventory_timeout_s(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "notes"), [(0.0, 8), (1000.0, 0)])
-async def test_progress_interval_s(seconds: float, notes: int) -> None:
+async def test_progress_interval_seconds(seconds: float, notes: int) -> None:
     async with Scene() as of:
         ledger_id = await of.ledger(8)
         lost = (await of.metadata(ledger_id)).bookies()[0]
@@ -308,7 +308,7 @@ async def test_progress_interval_s(seconds: float, notes: int) -> None:
             noted.append(copied)
             await note(self, ledger, copied, total, stuck)
 
-        options = patient(progress_interval_s=seconds, rereplication_entry_batch_size=1)
+        options = patient(progress_interval_seconds=seconds, rereplication_entry_batch_size=1)
         with patch.object(Tasks, "note", noting):
             client = await of.new_client()
             of.spawn(AutoRecovery("b1", client, options).run())
