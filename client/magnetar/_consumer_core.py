@@ -1,6 +1,6 @@
 """A consumer on its client's event loop: its parts, one for each topic or partition, and what they have in common.
 
-All parts put what comes into one receiver queue, from which the fronts (_consumer.py, _aio_consumer.py) take it. What
+All parts put what comes into one receiver queue, from which the fronts (_consumer.py, aio/_consumer.py) take it. What
 the application acknowledges comes in through an inbox from whatever thread; here it is given to the part that it
 belongs to, and leaves when the time or the number is reached for which acknowledgements are gathered.
 

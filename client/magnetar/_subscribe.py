@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from magnetar import _aio_consumer, _aio_reader
 from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore, topic_name
 from magnetar._consumer import Consumer
@@ -30,6 +29,7 @@ from magnetar._options import check_options
 from magnetar._reader import Reader
 from magnetar._reader_core import open_reader
 from magnetar._unsupported import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, CryptoKeyReader
+from magnetar.aio import _consumer, _reader
 from magnetar.exceptions import AlreadyClosed
 from magnetar.schema import Schema
 from magnetar_protos.broker_pb2 import StartAt
@@ -190,7 +190,7 @@ class AioSubscribing:
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
         schema: Schema | None = None,
-        message_listener: Callable[[_aio_consumer.Consumer, Message], object] | None = None,
+        message_listener: Callable[[_consumer.Consumer, Message], object] | None = None,
         receiver_queue_size: int = 1_000,
         max_total_receiver_queue_size_across_partitions: int = 50_000,
         consumer_name: str | None = None,
@@ -224,7 +224,7 @@ class AioSubscribing:
         subscription_properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
         consumer_event_listener: ConsumerEventListener | None = None,
-    ) -> _aio_consumer.Consumer:
+    ) -> _consumer.Consumer:
         """Create a consumer of a topic, or of each topic in a list, in a subscription, which is created if needed.
 
         - `consumer_type` says how the subscription's consumers share its messages, `initial_position` where a new
@@ -244,7 +244,7 @@ class AioSubscribing:
         check_listener("message_listener", message_listener, awaited=True)
         check_event_listener(consumer_event_listener)
         core = await _open_consumer(await self._begun(), topic, options)
-        consumer = _aio_consumer.Consumer(core, message_listener)
+        consumer = _consumer.Consumer(core, message_listener)
         tell_active(core, consumer, consumer_event_listener)
         return consumer
 
@@ -254,7 +254,7 @@ class AioSubscribing:
         topic: str,
         start_message_id: MessageId | int,
         schema: Schema | None = None,
-        reader_listener: Callable[[_aio_reader.Reader, Message], object] | None = None,
+        reader_listener: Callable[[_reader.Reader, Message], object] | None = None,
         receiver_queue_size: int = 1_000,
         reader_name: str | None = None,
         subscription_role_prefix: str | None = None,
@@ -267,10 +267,10 @@ class AioSubscribing:
         receiver_queue_bytes: int = 64 * 1024 * 1024,
         properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> _aio_reader.Reader:
+    ) -> _reader.Reader:
         """Create a reader of a topic: from behind a message (from it, with `start_message_id_inclusive`), from
         `MessageId.earliest` or `latest`, or from a time, in ms since 1970."""
         options = check_options(ReaderOptions, locals())
         check_listener("reader_listener", reader_listener, awaited=True)
         core = await _open_reader(await self._begun(), topic, start_message_id, options)
-        return _aio_reader.Reader(core, reader_listener)
+        return _reader.Reader(core, reader_listener)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from magnetar import aio
-from magnetar._aio_consumer import Consumer
 from magnetar._message import Message
+from magnetar.aio._consumer import Consumer
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_session import ConsumeSession

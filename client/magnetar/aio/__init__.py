@@ -19,9 +19,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from magnetar._aio_consumer import Consumer
-from magnetar._aio_producer import Producer
-from magnetar._aio_reader import Reader
 from magnetar._client_core import ClientCore, Member
 from magnetar._enums import (
     BatchingType,
@@ -42,6 +39,9 @@ from magnetar._service_url import check_service_url
 from magnetar._subscribe import AioSubscribing
 from magnetar._unpicklable import Unpicklable
 from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
+from magnetar.aio._consumer import Consumer
+from magnetar.aio._producer import Producer
+from magnetar.aio._reader import Reader
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
 from magnetar.schema import Schema
 from magnetar_wire.clock import Clock
