@@ -1,28 +1,28 @@
-"""What can go wrong with the metadata store.
+"""The metadata store's exceptions.
 
     MetadataError
     ├── InvalidPath, InvalidChange    the caller's mistake: nothing was sent
-    ├── ValueTooLarge                 likewise: a node holds at most MAX_VALUE_BYTES
-    ├── Refused                       the store answered, and did nothing: a definite no
-    │   ├── BadVersion                the node is not at the expected version
-    │   │   └── NodeExists            it was expected to be absent
-    │   ├── NoNode                    it was expected to be there
-    │   ├── NotEmpty                  it has children, so it can't be deleted
-    │   ├── NoChildrenAllowed         its parent is ephemeral
-    │   └── StoreFull                 its disk has too little space left to write
+    ├── ValueTooLarge                 the caller's mistake: a node has at most MAX_VALUE_BYTES
+    ├── Refused                       the store has answered, and did nothing: a definite no
+    │   ├── BadVersion                the node doesn't have the expected version
+    │   │   └── NodeExists            the node was expected to be absent
+    │   ├── NoNode                    the node was expected to exist
+    │   ├── NotEmpty                  the node has children, so it can't be deleted
+    │   ├── NoChildrenAllowed         the node's parent is ephemeral
+    │   └── StoreFull                 the store's disk is full
     ├── Unavailable                   there is no answer
-    │   ├── NotSent                   and nothing was or will be done: the request never left, or was turned away unread
-    │   └── OutcomeUnknown            the request left: it was done, or will be, or never: see compare_and_set.py
-    ├── SessionLost                   this store's session is over for good: open another store
-    │   └── Closed                    because its owner closed it
-    ├── ForeignValue                  a node that compare_and_set was asked to change holds another writer's bytes
-    ├── InvalidLocation               what should say where a store is says nothing of the kind
+    │   ├── NotSent                   the request was not sent, or was rejected unread: nothing is done, now or later
+    │   └── OutcomeUnknown            the request was sent: it was done, or will be, or never: see compare_and_set.py
+    ├── SessionLost                   this store's session has ended: open another store
+    │   └── Closed                    because the store was closed
+    ├── ForeignValue                  a node that compare_and_set should change has a value of another writer
+    ├── InvalidLocation               a configured location is not that of a metadata store
     ├── NoStore                       there is no store, and the caller did not ask to create one
-    ├── StoreInUse                    another process has the embedded store's folder open
-    └── StoreDamaged                  the embedded store's folder lacks changes that were acknowledged
+    ├── StoreInUse                    another process has opened the embedded store's folder
+    └── StoreDamaged                  the embedded store's folder lacks acknowledged changes
 
-Unknown is not no: only `Refused` and `NotSent` say that a change did not happen. A request that was on its way when the
-session was lost raises `OutcomeUnknown`; one made after raises `SessionLost`, and was not sent.
+Unknown is not no: only `Refused` and `NotSent` say that a change was not made. A request in flight when the session is
+lost raises `OutcomeUnknown`. A later request raises `SessionLost`, and is not sent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class MetadataError(Exception):
-    """Whatever the metadata store raises."""
+    """The base of all errors of the metadata store."""
 
 
 class InvalidPath(MetadataError, ValueError):
@@ -61,7 +61,7 @@ class InvalidPath(MetadataError, ValueError):
 
 
 class InvalidChange(MetadataError, ValueError):
-    """A change that can't be made as it is put, whatever the store holds."""
+    """A change that no store can make."""
 
 
 class NoStore(MetadataError):
@@ -77,7 +77,7 @@ class ValueTooLarge(MetadataError, ValueError):
 
 
 class Refused(MetadataError):
-    """The store answered and did nothing. `index` is the place in its transaction of the change that was refused."""
+    """The store answered and did nothing. `index` is that of the refused change in its transaction."""
 
     def __init__(self, message: str, path: str, index: int = 0) -> None:
         super().__init__(message)
@@ -122,7 +122,7 @@ class OutcomeUnknown(Unavailable):
 
 
 class SessionLost(MetadataError):
-    """The session is over, and with it this store: what was ephemeral is gone or will be."""
+    """The session has ended, and this store with it. Its ephemeral nodes are deleted, or will be."""
 
 
 class Closed(SessionLost):
