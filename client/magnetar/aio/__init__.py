@@ -36,12 +36,12 @@ from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
 from magnetar._service_url import check_service_url
-from magnetar._subscribe import AioSubscribing
 from magnetar._unpicklable import Unpicklable
 from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.aio._consumer import Consumer
 from magnetar.aio._producer import Producer
 from magnetar.aio._reader import Reader
+from magnetar.aio._subscribe import AioSubscribing
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
 from magnetar.schema import Schema
 from magnetar_wire.clock import Clock
