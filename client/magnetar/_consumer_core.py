@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from magnetar._ack_inbox import Inbox
 from magnetar._acks import Receipt
 from magnetar._client_core import ClientCore
-from magnetar._consumer_options import ConsumerOptions
+from magnetar._consumer_options import ConsumerOptions, topic_names
 from magnetar._consumer_part import ConsumerPart
-from magnetar._enums import ConsumerType
+from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._message import Delivered, Era, Message
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._refusing import Refusing
@@ -36,9 +37,22 @@ from magnetar_wire.clock import Timer
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ConsumerCore"]
+__all__ = ["ConsumerCore", "open_consumer"]
 
 log = logging.getLogger("magnetar")
+
+
+async def open_consumer(
+    client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions
+) -> ConsumerCore:
+    """Return a consumer, opened, which the client closes when it is closed itself."""
+    client.check_open()
+    names = topic_names(topic)
+    start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
+    core = ConsumerCore(client, names, options, start)
+    await core.open()
+    client.add_member(core)
+    return core
 
 
 class ConsumerCore:

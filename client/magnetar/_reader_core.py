@@ -5,22 +5,21 @@ What was read is acknowledged by itself, now and then: nothing depends on it but
 
 from __future__ import annotations
 
-from magnetar._client_core import ClientCore
+from magnetar._client_core import ClientCore, topic_name
 from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_options import ReaderOptions
 from magnetar._consumer_part import ConsumerPart
 from magnetar._places import place_of, start_at
 from magnetar.exceptions import InvalidConfiguration
 from magnetar_wire.message_id import MessageId
-from magnetar_wire.topic_name import TopicName
 
 __all__ = ["open_reader"]
 
 
-async def open_reader(
-    client: ClientCore, name: TopicName, start: MessageId | int, options: ReaderOptions
-) -> ConsumerCore:
-    """Return the reader's consumer, opened."""
+async def open_reader(client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions) -> ConsumerCore:
+    """Return the reader's consumer, opened, which the client closes when it is closed itself."""
+    client.check_open()
+    name = topic_name(topic)
     if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
         raise InvalidConfiguration(f"a reader starts at a message's id or a time in ms, not at {start!r}")
     token = client.randomness.token(5).hex()
@@ -30,6 +29,7 @@ async def open_reader(
     core = ConsumerCore(client, [name], consumer_options, at, durable=False)
     core.on_handed_out = _acknowledge_read
     await core.open()
+    client.add_member(core)
     return core
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.import_rules import source_roots, violations
+from tests.unit.import_rules import import_circles, source_roots, violations
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -60,6 +60,30 @@ def test_the_import_rules_see_what_breaks_them(tmp_path: Path) -> None:
         assert any(line.startswith(expected) or expected in line for line in found), (expected, found)
     innocent = {name.removesuffix(".py").replace("/", ".") for name, (_, expected) in PLANTED.items() if not expected}
     assert not [line for line in found if line.split()[0].rstrip(":") in innocent], found
+
+
+def test_no_modules_of_the_client_import_each_other() -> None:
+    """Whichever public name is used first, its module can be imported."""
+    left = frozenset({"magnetar._consumer_part", "magnetar._part_owner"})  # for types only
+    assert [circle for circle in import_circles(PROJECT, source_roots(PROJECT), "magnetar") if circle != left] == []
+
+
+def test_import_circles_are_found(tmp_path: Path) -> None:
+    sources = {
+        "p/__init__.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A",
+        "p/a.py": "from p import b",
+        "p/b.py": "def f():\n    from p.sub._x import X",
+        "p/sub/__init__.py": "from p.sub._x import X\nfrom p.c import C",
+        "p/sub/_x.py": "",
+        "p/c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a",
+        "p/d.py": "import p.a, p.e",
+        "p/e.py": "import p",
+    }
+    for name, source in sources.items():
+        path = tmp_path / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    assert import_circles(tmp_path, ["src"], "p") == [frozenset({"p.a", "p.b", "p.c", "p.sub"})]
 
 
 def test_every_tool_names_the_same_source_roots() -> None:
