@@ -22,11 +22,12 @@ from typing import Any, Final
 
 from magnetar._ack_inbox import Inbox
 from magnetar._acks import Receipt
-from magnetar._client_core import ClientCore
-from magnetar._consumer_options import ConsumerOptions, topic_names
+from magnetar._client_core import ClientCore, topic_name
+from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._consumer_part import ConsumerPart
 from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._message import Delivered, Era, Message
+from magnetar._places import place_of, start_at
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._refusing import Refusing
 from magnetar._targets import Target, Targets
@@ -37,22 +38,9 @@ from magnetar_wire.clock import Timer
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ConsumerCore", "open_consumer"]
+__all__ = ["ConsumerCore", "open_consumer", "open_reader"]
 
 log = logging.getLogger("magnetar")
-
-
-async def open_consumer(
-    client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions
-) -> ConsumerCore:
-    """Return a consumer, opened, which the client closes when it is closed itself."""
-    client.check_open()
-    names = topic_names(topic)
-    start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
-    core = ConsumerCore(client, names, options, start)
-    await core.open()
-    client.add_member(core)
-    return core
 
 
 class ConsumerCore:
@@ -387,3 +375,43 @@ class ConsumerCore:
 
 def _parts(name: TopicName, partitions: int) -> list[TopicName]:
     return [name.partition(index) for index in range(partitions)] if partitions else [name]
+
+
+async def open_consumer(
+    client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions
+) -> ConsumerCore:
+    """Open a consumer of a topic, or of several."""
+    client.check_open()
+    start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
+    core = ConsumerCore(client, topic_names(topic), options, start)
+    await core.open()
+    client.add_member(core)
+    return core
+
+
+async def open_reader(client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions) -> ConsumerCore:
+    """Open the consumer that a reader is: of a subscription that nobody else has, and that is not durable.
+
+    What was read is acknowledged now and then. Only the broker's count of unacknowledged messages depends on it.
+    """
+    client.check_open()
+    name = topic_name(topic)
+    if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
+        raise InvalidConfiguration(f"a reader starts at a message's id or a time in ms, not at {start!r}")
+    token = client.randomness.token(5).hex()
+    prefix = options.subscription_role_prefix
+    consumer_options = options.for_consumer(f"{prefix}-reader-{token}" if prefix else f"reader-{token}")
+    at = start_at(start, inclusive=options.start_message_id_inclusive)
+    core = ConsumerCore(client, [name], consumer_options, at, durable=False)
+    core.on_handed_out = _acknowledge_read
+    await core.open()
+    client.add_member(core)
+    return core
+
+
+def _acknowledge_read(part: ConsumerPart) -> None:
+    last = part.source.read
+    if last is not None and last._delivered.era is part.era:
+        ledger_id, entry_id, index = place_of(last)
+        part.acks.add_cumulative(part.era, ledger_id, entry_id, index, last._delivered.batch_size)
+        part.acknowledge()

@@ -68,20 +68,20 @@ def source_roots(project: Path) -> list[str]:
     return list(settings["tool"]["hatch"]["build"]["dev-mode-dirs"])
 
 
-def modules(project: Path, roots: list[str], *, types: bool = False) -> dict[str, Module]:
+def modules(project: Path, roots: list[str]) -> dict[str, Module]:
     found = {}
     for root in roots:
         for path in sorted((project / root).glob("*/**/*.py")):
             parts = path.relative_to(project / root).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found[name] = Module(name, path, frozenset(_imports(ast.parse(path.read_text()), name, types)))
+            found[name] = Module(name, path, frozenset(_imports(ast.parse(path.read_text()), name)))
     return found
 
 
-def _imports(tree: ast.AST, name: str, types: bool) -> Iterator[str]:
-    """Yield every module that is imported anywhere in the file; those for type checkers only with `types`."""
+def _imports(tree: ast.AST, name: str) -> Iterator[str]:
+    """Every module that is imported anywhere in the file, but not what is for the type checker's eyes only."""
     for node in ast.iter_child_nodes(tree):
-        if not types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -92,7 +92,7 @@ def _imports(tree: ast.AST, name: str, types: bool) -> Iterator[str]:
                 base = ".".join([*package, base]).strip(".")
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
-        yield from _imports(node, name, types)
+        yield from _imports(node, name)
 
 
 def violations(project: Path, roots: list[str]) -> list[str]:
@@ -148,36 +148,3 @@ def _reached(module: Module, known: dict[str, Module]) -> dict[str, str]:
                 seen.add(imported)
                 waiting.append(known[imported])
     return reached
-
-
-def import_circles(project: Path, roots: list[str], package: str) -> list[frozenset[str]]:
-    """Return the sets of a package's modules that import each other, however indirectly, imports for types included.
-
-    The package's own `__init__` counts only where it imports at once: its lazy imports and those for types are the
-    public names. A module of a subpackage cannot be imported from outside without the subpackage's `__init__`.
-    """
-    known = {
-        name: one for name, one in modules(project, roots, types=True).items() if f"{name}.".startswith(f"{package}.")
-    }
-    edges: dict[str, frozenset[str]] = {}
-    for name, one in known.items():
-        imported = {found for found in one.imports if found in known and found not in (name, package)}
-        parents = {parent for found in imported if (parent := found.rpartition(".")[0]) not in (package, "")}
-        inside = {parent for parent in parents if f"{name}.".startswith(f"{parent}.")}
-        edges[name] = frozenset() if name == package else frozenset(imported | (parents - inside))
-    reached = {name: _reach(name, edges) for name in edges}
-    return sorted(
-        {frozenset({name, *(other for other in reached[name] if name in reached[other])}) for name in edges}
-        - {frozenset({name}) for name in edges},
-        key=sorted,
-    )
-
-
-def _reach(start: str, edges: dict[str, frozenset[str]]) -> set[str]:
-    seen: set[str] = set()
-    waiting = [start]
-    while waiting:
-        for found in edges[waiting.pop()] - seen:
-            seen.add(found)
-            waiting.append(found)
-    return seen

@@ -6,10 +6,12 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.unit.import_rules import import_circles, source_roots, violations
+from tests.unit.import_circles import find_circles
+from tests.unit.import_rules import source_roots, violations
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -18,6 +20,42 @@ def test_packages_and_cores_import_only_what_they_may() -> None:
     roots = source_roots(PROJECT)
     assert roots
     assert violations(PROJECT, roots) == []
+
+
+# How many circles of modules that import each other are left in a package. A number may only fall.
+_CIRCLES_LEFT: Final = {
+    "magnetar": 1,
+    "magnetar_bookie": 1,
+    "magnetar_broker": 3,
+    "magnetar_cli": 1,
+    "magnetar_testing": 1,
+    "magnetar_wire": 1,
+}
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """In a circle it depends on which module is imported first whether the package can be imported at all."""
+    for root in source_roots(PROJECT):
+        for path in sorted((PROJECT / root).iterdir()):
+            if (path / "__init__.py").exists():
+                circles = find_circles(path)
+                assert len(circles) <= _CIRCLES_LEFT.get(path.name, 0), circles
+
+
+def test_a_circle_of_imports_is_found(tmp_path: Path) -> None:
+    sources = {
+        "__init__.py": "def f():\n    from thing import user",
+        "user.py": "from thing.inner import part",
+        "inner/__init__.py": "from thing.inner.part import Part",
+        "inner/part.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import thing.other",
+        "other.py": "from thing import inner",
+        "late.py": "import thing.user",
+    }
+    for name, source in sources.items():
+        path = tmp_path / "thing" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    assert find_circles(tmp_path / "thing") == [["thing.inner", "thing.inner.part", "thing.other"]]
 
 
 PLANTED = {
@@ -60,30 +98,6 @@ def test_the_import_rules_see_what_breaks_them(tmp_path: Path) -> None:
         assert any(line.startswith(expected) or expected in line for line in found), (expected, found)
     innocent = {name.removesuffix(".py").replace("/", ".") for name, (_, expected) in PLANTED.items() if not expected}
     assert not [line for line in found if line.split()[0].rstrip(":") in innocent], found
-
-
-def test_no_modules_of_the_client_import_each_other() -> None:
-    """Whichever public name is used first, its module can be imported."""
-    left = frozenset({"magnetar._consumer_part", "magnetar._part_owner"})  # for types only
-    assert [circle for circle in import_circles(PROJECT, source_roots(PROJECT), "magnetar") if circle != left] == []
-
-
-def test_import_circles_are_found(tmp_path: Path) -> None:
-    sources = {
-        "p/__init__.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A",
-        "p/a.py": "from p import b",
-        "p/b.py": "def f():\n    from p.sub._x import X",
-        "p/sub/__init__.py": "from p.sub._x import X\nfrom p.c import C",
-        "p/sub/_x.py": "",
-        "p/c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a",
-        "p/d.py": "import p.a, p.e",
-        "p/e.py": "import p",
-    }
-    for name, source in sources.items():
-        path = tmp_path / "src" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
-    assert import_circles(tmp_path, ["src"], "p") == [frozenset({"p.a", "p.b", "p.c", "p.sub"})]
 
 
 def test_every_tool_names_the_same_source_roots() -> None:

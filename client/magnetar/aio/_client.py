@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore
-from magnetar._consumer_core import open_consumer
+from magnetar._consumer_core import open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._enums import (
     BatchingType,
@@ -35,7 +35,6 @@ from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
 from magnetar._nacks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options
-from magnetar._reader_core import open_reader
 from magnetar._service_url import check_service_url
 from magnetar._topic_producer import open_producer
 from magnetar._unpicklable import Unpicklable
