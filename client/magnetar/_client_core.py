@@ -12,9 +12,8 @@ from typing import Any, Protocol
 from magnetar._callbacks import CallbackThread
 from magnetar._connections import Connections
 from magnetar._endpoint_probe import describe_endpoints
-from magnetar._options import KEEP_ALIVE_INTERVAL_S, ClientOptions, ProducerOptions
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, ClientOptions
 from magnetar._service_url import parse_service_url
-from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import AlreadyClosed, InvalidTopicName, MagnetarException
 from magnetar_wire import errors
 from magnetar_wire.clock import Clock, SystemClock
@@ -74,12 +73,23 @@ class ClientCore:
         self._call_soon(callback)
 
     def add_member(self, member: Member) -> None:
-        """It is closed with the client, unless it is removed before. Raises AlreadyClosed."""
-        self.check_open()
+        """Have the client close the member, unless it is removed before. If the client is closed, end the member, and
+        raise AlreadyClosed."""
+        try:
+            self.check_open()
+        except AlreadyClosed as error:
+            member.end(error)
+            raise
         self._members[member] = None
 
     def remove_member(self, member: Member) -> None:
         self._members.pop(member, None)
+
+    async def close_member(self, member: Member) -> None:
+        """Close one member, and return when its tasks have ended."""
+        self.remove_member(member)
+        await member.close()
+        await member.wait_ended()
 
     def discard(self, member: Member) -> None:
         """At once: it was made, and nobody has it."""
@@ -90,17 +100,6 @@ class ClientCore:
     def check_open(self) -> None:
         if self.closed:
             raise AlreadyClosed("the client is closed")
-
-    async def create_producer(self, topic: str, options: ProducerOptions) -> TopicProducer:
-        self.check_open()
-        producer = TopicProducer(self, topic_name(topic), options)
-        await producer.open()
-        try:
-            self.add_member(producer)
-        except AlreadyClosed as error:
-            producer.end(error)
-            raise
-        return producer
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
         """The names of the topic's partitions; its own, if it has none."""

@@ -385,7 +385,8 @@ async def open_consumer(
     start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
     core = ConsumerCore(client, topic_names(topic), options, start)
     await core.open()
-    return _add_to_client(client, core)
+    client.add_member(core)
+    return core
 
 
 async def open_reader(client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions) -> ConsumerCore:
@@ -404,16 +405,7 @@ async def open_reader(client: ClientCore, topic: str, start: MessageId | int, op
     core = ConsumerCore(client, [name], consumer_options, at, durable=False)
     core.on_handed_out = _acknowledge_read
     await core.open()
-    return _add_to_client(client, core)
-
-
-def _add_to_client(client: ClientCore, core: ConsumerCore) -> ConsumerCore:
-    """Have the client close it when the client is closed."""
-    try:
-        client.add_member(core)
-    except AlreadyClosed as error:
-        core.end(error)
-        raise
+    client.add_member(core)
     return core
 
 

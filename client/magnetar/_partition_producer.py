@@ -20,14 +20,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from magnetar import exceptions
 from magnetar._batch import Batch
-from magnetar._callbacks import CallbackThread
-from magnetar._connections import Connections
+from magnetar._client_core import ClientCore
 from magnetar._expiry import Expiry
 from magnetar._in_flight import InFlight
 from magnetar._opening import opening
@@ -52,26 +49,16 @@ __all__ = ["PartitionProducer"]
 log = logging.getLogger(__name__)
 
 
-class Home(Protocol):
-    """Where a client's parts live."""
-
-    connections: Connections
-    callbacks: CallbackThread
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """On the client's loop, from any thread."""
-
-
 class PartitionProducer:
-    def __init__(self, home: Home, topic: TopicName, options: ProducerOptions, bounds: Bounds) -> None:
+    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions, bounds: Bounds) -> None:
         self.topic = str(topic)
         self.producer_name = options.producer_name or ""
         # The highest that is known to be stored.
         self.last_sequence_id = -1 if options.initial_sequence_id is None else options.initial_sequence_id
         self._partition = topic.partition_index
-        self._home = home
-        self._connections = home.connections
-        self._clock = home.connections.clock
+        self._client = client
+        self._connections = client.connections
+        self._clock = client.clock
         self._options = options
         self._bounds = bounds
         # It was opened once: then it is known what the first message's number is, and `queue` is the one that counts.
@@ -188,7 +175,7 @@ class PartitionProducer:
         self._in_flight.send_again()
 
     def _wake(self) -> None:
-        self._home.call_soon(self._take)
+        self._client.call_soon(self._take)
 
     def _take(self) -> None:
         """What has come through the queue."""
@@ -311,7 +298,7 @@ class PartitionProducer:
         calling = batch.callbacks is not None
         self.queue.released(batch.count, batch.bytes, uncalled=calling)
         if calling:
-            self._home.callbacks.put(partial(self._call, batch, outcome))
+            self._client.callbacks.put(partial(self._call, batch, outcome))
         if self._flushes:
             for flush in self._flushes:
                 flush.decided(batch, error)
@@ -352,7 +339,7 @@ class PartitionProducer:
             failure = error
         if self.queue.calling and not in_callback:
             called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._home.callbacks.put(lambda: self._home.call_soon(partial(_set, called)))
+            self._client.callbacks.put(lambda: self._client.call_soon(partial(_set, called)))
             await called
         if failure is not None:
             raise failure

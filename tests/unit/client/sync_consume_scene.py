@@ -53,7 +53,7 @@ class SyncConsumeScene:
 def sync_consume_scene() -> Iterator[SyncConsumeScene]:
     transport = InProcessTransport()
     with magnetar.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
-        client._begun()
+        client._get_core()
         scene = SyncConsumeScene(client, transport)
         scene.run(scene.broker.start(transport))
         yield scene
