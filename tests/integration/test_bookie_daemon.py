@@ -156,7 +156,7 @@ async def test_a_second_signal_ends_it_at_once(server: BookieServer, tmp_path: P
 
     await until(in_line, "the add is on its way")
     server.signal(signal.SIGINT)
-    await until(lambda: "ending in peace" in server.said, "it has heard the first one")
+    await until(lambda: "shutting down gracefully" in server.said, "it has heard the first one")
 
     async def ended() -> bool:
         # What comes in the same moment as the first counts as that one.
