@@ -56,9 +56,9 @@ class Next(enum.Enum):
     """What a refusal leads to."""
 
     AGAIN = "send the corrected plan"
-    LOOK_FOR_PARENTS = "see which of `parents` are missing, tell `missing_are`, and send the plan"
-    MAKE_COUNTERS = "make the change counters, and send the plan"
-    GIVE_UP = "tell the caller"
+    LOOK_FOR_PARENTS = "see which of `parents` are missing, call `missing_are`, and send the plan"
+    MAKE_COUNTERS = "create the change counters, and send the plan"
+    GIVE_UP = "raise the error"
 
 
 @dataclass(frozen=True, slots=True)

@@ -470,7 +470,7 @@ def test_what_is_wrong_with_a_configuration_is_told_at_once() -> None:
     for part in (
         "there is no option 'drain_timeout': did you mean 'drain_timeout_s'?",
         "bookie_id: Field required",
-        "there is no kind 'zookeper'",
+        "the scheme 'zookeper' is unknown",
         "listen_address = 'nowhere'",
         "http_address = 'h:70000'",
     ):

@@ -70,7 +70,7 @@ def test_the_internal_listener_comes_first() -> None:
         ({"broker_id": "a/b"}, "broker_id"),
         ({"broker_id": "x" * 101}, "broker_id"),
         ({"metadata": "embedded:///folder"}, "standalone"),
-        ({"metadata": "zookeeper://"}, "names no server"),
+        ({"metadata": "zookeeper://"}, "has no server"),
         ({"listen_addresses": []}, "listen_addresses"),
         ({"listen_addresses": ["127.0.0.1"]}, "host:port"),
         ({"listen_addresses": ["127.0.0.1:65536"]}, "host:port"),
