@@ -202,7 +202,7 @@ class _Loop:
                 if stored is not None:
                     return stored
             elif new is not DELETE:
-                raise InvalidChange(f"the update of {self.path!r} made {new!r:.80}: not bytes, LEAVE or DELETE")
+                raise InvalidChange(f"the update of {self.path!r} returned {new!r:.80}: return bytes, LEAVE or DELETE")
             else:
                 assert old is not None
                 if await self._delete(version, old):
@@ -231,8 +231,8 @@ class _Loop:
             return _stored(written[verdicts.index(Verdict.OURS)], expected + 1)
         if Verdict.UNKNOWN in verdicts:
             raise OutcomeUnknown(
-                f"nobody can tell whether our change of {self.path!r} was made: it was changed often, or deleted, or "
-                f"its repeat was refused: {refusal.error}"
+                f"unknown whether {self.path!r} was changed by this client: it was changed often or deleted "
+                f"since, or the retry was refused: {refusal.error}"
             ) from refusal.unknown
         return None
 
@@ -245,7 +245,7 @@ class _Loop:
             return False
         _, current = await self._read_to_judge(refusal.unknown)
         if judge_delete(old.incarnation, current) is Verdict.UNKNOWN:
-            raise OutcomeUnknown(f"{self.path!r} is gone, by our delete or by somebody else's") from refusal.unknown
+            raise OutcomeUnknown(f"{self.path!r} was deleted, by this client or another one") from refusal.unknown
         return False
 
     async def _settle(self, next_copy: Callable[[], Put | Delete]) -> _Refusal | None:
@@ -267,7 +267,9 @@ class _Loop:
                 return _Refusal(error, unknown)
             except SessionLost as error:
                 if unknown is not None:
-                    raise OutcomeUnknown(f"the session was lost while a change of {self.path!r} was open") from error
+                    raise OutcomeUnknown(
+                        f"unknown whether {self.path!r} was changed: the session was lost before the answer"
+                    ) from error
                 raise
 
     async def _read(self, fresh: bool) -> tuple[int, Envelope | None]:
@@ -282,7 +284,9 @@ class _Loop:
         try:
             return await self._read(fresh=True)
         except (Unavailable, SessionLost) as error:
-            raise OutcomeUnknown(f"whether {self.path!r} was changed could not be read: {error}") from unknown
+            raise OutcomeUnknown(
+                f"unknown whether {self.path!r} was changed, since it can't be read: {error}"
+            ) from unknown
 
     async def _connected(self, error: Unavailable) -> None:
         """Wait until it is time to ask again, or the session is lost. Raise `error` at the deadline."""
@@ -332,4 +336,6 @@ def _opened(path: str, node: Node | None) -> tuple[int, Envelope | None]:
 
 def _check_payload(path: str, payload: bytes) -> None:
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise ValueTooLarge(f"the payload for {path!r} takes {len(payload)} bytes, above {MAX_PAYLOAD_BYTES}")
+        raise ValueTooLarge(
+            f"the payload for {path!r} has {len(payload)} bytes, above the limit of {MAX_PAYLOAD_BYTES}"
+        )

@@ -31,7 +31,7 @@ class Flag:
         self._up.clear()
 
     def close(self) -> None:
-        self.end(lambda: Closed("this watch was closed"))
+        self.end(lambda: Closed("this watch is closed"))
 
     def put_up(self) -> None:
         self._up.set()

@@ -60,13 +60,13 @@ class StoreSession:
         if self.state is SessionState.LOST:
             raise self.over()
         if self.state is SessionState.SUSPENDED:
-            raise NotSent("there is no connection to the metadata store at the moment")
+            raise NotSent("the metadata store is disconnected: nothing was sent")
 
     def over(self) -> SessionLost:
         """Return the error to raise after the end. It is a new object each time, since it gets a traceback."""
         if self.closed:
-            return Closed("this metadata store was closed")
-        return SessionLost(f"the metadata store's session is lost: {self.lost_because}; open another store")
+            return Closed("the metadata store is closed")
+        return SessionLost(f"the session with the metadata store was lost: {self.lost_because}; open another store")
 
     def suspend(self) -> None:
         self._move(SessionState.SUSPENDED)
@@ -99,4 +99,4 @@ class StoreSession:
         try:
             listener(self.state)
         except Exception:  # the other listeners must be called, too
-            log.exception("A listener to the metadata session's state failed at %s", self.state)
+            log.exception("A session listener of the metadata store failed on %s", self.state)

@@ -33,7 +33,7 @@ CHANGE_OVERHEAD_BYTES: Final = 48 + MAX_CHROOT_BYTES
 def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -> None:
     """Check a transaction. Raises `InvalidPath`, `InvalidChange` or `ValueTooLarge`."""
     if not 0 < len(changes) <= MAX_CHANGES:
-        raise InvalidChange(f"a transaction holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
+        raise InvalidChange(f"a transaction can't have {len(changes)} changes: use 1 … {MAX_CHANGES}")
     for change in changes:
         check_path(change.path)
         match change:
@@ -51,8 +51,8 @@ def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -
     total_bytes = _request_bytes(changes, subtree_roots)
     if total_bytes > MAX_TRANSACTION_BYTES:
         raise ValueTooLarge(
-            f"the transaction takes {total_bytes} bytes with the parents that may be missing, above "
-            f"{MAX_TRANSACTION_BYTES}: split it, or use shorter paths"
+            f"the transaction has {total_bytes} bytes, including parents that may be missing, above the "
+            f"limit of {MAX_TRANSACTION_BYTES}: split it, or use shorter paths"
         )
     _check_together(changes)
 
@@ -83,28 +83,29 @@ def _check_version(change: Change, *besides: int) -> None:
     """Check that the expected version is one that a node can have, or in `besides`. True would count as 1."""
     expected: object = change.expected
     if type(expected) is not int or not (0 <= expected <= MAX_VERSION or expected in besides):
-        raise InvalidChange(
-            f"{type(change).__name__.lower()} {change.path!r}: {expected!r} is no version that a node can have"
-        )
+        raise InvalidChange(f"{type(change).__name__.lower()} {change.path!r}: {expected!r} is not a valid version")
 
 
 def _check_put(put: Put, subtree_roots: Sequence[str]) -> None:
     value: object = put.value
     if not isinstance(value, bytes):
-        raise InvalidChange(f"put {put.path!r}: a value is bytes, not {type(value).__name__}")
+        raise InvalidChange(f"put {put.path!r}: a value must be bytes, not {type(value).__name__}")
     if len(put.value) > MAX_VALUE_BYTES:
-        raise ValueTooLarge(f"the value for {put.path!r} takes {len(put.value)} bytes, above {MAX_VALUE_BYTES}")
+        raise ValueTooLarge(
+            f"the value for {put.path!r} has {len(put.value)} bytes, above the limit of {MAX_VALUE_BYTES}"
+        )
     if put.sequential and put.expected != ABSENT:
-        raise InvalidChange(f"put {put.path!r}: a sequential node is made only, so it expects ABSENT")
+        raise InvalidChange(f"put {put.path!r}: a sequential node can only be created: expect ABSENT")
     if put.ephemeral and put.expected == ANY:
         raise InvalidChange(
-            f"put {put.path!r}: an ephemeral node is made (ABSENT) or replaces a node at a version: expect one of the "
-            "two, not ANY"
+            f"put {put.path!r}: an ephemeral node is created (ABSENT) or replaces a node at a version: "
+            "expect one of the two, not ANY"
         )
     if put.ephemeral and (over := roots_over(put.path, subtree_roots)):
         raise InvalidChange(
-            f"put {put.path!r}: an ephemeral node can't be at or below the declared subtree root {over[0]!r}, "
-            "since it would go without a writer who tells the root's watchers: watch the folder that holds it"
+            f"put {put.path!r}: an ephemeral node can't be at or below the declared subtree root "
+            f"{over[0]!r}: when its session ends, nothing notifies the root's watchers. Watch the parent "
+            "instead"
         )
 
 
@@ -122,9 +123,9 @@ def _check_together(changes: Sequence[Change]) -> None:
         if isinstance(change, Put) and change.sequential:
             pass
         elif change.path in paths:
-            raise InvalidChange(f"{change.path!r} is changed twice in one transaction")
+            raise InvalidChange(f"{change.path!r} is changed twice in one transaction: merge the two changes")
         paths[change.path] = None
         if deleted and isinstance(change, Put):
             for above in ancestors_of(change.path):
                 if above in deleted:
-                    raise InvalidChange(f"{change.path!r} is put below {above!r}, which the same transaction deletes")
+                    raise InvalidChange(f"put {change.path!r}: the same transaction deletes its parent {above!r}")

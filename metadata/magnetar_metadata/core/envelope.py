@@ -48,11 +48,15 @@ class Verdict(enum.Enum):
 
 def decode(value: bytes) -> Envelope:
     if len(value) < 2 or value[0] != _FORMAT:
-        raise ForeignValue(f"the value begins with {value[:1].hex() or 'nothing'}, not with the byte {_FORMAT:02x}")
+        raise ForeignValue(
+            f"the value begins with {value[:1].hex() or 'nothing'}, not with the format byte {_FORMAT:02x}"
+        )
     start = 2 + TOKEN_BYTES
     end = start + value[1] * TOKEN_BYTES
     if value[1] == 0 or len(value) < end:
-        raise ForeignValue(f"the value is cut off: {len(value)} bytes can't hold {value[1]} writers' tokens")
+        raise ForeignValue(
+            f"the value is truncated: {len(value)} bytes are too few for the tokens of {value[1]} writers"
+        )
     writers = tuple(value[at : at + TOKEN_BYTES] for at in range(start, end, TOKEN_BYTES))
     return Envelope(value[2:start], writers, value[end:])
 

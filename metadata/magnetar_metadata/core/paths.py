@@ -33,15 +33,17 @@ def check_path(path: str) -> None:
         raise InvalidPath(f"the path {path!r} does not begin with '/'")
     found = _FORBIDDEN.search(path)
     if found is not None:
-        raise InvalidPath(f"the path {path!r} holds U+{ord(found.group()):04X}, which no path may hold")
+        raise InvalidPath(f"the path {path!r} contains U+{ord(found.group()):04X}, which is not allowed")
     # A character has at most four bytes, so most paths need not be encoded for this check.
     if len(path) * 4 > MAX_PATH_BYTES and len(path.encode()) > MAX_PATH_BYTES:
-        raise InvalidPath(f"the path {path[:80]!r}… takes {len(path.encode())} bytes, above {MAX_PATH_BYTES}")
+        raise InvalidPath(
+            f"the path {path[:80]!r}… has {len(path.encode())} bytes, above the limit of {MAX_PATH_BYTES}"
+        )
     if path == ROOT:
         return
     for name in path[1:].split("/"):
         if name in ("", ".", ".."):
-            raise InvalidPath(f"the path {path!r} has a component {name!r}")
+            raise InvalidPath(f"the path {path!r} has the component {name!r}, which is not allowed")
     if is_reserved(path):
         raise InvalidPath(f"the path {path!r} is reserved for the store itself")
 
@@ -77,7 +79,7 @@ def visible(parent: str, names: Iterable[str]) -> list[str]:
 def check_declared(root: str, roots: Sequence[str]) -> None:
     """Raise `InvalidPath` unless `root` is one of the declared subtree roots."""
     if root not in roots:
-        raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(roots) or 'none'}")
+        raise InvalidPath(f"{root!r} is not a declared subtree root: use one of {', '.join(roots) or 'none'}")
 
 
 def check_roots(roots: Sequence[str]) -> tuple[str, ...]:

@@ -76,9 +76,9 @@ def _apply_one(table: Overlay, change: Change, index: int, session_id: int, appl
 def _expect(table: Overlay, path: str, expected: int, index: int) -> Record:
     record = table.get(path)
     if record is None:
-        raise NoNode(f"{path!r} is not there; it was expected at version {expected}", path, index)
+        raise NoNode(f"{path!r} does not exist; version {expected} was expected", path, index)
     if expected not in (ANY, record.version):
-        raise BadVersion(f"{path!r} is at version {record.version}, not {expected}", path, index)
+        raise BadVersion(f"{path!r} has version {record.version}; version {expected} was expected", path, index)
     return record
 
 
@@ -114,12 +114,12 @@ def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applie
 
 def _make_one(table: Overlay, path: str, record: Record, index: int, applied: Applied) -> None:
     if table.get(path) is not None:
-        raise NodeExists(f"{path!r} is there already", path, index)
+        raise NodeExists(f"{path!r} already exists", path, index)
     parent_path = parent_of(path)
     parent = table.get(parent_path)
-    assert parent is not None, f"{path!r} is made before its parent"
+    assert parent is not None, f"{path!r} is created before its parent"
     if parent.ephemeral_owner:
-        raise NoChildrenAllowed(f"{parent_path!r} is ephemeral, so {path!r} can't be made", path, index)
+        raise NoChildrenAllowed(f"{parent_path!r} is ephemeral, so {path!r} can't be created below it", path, index)
     table.put(path, record)
     applied.changed.append(path)
     applied.children_changed.append(parent_path)
@@ -129,6 +129,6 @@ def _next_sequential(table: Overlay, beginning: str) -> str:
     """Return the path with the parent's next number, and increment that number."""
     parent_path = parent_of(beginning)
     parent = table.get(parent_path)
-    assert parent is not None, f"{beginning!r} is numbered before its parent is there"
+    assert parent is not None, f"{beginning!r} is numbered before its parent exists"
     table.put(parent_path, replace(parent, next_sequence=parent.next_sequence + 1))
     return f"{beginning}{parent.next_sequence:010d}"

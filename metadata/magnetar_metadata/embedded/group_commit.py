@@ -133,7 +133,7 @@ class GroupCommit:
                 self._in_flight = None
         except BaseException as error:
             # Also if this task is cancelled: otherwise the waiting transactions would never be answered.
-            self._die(f"the writer of the metadata folder {self._folder} ended: {error!r}")
+            self._die(f"the writer of the metadata folder {self._folder} stopped: {error!r}")
             raise
 
     def _prepare(self, group: _Group) -> Any | None:
@@ -142,14 +142,16 @@ class GroupCommit:
         batch = new_batch()
         try:
             if self._is_full():
-                full = f"less than {RESERVE_BYTES} bytes are left for the metadata folder {self._folder}"
+                full = (
+                    f"the disk of the metadata folder {self._folder} is full: less than {RESERVE_BYTES} bytes are free"
+                )
                 _end(group, lambda applied: StoreFull(full, _first(applied)))
                 return None
             before = {path: self._table.get(path) for path in changed}
             self._table.fill(batch, changed, before)
         except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
             because = f"nothing was written to the metadata folder {self._folder}: {error!r}"
-            log.warning("A group of changes was turned away: %s", because)
+            log.warning("A group of changes was refused: %s", because)
             # Not `NotSent`, which callers retry at once: it would probably fail again.
             _end(group, lambda applied: Refused(because, _first(applied)))
             return None

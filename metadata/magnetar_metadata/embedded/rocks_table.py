@@ -45,7 +45,7 @@ def open_database(folder: Path, acknowledged: int) -> Any:
     if database.latest_sequence_number() < acknowledged:
         reached = database.latest_sequence_number()
         database.close()
-        raise _damaged(folder, reached, acknowledged, "part of the log is gone")
+        raise _damaged(folder, reached, acknowledged, "part of the log is missing")
     return database
 
 
@@ -67,15 +67,15 @@ def _open_cut_off(folder: Path, acknowledged: int, error: Exception) -> Any:
     looked_at.close()
     if reached < acknowledged:
         raise _damaged(folder, reached, acknowledged, str(error)) from error
-    log.warning("The last write to %s was cut off; nobody was told that it was made. (%s)", folder, error)
+    log.warning("The last write to %s was truncated; it was not acknowledged. (%s)", folder, error)
     return Rdict(str(folder), _options(DBRecoveryMode.point_in_time()))
 
 
 def _damaged(folder: Path, reached: int | None, acknowledged: int, why: str) -> StoreDamaged:
-    found = "can't be read" if reached is None else f"reaches {reached}"
+    found = "can't be read" if reached is None else f"ends at change {reached}"
     return StoreDamaged(
-        f"the metadata folder {folder} is damaged: {why}; its log {found}, while changes up to {acknowledged} were "
-        "acknowledged. Put back a copy of the folder, or begin with an empty one"
+        f"the metadata folder {folder} is damaged: {why}; its log {found}, but changes up to {acknowledged} "
+        "were acknowledged. Restore a copy of the folder, or start with an empty one"
     )
 
 
@@ -102,7 +102,7 @@ class RocksTable:
             return Record() if path == ROOT else None
         format_, version, owner, next_sequence = _RECORD.unpack_from(value)
         if format_ != _FORMAT:
-            raise StoreDamaged(f"{path!r} is stored in format {format_}, not {_FORMAT}")
+            raise StoreDamaged(f"{path!r} is stored in format {format_}, but this version reads format {_FORMAT}")
         return Record(value[_RECORD.size :], version, owner, next_sequence)
 
     def child_names(self, path: str) -> Iterator[str]:
@@ -111,10 +111,10 @@ class RocksTable:
             yield key[len(prefix) :].decode()
 
     def put(self, path: str, record: Record) -> None:
-        raise NotImplementedError("RocksDB is written in batches")
+        raise NotImplementedError("RocksDB must be written in batches")
 
     def delete(self, path: str) -> None:
-        raise NotImplementedError("RocksDB is written in batches")
+        raise NotImplementedError("RocksDB must be written in batches")
 
     def fill(self, batch: Any, changed: dict[str, Record | None], before: dict[str, Record | None]) -> None:
         """Put the changes into a batch. `before` has the records that they replace."""

@@ -249,7 +249,10 @@ def _open(folder: Path, create: bool) -> tuple[Any, DurableMark, int]:
     try:
         if mark.number is None:
             if (folder / "CURRENT").exists():
-                lost = f"{folder / MARK_NAME} is damaged or gone: it can't be told what the folder should hold"
+                lost = (
+                    f"{folder / MARK_NAME} is damaged or missing, so it is unknown which changes the folder "
+                    "should have. Restore a copy of the folder, or start with an empty one"
+                )
                 raise StoreDamaged(lost)
             mark.begin(folder, 0)
         database = open_database(folder, mark.number or 0)

@@ -67,7 +67,9 @@ class DurableMark:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise FolderInUse(f"the folder {folder} is open in another process or store") from None
+                raise FolderInUse(
+                    f"the folder {folder} is in use by another process or store: stop it first, or use another folder"
+                ) from None
             slots = [_read(file, at) for at in (0, _SLOT_BYTES, _FORMER_SLOT_AT)]
             mark.number = max((number for number in slots if number is not None), default=None)
             # The next slot is the one without this number. The old position of slot 2 is in the block of slot 1.

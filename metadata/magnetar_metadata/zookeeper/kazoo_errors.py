@@ -59,7 +59,7 @@ def refusal_of(error: BaseException) -> Refusal | None:
 
 
 def refused(why: Refusal, path: str, index: int) -> Refused:
-    return _CLASSES[why](f"{path!r}: ZooKeeper says {why.value}", path, index)
+    return _CLASSES[why](f"{path!r}: ZooKeeper answered {why.value}", path, index)
 
 
 def to_metadata_error(error: BaseException, path: str, index: int = 0) -> MetadataError:
@@ -68,9 +68,9 @@ def to_metadata_error(error: BaseException, path: str, index: int = 0) -> Metada
     if why is not None:
         return refused(why, path, index)
     if isinstance(error, _REFUSED):
-        return Refused(f"{path!r}: ZooKeeper refuses: {_name(error)}", path, index)
+        return Refused(f"{path!r}: ZooKeeper refused: {_name(error)}", path, index)
     if isinstance(error, _TURNED_AWAY):
-        return NotSent(f"{path!r}: ZooKeeper turned the request away: {_name(error)}")
+        return NotSent(f"{path!r}: ZooKeeper rejected the request without executing it: {_name(error)}")
     return OutcomeUnknown(f"{path!r}: no answer from ZooKeeper: {_name(error)}")
 
 

@@ -153,7 +153,7 @@ class KazooSession:
 
     @property
     def session(self) -> StoreSession:
-        assert self._session is not None, "the session has not begun"
+        assert self._session is not None, "the session has not started"
         return self._session
 
     async def start(self, timeout_s: float) -> None:
@@ -164,7 +164,10 @@ class KazooSession:
                 await self._started
         except TimeoutError:
             await self._stop()
-            raise NotSent(f"no server of {self._hosts} gave a ZooKeeper session within {timeout_s} s") from None
+            raise NotSent(
+                f"no server of {self._hosts} opened a ZooKeeper session within {timeout_s} s: check the "
+                "addresses, and that ZooKeeper runs"
+            ) from None
         except BaseException:
             await self._stop()
             raise
@@ -253,7 +256,7 @@ class KazooSession:
             self._end_requests("the connection to ZooKeeper broke")
             self.session.suspend()
         else:
-            self._end(lambda: self.session.lose(f"ZooKeeper says {self.client.client_state}"))
+            self._end(lambda: self.session.lose(f"ZooKeeper reported {self.client.client_state}"))
             self._stopping = self._stopping or asyncio.ensure_future(asyncio.to_thread(self._stop_in_thread))
 
     def _end(self, end: Callable[[], object]) -> None:
@@ -265,7 +268,7 @@ class KazooSession:
         under_way, self._in_flight = self._in_flight, {}
         for answer in under_way:
             if not answer.done():
-                answer.set_exception(OutcomeUnknown(f"{because} before the answer came"))
+                answer.set_exception(OutcomeUnknown(f"{because} before the answer arrived"))
 
     def _answered(self, answer: asyncio.Future[Any], path: str, result: Any) -> None:
         if answer.done():
@@ -277,7 +280,7 @@ class KazooSession:
 
     def _unanswered(self, answer: asyncio.Future[Any], path: str) -> None:
         if not answer.done():
-            answer.set_exception(OutcomeUnknown(f"{path!r}: ZooKeeper has not answered in time"))
+            answer.set_exception(OutcomeUnknown(f"{path!r}: ZooKeeper did not answer in time"))
             self.cut_connection()
 
     async def _stop(self) -> None:

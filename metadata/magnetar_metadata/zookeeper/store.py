@@ -65,7 +65,9 @@ async def open_zookeeper(
     """
     check_path(chroot)
     if len(chroot.encode()) > MAX_CHROOT_BYTES:
-        raise InvalidPath(f"the chroot {chroot!r} takes {len(chroot.encode())} bytes, above {MAX_CHROOT_BYTES}")
+        raise InvalidPath(
+            f"the chroot {chroot!r} has {len(chroot.encode())} bytes, above the limit of {MAX_CHROOT_BYTES}"
+        )
     roots = check_roots(subtree_roots)
     kazoo = KazooSession(hosts, clock, session_timeout_s)
     await kazoo.start(connect_timeout_s)
@@ -137,7 +139,9 @@ class ZooKeeperStore(MetadataStore):
             except Unavailable as unavailable:
                 # So far, the changes were refused.
                 raise NotSent(f"{operation.path!r}: {unavailable}") from unavailable
-        raise NotSent(f"{changes[0].path!r}: others made and deleted its nodes {_ROUNDS} times in a row; not changed")
+        raise NotSent(
+            f"{changes[0].path!r} was not changed: other clients created and deleted its nodes {_ROUNDS} times in a row"
+        )
 
     async def sync(self) -> None:
         await self._syncs.sync()
