@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.import_rules import source_roots, violations
+from tests.unit.import_rules import RULES_BESIDE_SHELLS, modules, source_roots, violations
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -17,6 +17,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 def test_packages_and_cores_import_only_what_they_may() -> None:
     roots = source_roots(PROJECT)
     assert roots
+    assert RULES_BESIDE_SHELLS <= modules(PROJECT, roots).keys()
     assert violations(PROJECT, roots) == []
 
 
