@@ -1,10 +1,10 @@
-"""Parse the location of a metadata store, one line of configuration, and open the store.
+"""The location of a metadata store as one string of a configuration, and opening the store.
 
     zookeeper://host:port,host:port/chroot?session_timeout_seconds=10&connect_timeout_seconds=15
     embedded:///absolute/folder
 
-ZooKeeper's port is 2181 by default; chroot and time-outs are optional. Only one process at a time can open an embedded
-store.
+ZooKeeper's default port is 2181. The chroot and the time-outs are optional. The embedded store is for the one process
+that has opened its folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from magnetar_wire.clock import Clock
 
 __all__ = ["EmbeddedLocation", "Location", "ZooKeeperLocation", "open_metadata", "parse_location"]
 
-_FORMS: Final = "write zookeeper://host:port,host:port/chroot or embedded:///folder"
+_FORMS: Final = "use zookeeper://host:port,host:port/chroot or embedded:///folder"
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 _MAX_PORT: Final = 65_535
 _FORMER_NAMES: Final = {
@@ -34,7 +34,7 @@ _FORMER_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLocation:
-    # host:port,host:port, as ZooKeeper's client accepts it.
+    # host:port,host:port,…: kazoo's format.
     hosts: str
     chroot: str = ROOT
     session_timeout_seconds: float = 10.0
@@ -50,13 +50,13 @@ Location = ZooKeeperLocation | EmbeddedLocation
 
 
 def parse_location(location: str) -> Location:
-    """Return the parts of a location. Raise `InvalidLocation`."""
+    """Parse a location. Raises `InvalidLocation`."""
     try:
         parts = urlsplit(location)
     except ValueError as error:
         raise _invalid(location, str(error)) from None
     if parts.fragment:
-        raise _invalid(location, "it has a '#'")
+        raise _invalid(location, "'#' is not allowed")
     if parts.scheme == "zookeeper":
         return _zookeeper(location, parts)
     if parts.scheme == "embedded":
@@ -67,12 +67,12 @@ def parse_location(location: str) -> Location:
 async def open_metadata(
     location: str, clock: Clock, *, subtree_roots: Sequence[str] = (), create: bool = True
 ) -> MetadataStore:
-    """Open a session with a store. Raise `InvalidLocation`, or the store's error if it can't be opened.
+    """Open a session with the store at the location. Raises `InvalidLocation` and the store's errors.
 
-    A store that does not exist is created. If `create` is false, raise `NoStore` instead.
+    A store that does not exist is created, unless `create` is false: that raises `NoStore`.
     """
     parsed = parse_location(location)
-    # One needs kazoo, the other rocksdict, and a process needs only one of them.
+    # Imported here, because a process needs only one of kazoo and rocksdict.
     if isinstance(parsed, EmbeddedLocation):
         from magnetar_metadata.embedded import open_embedded
 
@@ -92,7 +92,7 @@ async def open_metadata(
 
 def _zookeeper(location: str, parts: SplitResult) -> ZooKeeperLocation:
     if not parts.netloc:
-        raise _invalid(location, "it has no host")
+        raise _invalid(location, "it has no server")
     for host in parts.netloc.split(","):
         found = _HOST.fullmatch(host)
         if found is None or not 0 < int(found["port"] or 1) <= _MAX_PORT:
@@ -114,12 +114,12 @@ def _zookeeper(location: str, parts: SplitResult) -> ZooKeeperLocation:
 
 def _embedded(location: str, parts: SplitResult) -> EmbeddedLocation:
     if parts.netloc:
-        raise _invalid(location, "the folder's path must begin with '/', after 'embedded://'")
+        raise _invalid(location, "a folder begins with a third '/', as in embedded:///folder")
     if parts.query:
         raise _invalid(location, "the embedded store has no parameters")
     folder = Path(unquote(parts.path))
     if not folder.is_absolute() or folder == Path("/") or "\0" in str(folder):
-        raise _invalid(location, "it has no absolute path of a folder")
+        raise _invalid(location, "it has no folder")
     return EmbeddedLocation(folder)
 
 
@@ -134,4 +134,4 @@ def _positive(location: str, name: str, value: str) -> float:
 
 
 def _invalid(location: str, problem: str) -> InvalidLocation:
-    return InvalidLocation(f"{location!r:.200} is not the location of a metadata store: {problem} ({_FORMS})")
+    return InvalidLocation(f"{location!r:.200} is not a metadata store: {problem} ({_FORMS})")

@@ -50,16 +50,19 @@ def advertised_listeners(
     if not listeners:
         if internal_name:
             raise ValueError(
-                f"internal_listener_name is {internal_name!r}, and advertised_listeners is empty: set both or none"
+                f"internal_listener_name is {internal_name!r}, but advertised_listeners is empty: set both, or neither"
             )
         _check_connectable(address or listens_at, "advertised_address")
         return ((INTERNAL, address),) if address else ()
     if address:
-        raise ValueError("advertised_address and advertised_listeners are both set: set one of them")
+        raise ValueError("advertised_address and advertised_listeners are both set: set only one of them")
     found = _by_name(listeners, MAGNETAR)
     internal = internal_name or next(iter(found))
     if internal not in found:
-        raise ValueError(f"internal_listener_name is {internal!r}: use one of {', '.join(found)}")
+        raise ValueError(
+            f"internal_listener_name is {internal!r}, which is not in advertised_listeners: use one of "
+            f"{', '.join(found)}"
+        )
     return ((internal, found.pop(internal)), *found.items())
 
 
@@ -77,14 +80,14 @@ def advertised_for_pulsar(
     if not listens_at:
         if address:
             raise ValueError(
-                f"pulsar_advertised_address is {address}, and pulsar_listen_addresses is empty: set both or none"
+                f"pulsar_advertised_address is {address}, but pulsar_listen_addresses is empty: set both, or neither"
             )
         return tuple(found.items())
     internal, internal_address = advertised[0] if advertised else (INTERNAL, "")
     if address and internal in found:
         raise ValueError(
-            "pulsar_advertised_address and a pulsar:// address of the internal listener in advertised_listeners are "
-            "both set: set one of them"
+            f"pulsar_advertised_address and a pulsar:// address of listener {internal!r} in "
+            "advertised_listeners are both set: set only one of them"
         )
     host = internal_address.rpartition(":")[0]
     chosen = found.pop(internal, "") or address or (f"{host}:0" if host else "")
@@ -98,10 +101,10 @@ def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str =
     names = [name for name, _ in advertised]
     for name, _ in found:
         if name not in names:
-            there = f"has {', '.join(names)}" if names else "is not set"
+            there = f"has only {', '.join(names)}" if names else "has none"
             raise ValueError(
-                f"bind_addresses names the listener {name!r}, and advertised_listeners {there} for {scheme}://: "
-                f"add {name}:{scheme}://host:port to advertised_listeners"
+                f"bind_addresses names the listener {name!r}, but advertised_listeners {there} for {scheme}://: "
+                "use the same names in both"
             )
     return found
 
@@ -111,10 +114,13 @@ def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
     for one in listeners:
         name, address = _parse_listener("advertised_listeners", one, scheme)
         if _is_any(address):
-            raise ValueError(f"advertised_listeners has {one!r:.200}: no client can connect to that: name one address")
+            raise ValueError(
+                f"advertised_listeners has {one!r:.200}, which can't be advertised to other machines: use an "
+                "address at which they reach this one"
+            )
         if name in found:
             raise ValueError(
-                f"advertised_listeners has two addresses with the name {name!r} for {scheme}://: remove one of them"
+                f"advertised_listeners names the listener {name!r} twice for {scheme}://: use each name once"
             )
         found[name] = address
     return found
@@ -123,7 +129,7 @@ def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
 def _parse_listener(setting: str, listener: str, scheme: str) -> tuple[str, str]:
     parts = _LISTENER.fullmatch(listener)
     if parts is None or parts["scheme"] != scheme:
-        raise ValueError(f"{setting} has {listener!r:.200}: a listener is name:{scheme}://host:port")
+        raise ValueError(f"{setting} has {listener!r:.200}: use name:{scheme}://host:port")
     try:
         return parts["name"], check_address(parts["address"])
     except ValueError as error:
@@ -132,7 +138,9 @@ def _parse_listener(setting: str, listener: str, scheme: str) -> tuple[str, str]
 
 def _check_connectable(address: str, setting: str) -> None:
     if _is_any(address):
-        raise ValueError(f"clients can't connect to {address}: set {setting}")
+        raise ValueError(
+            f"{address} can't be advertised to other machines: set {setting} to an address at which they reach this one"
+        )
 
 
 def _is_any(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Locations of metadata stores, and opening them."""
+"""Where a metadata store is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_a_location_means(location: str, means: object) -> None:
         ("", "it has no scheme"),
         ("localhost:2181", "the scheme 'localhost' is unknown"),
         ("etcd://h:1", "the scheme 'etcd' is unknown"),
-        ("zookeeper:///chroot", "it has no host"),
+        ("zookeeper:///chroot", "it has no server"),
         ("zookeeper://h:1,,h:2", "'' is not host:port"),
         ("zookeeper://h:0", "'h:0' is not host:port"),
         ("zookeeper://h:65536", "'h:65536' is not host:port"),
@@ -44,20 +44,20 @@ def test_what_a_location_means(location: str, means: object) -> None:
         ("zookeeper://h:1/zookeeper", "reserved"),
         (
             "zookeeper://h:1?timeout=1",
-            "there is no parameter 'timeout': use session_timeout_seconds or connect_timeout_seconds",
+            "there is no parameter 'timeout': use session_timeout_seconds or",
         ),
         ("zookeeper://h:1?session_timeout_seconds=soon", "is not a number: set a number of seconds"),
         ("zookeeper://h:1?session_timeout_seconds=0", "is out of range: set a number of seconds above 0"),
         ("zookeeper://h:1?session_timeout_seconds=nan", "is out of range"),
         ("zookeeper://h:1?session_timeout_s=4", "session_timeout_s was renamed: use session_timeout_seconds"),
         ("zookeeper://h:1?connect_timeout_s=4", "connect_timeout_s was renamed: use connect_timeout_seconds"),
-        ("zookeeper://h:1#x", "it has a '#'"),
-        ("embedded://a/b", "the folder's path must begin with '/'"),
-        ("embedded:///", "it has no absolute path of a folder"),
-        ("embedded:a", "it has no absolute path of a folder"),
+        ("zookeeper://h:1#x", "'#' is not allowed"),
+        ("embedded://a/b", "a folder begins with a third '/'"),
+        ("embedded:///", "it has no folder"),
+        ("embedded:a", "it has no folder"),
         ("embedded:///a?b=1", "the embedded store has no parameters"),
-        ("embedded:///a%00b", "it has no absolute path of a folder"),
-        ("zookeeper://[::1", "is not the location of a metadata store"),
+        ("embedded:///a%00b", "it has no folder"),
+        ("zookeeper://[::1", "is not a metadata store"),
     ],
 )
 def test_what_is_no_location_says_why_and_what_is_one(location: str, problem: str) -> None:

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from magnetar_broker.pulsar.life_signs import LifeSigns
-from magnetar_broker.pulsar.listener import PulsarListener
+from magnetar_broker.server.pulsar.keepalive import LifeSigns
+from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_broker.settings.listeners import PulsarListenerSettings
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
