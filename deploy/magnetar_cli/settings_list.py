@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 from pydantic import SecretBytes, SecretStr
 
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.settings import REQUIRED, Setting, Subject, bounds_text, settings_of, unit_of
+from magnetar_wire.settings import REQUIRED, Setting, Subject, amount_text, bounds_text, settings_of, unit_of
 
 __all__ = ["by_subject", "settings_lines", "toml_value", "value_text"]
 
@@ -75,6 +75,8 @@ def _section(kind: type[Configuration], title: str, names: Iterable[str]) -> Ite
         declared = settings_of(kind)[name]
         values = value_text(kind, name)
         notes = [] if values in _OBVIOUS else [values]
+        amount = amount_text(declared.default, unit_of(name, declared))
+        notes += [f"default {amount}"] if amount else []
         notes += ["required"] if declared.default is REQUIRED else []
         notes += [f"{declared.named_by}'s name"] if declared.named_by else []
         for paragraph in (declared.description, *([f"({'; '.join(notes)})"] if notes else [])):

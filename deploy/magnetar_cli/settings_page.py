@@ -14,7 +14,7 @@ from magnetar_broker.settings.process import BrokerSettings
 from magnetar_cli.settings_list import by_subject, toml_value, value_text
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.settings import REQUIRED, Setting, Subject, former_names, settings_of
+from magnetar_wire.settings import REQUIRED, Setting, Subject, amount_text, former_names, settings_of, unit_of
 
 __all__ = ["PAGE", "PROCESSES", "settings_page"]
 
@@ -89,6 +89,8 @@ def _defaults(name: str, kinds: dict[str, type[Configuration]]) -> str:
         one = settings_of(kind)[name]
         because = f", since {one.default_because}" if one.default_because else ""
         default = "required" if one.default is REQUIRED else f"`{_cell(toml_value(one.default))}`"
+        amount = amount_text(one.default, unit_of(name, one))
+        default += f" ({amount})" if amount else ""
         found.setdefault(f"{default}{because}", []).append(process)
     if len(found) == 1:
         return next(iter(found))

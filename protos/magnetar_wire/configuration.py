@@ -80,14 +80,14 @@ def load(
     sources: dict[str, str] = {}
     problems: list[str] = []
     for source, name, value in (
-        *_from_file(file),
-        *_from_environment(environment or {}, prefix),
-        *_from_command_line(flags),
+        *_read_file(file),
+        *_read_environment(environment or {}, prefix),
+        *_read_flags(flags),
     ):
         if name not in kind.model_fields:
             if source.startswith(_VARIABLE) and (name in _OF_CLIENTS or _OF_KUBERNETES.fullmatch(name)):
                 continue
-            problems.append(f"{source}: {_unknown(kind, name)}")
+            problems.append(f"{source}: {_describe_unknown(kind, name)}")
             continue
         sources[name] = f"{source}: "
         values[name] = (
@@ -95,13 +95,13 @@ def load(
             if isinstance(value, str) and source != str(file)
             else value
         )
-    return _make(kind, values, sources, problems)
+    return _make_settings(kind, values, sources, problems)
 
 
 def check_settings(kind: type[C], values: Mapping[str, Any]) -> C:
     """Return the settings that a program gives by name. Raise `InvalidConfiguration`."""
     known = {name: value for name, value in values.items() if name in kind.model_fields}
-    return _make(kind, known, {}, [_unknown(kind, name) for name in values if name not in known])
+    return _make_settings(kind, known, {}, [_describe_unknown(kind, name) for name in values if name not in known])
 
 
 def select_settings(kind: type[C], settings: Configuration) -> C:
@@ -115,7 +115,7 @@ def suggest_nearest(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]!r}?" if near else ""
 
 
-def _from_file(file: Path | None) -> list[tuple[str, str, Any]]:
+def _read_file(file: Path | None) -> list[tuple[str, str, Any]]:
     if file is None:
         return []
     try:
@@ -128,12 +128,12 @@ def _from_file(file: Path | None) -> list[tuple[str, str, Any]]:
     return [(str(file), name, value) for name, value in table.items()]
 
 
-def _from_environment(environment: Mapping[str, str], prefix: str) -> list[tuple[str, str, Any]]:
+def _read_environment(environment: Mapping[str, str], prefix: str) -> list[tuple[str, str, Any]]:
     ours = sorted(name for name in environment if name.startswith(prefix))
     return [(f"{_VARIABLE} {name}", name.removeprefix(prefix).lower(), environment[name]) for name in ours]
 
 
-def _from_command_line(flags: Iterable[str]) -> list[tuple[str, str, Any]]:
+def _read_flags(flags: Iterable[str]) -> list[tuple[str, str, Any]]:
     found: list[tuple[str, str, Any]] = []
     for flag in flags:
         name, equals, value = flag.partition("=")
@@ -163,34 +163,33 @@ def _kinds(annotation: Any) -> list[Any]:
     return [get_origin(annotation) or annotation, *arguments]
 
 
-def _make(kind: type[C], values: Mapping[str, Any], sources: Mapping[str, str], problems: list[str]) -> C:
+def _make_settings(kind: type[C], values: Mapping[str, Any], sources: Mapping[str, str], problems: list[str]) -> C:
     # pydantic would accept true as the number 1.
     switches = [
         name
         for name, value in values.items()
         if isinstance(value, bool) and bool not in _kinds(kind.model_fields[name].annotation)
     ]
-    problems += [
-        f"{sources.get(name, '')}{name} = {str(values[name]).lower()} {_wanted(kind, name, _NOT_A_NUMBER)}"
-        for name in switches
-    ]
+    for name in switches:
+        accepted = _describe_accepted(kind, name, _NOT_A_NUMBER) or "is neither text nor a list: set one of them"
+        problems.append(f"{sources.get(name, '')}{name} = {str(values[name]).lower()} {accepted}")
     try:
         settings = kind.model_validate({name: value for name, value in values.items() if name not in switches})
     except ValidationError as error:
-        problems += _problems(error, kind, values, sources, switches)
+        problems += _describe_errors(error, kind, values, sources, switches)
     if problems:
         raise InvalidConfiguration("\n".join(problems))
     return settings
 
 
-def _unknown(kind: type[Configuration], name: str) -> str:
+def _describe_unknown(kind: type[Configuration], name: str) -> str:
     renamed = former_names(kind).get(name)
     if renamed:
         return f"{name} was renamed: use {renamed}"
     return f"there is no setting {name!r}{suggest_nearest(name, kind.model_fields)}"
 
 
-def _problems(
+def _describe_errors(
     error: ValidationError,
     kind: type[Configuration],
     values: Mapping[str, Any],
@@ -209,13 +208,13 @@ def _problems(
         elif name not in values:  # a rule between several settings, or a default
             yield f"{name}: {problem}" if name else problem
         else:
-            secret = any(one in (SecretStr, SecretBytes) for one in _kinds(kind.model_fields[name].annotation))
-            shown = name if secret else f"{name} = {values[name]!r}"
-            wanted = _wanted(kind, name, one["type"])
-            yield f"{sources.get(name, '')}{shown} {wanted}" if wanted else f"{sources.get(name, '')}{shown}: {problem}"
+            secret = not {SecretStr, SecretBytes}.isdisjoint(_kinds(kind.model_fields[name].annotation))
+            shown = sources.get(name, "") + (name if secret else f"{name} = {values[name]!r}")
+            accepted = _describe_accepted(kind, name, one["type"])
+            yield f"{shown} {accepted}" if accepted else f"{shown}: {problem}"
 
 
-def _wanted(kind: type[Configuration], name: str, error_type: str) -> str:
+def _describe_accepted(kind: type[Configuration], name: str, error_type: str) -> str:
     """Return the end of an error's sentence: the problem, and which values are accepted. Empty: use pydantic's text."""
     annotation = kind.model_fields[name].annotation
     if annotation is bool:

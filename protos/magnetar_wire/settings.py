@@ -37,8 +37,10 @@ __all__ = [
     "REQUIRED",
     "Setting",
     "Subject",
+    "amount_text",
     "bounds_text",
     "change_default",
+    "check_order",
     "former_names",
     "setting",
     "settings_of",
@@ -59,6 +61,11 @@ _UNITS: Final = {
     "millis": "milliseconds",
     "secs": "seconds",
     "percentage": "percent",
+}
+_BYTES: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_LARGER: Final = {"bytes": _BYTES, "bytes per second": tuple((size, f"{name}/s") for size, name in _BYTES)} | {
+    "seconds": ((86_400, "day"),),
+    "minutes": ((1440, "day"),),
 }
 _UNIT: Final = re.compile(rf"_({'|'.join(_UNITS)})(_per_(?!second)[a-z_]+)?$")
 _PULSAR_UNITS: Final = frozenset({"millis", "secs", "percentage"})
@@ -130,6 +137,13 @@ def settings_of(kind: type[BaseModel]) -> dict[str, Setting]:
     return {name: _facts(info) for name, info in kind.model_fields.items()}
 
 
+def check_order(settings: BaseModel, lower: str, upper: str) -> None:
+    """Raise `ValueError` if the setting `lower` is above the setting `upper`."""
+    low, high = getattr(settings, lower), getattr(settings, upper)
+    if low > high:
+        raise ValueError(f"{lower} is {low}, above {upper}, which is {high}: lower {lower} or raise {upper}")
+
+
 def former_names(kind: type[BaseModel]) -> dict[str, str]:
     """Return the names of renamed settings, by the former name."""
     return dict(_former_names(kind))
@@ -149,6 +163,14 @@ def bounds_text(bounds: Mapping[str, Any]) -> str:
         return f"from {bounds['ge']} to {bounds['le']}"
     words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     return ", ".join(f"{word} {bounds[name]}" for name, word in words.items() if name in bounds)
+
+
+def amount_text(value: Any, unit: str) -> str:
+    """Return a large default in a larger unit: "64 MiB" or "7 days". It is empty if there is none that fits."""
+    for size, larger in _LARGER.get(unit, ()):
+        if isinstance(value, (int, float)) and value >= size and value % size == 0:
+            return f"{value // size:g} {larger}{'s' if larger == 'day' and value > size else ''}"
+    return ""
 
 
 def _field(declared: Setting) -> Any:

@@ -1,4 +1,4 @@
-"""A bookie as a process of its own: settings, logging, signals, HTTP, and what its end says.
+"""The process of a bookie: logging, signals, HTTP and exit status. Its settings are in `settings/process.py`.
 
 `run_bookie` composes it; the service itself is server/bookie_process.py.
 """

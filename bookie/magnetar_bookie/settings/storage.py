@@ -20,7 +20,7 @@ class StorageSettings(Configuration):
     )
     index_flush_bytes: int = setting(
         256 << 20,
-        "Bytes written to the log after which the index is flushed. A start after a crash reads as many again.",
+        "Bytes written to the log after which the index is flushed. A start after a crash reads this much of the log.",
         subject=Subject.STORAGE,
         ge=1 << 12,
     )
@@ -54,7 +54,7 @@ class StorageSettings(Configuration):
     ballast_disk_bytes: int = setting(
         64 << 20,
         "Size, in bytes, of a file that holds disk space in reserve, at most half of reserve_disk_bytes. It is "
-        "deleted at a start that finds the disk full. 0: no such file.",
+        "deleted at a start that finds the disk full. 0: there is no such file.",
         subject=Subject.STORAGE,
         ge=0,
     )

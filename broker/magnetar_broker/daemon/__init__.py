@@ -1,4 +1,4 @@
-"""A broker as a process of its own: settings, logging, signals, HTTP, and what its end says.
+"""The process of a broker: logging, signals, HTTP and exit status. Its settings are in `settings/process.py`.
 
 `run_broker` composes it; the service itself is broker.py.
 """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import model_validator
 
 from magnetar_wire.bundles import MAX_BUNDLES
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.settings import Subject, setting
+from magnetar_wire.settings import Subject, check_order, setting
 
 __all__ = ["CatalogSettings", "HealthSettings", "MetricsSettings"]
 
@@ -117,11 +117,9 @@ class CatalogSettings(Configuration):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> CatalogSettings:
-        if self.default_num_partitions > self.max_num_partitions_per_partitioned_topic:
-            raise ValueError("default_num_partitions is above max_num_partitions_per_partitioned_topic")
-        if self.default_number_of_namespace_bundles > self.load_balancer_namespace_maximum_bundles:
-            raise ValueError("default_number_of_namespace_bundles is above load_balancer_namespace_maximum_bundles")
+    def _check_defaults(self) -> Self:
+        check_order(self, "default_num_partitions", "max_num_partitions_per_partitioned_topic")
+        check_order(self, "default_number_of_namespace_bundles", "load_balancer_namespace_maximum_bundles")
         return self
 
 

@@ -107,7 +107,7 @@ class ConsumeSettings(Configuration):
     max_parts_per_consume_request: int = setting(
         20_000,
         "Maximum number of parts of one message on a consume stream: acknowledged ranges, batches and requests, "
-        "together. More end the stream.",
+        "together. A message with more ends the stream.",
         subject=Subject.DELIVERY,
         unit="parts",
         ge=1,

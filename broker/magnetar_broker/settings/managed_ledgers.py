@@ -10,7 +10,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.retention import RetentionWithoutSubscription
 from magnetar_broker.core.roll import RollRule
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.settings import Subject, setting
+from magnetar_wire.settings import Subject, check_order, setting
 
 __all__ = ["CursorSettings", "ManagedLedgerSettings"]
 
@@ -142,21 +142,20 @@ class ManagedLedgerSettings(Configuration):
 
     @field_validator("default_retention_without_subscription_minutes", "default_retention_without_subscription_size_mb")
     @classmethod
-    def _is_a_bound(cls, value: float) -> float:
+    def _check_limit(cls, value: float) -> float:
         if -1 < value < 0:
-            raise ValueError(f"must be -1 (no limit), 0 or more, not {value}")
+            raise ValueError(f"{value} is neither -1 nor at least 0: set -1 for no limit")
         return value
 
     @model_validator(mode="after")
-    def _holds(self) -> Self:
-        self.striping  # noqa: B018 (raises where the three don't go together)
-        if self.managed_ledger_min_ledger_rollover_time_minutes > self.managed_ledger_max_ledger_rollover_time_minutes:
-            raise ValueError(
-                "managed_ledger_min_ledger_rollover_time_minutes is at most "
-                "managed_ledger_max_ledger_rollover_time_minutes, not "
-                f"{self.managed_ledger_min_ledger_rollover_time_minutes} of "
-                f"{self.managed_ledger_max_ledger_rollover_time_minutes}"
-            )
+    def _check_ledgers(self) -> Self:
+        check_order(self, "managed_ledger_default_write_quorum", "managed_ledger_default_ensemble_size")
+        check_order(self, "managed_ledger_default_ack_quorum", "managed_ledger_default_write_quorum")
+        check_order(
+            self,
+            "managed_ledger_min_ledger_rollover_time_minutes",
+            "managed_ledger_max_ledger_rollover_time_minutes",
+        )
         return self
 
     @property
@@ -229,8 +228,8 @@ class CursorSettings(Configuration):
     )
     max_subscriptions_per_topic: int = setting(
         1000,
-        "Maximum number of durable subscriptions of one topic. 1000 names of the maximum length are what the "
-        "metadata store lists at a time.",
+        "Maximum number of durable subscriptions of one topic. The metadata store can list 1000 names of the maximum "
+        "length at a time.",
         subject=Subject.DELIVERY,
         unit="subscriptions",
         ge=1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import model_validator
 
 from magnetar_wire.configuration import Configuration
@@ -56,11 +58,15 @@ class OwnershipSettings(Configuration):
     )
 
     @model_validator(mode="after")
-    def _intervals_fit(self) -> OwnershipSettings:
-        longest_s = self.load_balancer_report_update_max_interval_minutes * 60
-        if self.load_balancer_report_update_min_interval_millis / 1000 > longest_s:
+    def _check_intervals(self) -> Self:
+        millis, minutes = (
+            self.load_balancer_report_update_min_interval_millis,
+            self.load_balancer_report_update_max_interval_minutes,
+        )
+        if millis > minutes * 60_000:
             raise ValueError(
-                "load_balancer_report_update_min_interval_millis is above "
-                "load_balancer_report_update_max_interval_minutes"
+                f"load_balancer_report_update_min_interval_millis is {millis}, above "
+                f"load_balancer_report_update_max_interval_minutes, which is {minutes:g} ({minutes * 60_000:g} ms): "
+                "lower the first or raise the second"
             )
         return self

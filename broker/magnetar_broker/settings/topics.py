@@ -60,7 +60,7 @@ class TopicSettings(Configuration):
     max_parts_per_produce_request: int = setting(
         20_000,
         "Maximum number of parts of one message on a produce stream: producers opened and closed, and runs of "
-        "entries, together. More end the stream.",
+        "entries, together. A message with more ends the stream.",
         subject=Subject.PUBLISHING,
         unit="parts",
         ge=1,

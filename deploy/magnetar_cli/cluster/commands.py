@@ -214,7 +214,7 @@ def restart(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
 
 
 @app.command("set")
-def set_options(
+def change_settings(
     name: Name,
     settings: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="Settings.", show_default=False)],
     folder: Folder = DEFAULT_FOLDER,

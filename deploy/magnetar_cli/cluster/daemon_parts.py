@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, DaemonKind, write_settings
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, DaemonKind, rename_former, write_settings
 from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.ports import LOOPBACK, free_port
 from magnetar_cli.cluster.state import BookieState, BrokerState, ClusterState, DaemonState
@@ -90,8 +90,7 @@ class BookiePart(DaemonPart):
 
     def told(self, state: ClusterState) -> dict[str, Any]:
         return {
-            **state.settings,
-            **self.daemon.settings,
+            **rename_former(self.kind, {**state.settings, **self.daemon.settings}),
             "bookie_id": self.name,
             "data_folder": str(self.folder / "data"),
             "metadata": state.zookeeper.location,
@@ -127,8 +126,7 @@ class BrokerPart(DaemonPart):
 
     def told(self, state: ClusterState) -> dict[str, Any]:
         return {
-            **state.broker_settings,
-            **self.daemon.settings,
+            **rename_former(self.kind, {**state.broker_settings, **self.daemon.settings}),
             "broker_id": self.name,
             "metadata": state.zookeeper.location,
             "listen_addresses": [self.address],

@@ -17,7 +17,15 @@ from magnetar_cli.cluster.errors import ClusterError
 if TYPE_CHECKING:
     from magnetar_wire.configuration import Configuration
 
-__all__ = ["BOOKIES", "BROKERS", "DaemonKind", "check_daemon_settings", "parse_settings", "write_settings"]
+__all__ = [
+    "BOOKIES",
+    "BROKERS",
+    "DaemonKind",
+    "check_daemon_settings",
+    "parse_settings",
+    "rename_former",
+    "write_settings",
+]
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,16 @@ def check_daemon_settings(kind: DaemonKind, values: Mapping[str, Any]) -> dict[s
         problems = "; ".join(str(error).splitlines())
         raise ClusterError(f"invalid settings of a {kind.name}: {problems}") from None
     return _plain(settings, names)
+
+
+def rename_former(kind: DaemonKind, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by their present names. An earlier version may have stored former names."""
+    if not stored:
+        return {}
+    from magnetar_wire.settings import former_names
+
+    renamed = former_names(kind.settings())
+    return {renamed.get(name, name): value for name, value in stored.items()}
 
 
 def write_settings(file: Path, settings: Mapping[str, Any]) -> None:

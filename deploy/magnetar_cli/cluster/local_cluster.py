@@ -311,7 +311,7 @@ class LocalCluster:
             self._bring_up(state, [part], timeout_s)
 
     def set(self, name: str, *, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
-        """Other options of one bookie or broker, and another environment if one is given; at its next start."""
+        """Change settings of a bookie or broker, and its environment if one is given, from its next start on."""
         chosen = check_daemon_settings(self.daemon_part(name).kind, settings)
         with self._change() as state:
             daemon = self._members.daemon(state, name).daemon

@@ -18,7 +18,7 @@ __all__ = ["Members", "check_bookies"]
 
 _ACK_QUORUM: Final = "managed_ledger_default_ack_quorum"
 _STRIPING: Final = ("managed_ledger_default_ensemble_size", "managed_ledger_default_write_quorum", _ACK_QUORUM)
-# As in the brokers' options, which take their time to load: a test holds them together.
+# The default in the brokers' settings, which take long to import: a test checks that they are the same.
 ACK_QUORUM_DEFAULT: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
 

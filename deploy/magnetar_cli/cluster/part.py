@@ -70,9 +70,9 @@ class Part(ABC):
         """What keeps it from being ready; empty: it is."""
 
     def environment(self) -> dict[str, str]:
-        """Ours. But options come from the part's file alone, or a variable would be every part's."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-        return {**kept, "PYTHONPATH": os.pathsep.join([*source_roots(), *filter(None, [kept.get("PYTHONPATH")])])}
+        """Return this process's environment without settings: each part has its own, in its file."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+        return {**others, "PYTHONPATH": os.pathsep.join([*source_roots(), *filter(None, [others.get("PYTHONPATH")])])}
 
     def port_lost(self) -> bool:
         """It has ended, and somebody else has a port of it."""

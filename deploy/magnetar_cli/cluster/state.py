@@ -67,7 +67,7 @@ class Launched:
 class DaemonState(Launched):
     port: int = 0
     http_port: int = 0
-    # Options that differ from those of all of its kind, and variables of its environment.
+    # Settings that differ from those of all of its kind, and variables of its environment.
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class ClusterState:
     zookeeper: ZooKeeperState = field(default_factory=ZooKeeperState)
     bookies: dict[str, BookieState] = field(default_factory=dict)
     brokers: dict[str, BrokerState] = field(default_factory=dict)
-    # Options of all bookies, and of all brokers.
+    # Settings of all bookies, and of all brokers.
     settings: dict[str, Any] = field(default_factory=dict)
     broker_settings: dict[str, Any] = field(default_factory=dict)
     # Names of bookies that were taken out.

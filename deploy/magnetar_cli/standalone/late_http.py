@@ -46,9 +46,9 @@ class LateHttp:
         host, _, _ = address.rpartition(":")
         return cls(listening, f"{host}:{listening.getsockname()[1]}")
 
-    def serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpSettings) -> None:
+    def serve(self, broker: Broker, bookie: BookieProcess, folder: Path, settings: HttpSettings) -> None:
         """From now on, as soon as it is asked for, or in a moment."""
-        work = self._serve(broker, bookie, folder, options)
+        work = self._serve(broker, bookie, folder, settings)
         self._serving = asyncio.get_running_loop().create_task(work, name="http")
 
     async def wait_tried(self) -> None:
@@ -64,12 +64,12 @@ class LateHttp:
         self._close_parts()
         self._listening.close()
 
-    async def _serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpSettings) -> None:
+    async def _serve(self, broker: Broker, bookie: BookieProcess, folder: Path, settings: HttpSettings) -> None:
         try:
             await self._somebody_asks()
             make, serve = await asyncio.to_thread(_import)
             app, self._close_parts = make(broker, bookie, folder, self.address)
-            self._server = await serve(app, self.address, options, self._listening)
+            self._server = await serve(app, self.address, settings, self._listening)
         except Exception:  # noqa: BLE001 (messages go through without it)
             _log.exception("HTTP can't be served")
         finally:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar_wire.grpc_transport.channel_options import client_arguments
+from magnetar_wire.grpc_transport.channel_arguments import client_arguments
 from magnetar_wire.grpc_transport.client_stream import ClientStream
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc

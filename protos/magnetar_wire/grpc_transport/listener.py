@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import unquote
 
 from magnetar_wire.grpc_transport.admission import Admission
-from magnetar_wire.grpc_transport.channel_options import server_arguments
+from magnetar_wire.grpc_transport.channel_arguments import server_arguments
 from magnetar_wire.grpc_transport.ending import Ending
 from magnetar_wire.grpc_transport.known_methods import KnownMethodsServer
 from magnetar_wire.grpc_transport.quiet_grpc import grpc

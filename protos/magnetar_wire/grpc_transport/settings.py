@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import model_validator
 
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.settings import Subject, setting
+from magnetar_wire.settings import Subject, check_order, setting
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
 
 __all__ = ["GrpcSettings"]
@@ -149,7 +151,6 @@ class GrpcSettings(Configuration):
     )
 
     @model_validator(mode="after")
-    def _backoff_in_order(self) -> GrpcSettings:
-        if self.grpc_reconnect_backoff_max_ms < self.grpc_reconnect_backoff_min_ms:
-            raise ValueError("grpc_reconnect_backoff_max_ms is below grpc_reconnect_backoff_min_ms")
+    def _check_backoff(self) -> Self:
+        check_order(self, "grpc_reconnect_backoff_min_ms", "grpc_reconnect_backoff_max_ms")
         return self

@@ -1,10 +1,13 @@
-"""What every process of ours does as one: `magnetar bookie`, `magnetar broker`, `magnetar standalone`.
+"""The common part of `magnetar bookie`, `magnetar broker` and `magnetar standalone`.
 
-exit_status.py     what its end says to whoever started it
+settings.py        settings that all of them have
+exit_status.py     exit statuses
 stop_signals.py    SIGTERM and SIGINT
-ending.py          steps on the way to the end, each within its bound
-open_files.py      how many files it may have open
-addresses.py       host:port, in its settings
+ending.py          steps of a shutdown, each with a time-out
+open_files.py      the maximum number of open files
+addresses.py       host:port in settings
+listeners.py       advertised listeners and bind addresses
+event_loop.py      the event loop
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`host:port` as it stands in a setting."""
+"""Addresses in settings: `host:port`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["ANY_HOST", "check_address"]
 
-# Hosts that stand for all of a machine's addresses: to listen at, and nothing that others could be told.
+# Hosts that stand for all addresses of a machine: a process can listen at them, and clients can't connect to them.
 ANY_HOST: Final = ("0.0.0.0", "[::]")
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+")

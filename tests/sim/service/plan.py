@@ -14,7 +14,7 @@ from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.service.faults import SERVICE_FAULTS
-from tests.sim.world.odd_options import with_odd
+from tests.sim.world.odd_settings import with_odd
 from tests.sim.world.plan import FAULTS, LOSSES, NOT_OF_TOPICS, Plan
 
 __all__ = ["ConsumerPlan", "ProducerPlan", "ServicePlan", "TopicPlan", "service_plan"]

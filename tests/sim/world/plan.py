@@ -15,7 +15,7 @@ from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
-from tests.sim.world.odd_options import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd
+from tests.sim.world.odd_settings import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd
 
 __all__ = ["FAULTS", "LOSSES", "NOT_OF_TOPICS", "Plan", "fill_up", "plan"]
 

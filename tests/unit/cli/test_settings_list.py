@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 from magnetar_bookie.settings.process import BookieSettings
 from magnetar_broker.settings.process import BrokerSettings
 from magnetar_cli import bookie, broker
+from magnetar_cli.cluster.daemon_parts import BookiePart
 from magnetar_cli.cluster.daemon_settings import BROKERS, check_daemon_settings, parse_settings
 from magnetar_cli.cluster.errors import ClusterError
+from magnetar_cli.cluster.state import BookieState, ClusterState, ZooKeeperState
 from magnetar_cli.settings_page import PROCESSES
 from magnetar_cli.standalone.command import app as standalone
 from magnetar_cli.standalone.settings import StandaloneSettings
@@ -184,9 +186,20 @@ def test_a_wrong_setting_of_a_local_cluster_is_one_line() -> None:
         check_daemon_settings(BROKERS, {"pulsar_advertised_address": "foo", "garbage_interval_seconds": 1})
     assert re.fullmatch(
         r"invalid settings of a broker: there is no setting 'garbage_interval_seconds'.*; "
-        r"pulsar_advertised_address = 'foo': it has no port: an address is .*",
+        r"pulsar_advertised_address = 'foo': it has no port: use host:port.*",
         str(raised.value),
     )
+
+
+def test_a_local_cluster_that_an_earlier_version_stored_has_the_present_names(tmp_path: Path) -> None:
+    """Nobody could change the stored names otherwise: `cluster set` refuses them."""
+    bookies = {"b": BookieState(port=1, http_port=2)}
+    state = ClusterState(ZooKeeperState(outside="h:1"), settings={"garbage_interval_s": 1.0}, bookies=bookies)
+    state.bookies["b"].settings = {"room_disk_bytes": 1 << 20}
+    part = BookiePart(tmp_path, "b", state.bookies["b"])
+    part.configure(state)
+    loaded = load(BookieSettings, file=part.settings_file)
+    assert (loaded.garbage_interval_seconds, loaded.resume_disk_bytes) == (1.0, 1 << 20)
 
 
 def test_a_former_name_is_refused_for_a_local_cluster() -> None:

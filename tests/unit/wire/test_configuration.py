@@ -153,9 +153,11 @@ def test_lists_and_tables_come_from_the_command_line_too() -> None:
         load(Sample, flags=["role_limits=reader:3"])
 
 
-def test_true_is_not_a_number(tmp_path: Path) -> None:
+def test_true_is_neither_a_number_nor_a_list(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match="max_message_size = true is not a whole number: set a whole number"):
         load(Sample, file=written(tmp_path, "max_message_size = true"))
+    with pytest.raises(InvalidConfiguration, match="advertised_listeners = true is neither text nor a list"):
+        load(Sample, file=written(tmp_path, "advertised_listeners = true"))
 
 
 def test_variables_that_kubernetes_sets_are_ignored() -> None:

@@ -8,8 +8,10 @@ from magnetar_wire.configuration import Configuration, load
 from magnetar_wire.settings import (
     Setting,
     Subject,
+    amount_text,
     bounds_text,
     change_default,
+    check_order,
     former_names,
     setting,
     settings_of,
@@ -25,6 +27,11 @@ class Part(Configuration):
 
 class Process(Part):
     close_timeout_seconds: float = change_default(Part, "close_timeout_seconds", 2.0, because="it is a test")
+
+
+class Ordered(Configuration):
+    a: int = setting(1, "Count.", subject=Subject.TOPICS, unit="topics")
+    b: int = setting(2, "Count.", subject=Subject.TOPICS, unit="topics")
 
 
 def test_another_default_keeps_all_else() -> None:
@@ -77,3 +84,29 @@ def test_a_field_that_is_not_a_setting_is_reported() -> None:
 
     with pytest.raises(TypeError, match=r"declared by setting\(…\)"):
         settings_of(Wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (64 << 20, "bytes", "64 MiB"),
+        (3 << 30, "bytes", "3 GiB"),
+        (10 << 20, "bytes per second", "10 MiB/s"),
+        (86_400.0, "seconds", "1 day"),
+        (10_080, "minutes", "7 days"),
+        (1000, "bytes", ""),
+        (0, "bytes", ""),
+        (90.0, "seconds", ""),
+        (1024, "entries", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_large_default_has_a_larger_unit(value: object, unit: str, text: str) -> None:
+    assert amount_text(value, unit) == text
+
+
+def test_settings_in_the_wrong_order_are_refused_by_both_names() -> None:
+    """CHK-66: the error names both settings, both values, and what to do."""
+    with pytest.raises(ValueError, match="a is 3, above b, which is 2: lower a or raise b"):
+        check_order(Ordered(a=3, b=2), "a", "b")
+    check_order(Ordered(a=2, b=2), "a", "b")

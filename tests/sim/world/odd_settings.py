@@ -1,7 +1,7 @@
-"""Limits so tight, and batches so small, that a run reaches what the usual ones keep it from.
+"""Settings with tight limits and small batches, which make a run reach code that the defaults don't.
 
-Each option is odd in some of the seeds, by itself, so that each comes together with each other one now and then. They
-are drawn apart from the rest of the plan.
+Each setting is odd in some of the seeds, independently of the others, so that all combinations occur. They are drawn
+separately from the rest of the plan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from magnetar_wire.configuration import Configuration
 
 __all__ = ["ODD_AUTO_RECOVERY", "ODD_BOOKIE", "ODD_CLIENT", "with_odd"]
 
-_Options = TypeVar("_Options", bound=Configuration)
+S = TypeVar("S", bound=Configuration)
 _SHARE: Final = 0.12
 
 ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
@@ -25,9 +25,9 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
     "max_read_bytes": (150, 1000),
     "max_inventory_bytes": (150, 1000),
     "max_ids_per_answer": (3,),
-    # Deleted ledgers go at once: whoever still reads or writes them is told that they are gone.
+    # Deleted ledgers are removed at once: clients that still read or write them get an error.
     "garbage_interval_seconds": (0.3, 1.0),
-    # No pass comes to its end in a process' life, or one follows the other.
+    # No pass ends before its process does, or each follows the previous one at once.
     "scrub_max_bytes_per_second": (2000, 20_000),
     "scrub_interval_seconds": (0.5,),
 }
@@ -37,7 +37,7 @@ ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_bookie_lag_bytes": (12_000,),
     "recovery_window_entries": (1, 2),
     "read_ahead_entries": (0, 1),
-    # Recoveries wait for each other, and go on an entry at a time.
+    # Recoveries wait for each other, and read one entry at a time.
     "max_recovery_bytes": (1, 3000),
 }
 ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
@@ -48,6 +48,7 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def with_odd(options: _Options, odd: dict[str, tuple[Any, ...]], draw: SeededRandomness) -> _Options:
+def with_odd(settings: S, odd: dict[str, tuple[Any, ...]], draw: SeededRandomness) -> S:
+    """Return the settings with some of the odd values."""
     drawn = {name: draw.choice(values) for name, values in odd.items() if draw.random() < _SHARE}
-    return type(options)(**{**options.model_dump(), **drawn}) if drawn else options
+    return type(settings)(**{**settings.model_dump(), **drawn}) if drawn else settings
