@@ -189,7 +189,7 @@ def test_down_and_up_with_clients_connected(cluster: LocalCluster) -> None:
         cluster.down()
         assert {part.state for part in cluster.status().parts} == {"stopped"}
         for name in cluster.broker_names():
-            assert "has ended in peace" in cluster.log(name).read_text().splitlines()[-1]
+            assert "has shut down gracefully" in cluster.log(name).read_text().splitlines()[-1]
         cluster.up()
         going.send(20)
         going.whole()

@@ -185,7 +185,7 @@ def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
         with going.going_on():
             cluster.stop(owner)
         going.all_receipted()
-        assert "has ended in peace" in cluster.log(owner).read_text().splitlines()[-1]
+        assert "has shut down gracefully" in cluster.log(owner).read_text().splitlines()[-1]
         going.whole()
     cluster.start(owner)
 

@@ -104,7 +104,8 @@ class EnsembleChoice:
         }
         missing = "; ".join(f"{bookie_id} {reason}" for bookie_id, reason in reasons.items())
         return NotEnoughBookies(
-            f"{len(writable)} bookies can take a new ledger, of {len(bookies.alive())} that are alive, and it needs "
-            f"{striping.ack_quorum}: wait until more are there" + (f" ({missing})" if missing else ""),
+            f"{len(writable)} of {len(bookies.alive())} registered bookies accept a new ledger, and "
+            f"{striping.ack_quorum} are needed: start more bookies, or wait for them"
+            + (f" ({missing})" if missing else ""),
             reasons,
         )

@@ -75,7 +75,7 @@ class Machine:
         self.ended = None
         task = asyncio.create_task(daemon.run())
         try:
-            await until(lambda: task.done() or bool(daemon.http_address), "HTTP is served")
+            await until(lambda: task.done() or bool(daemon.http_address), "HTTP listens")
             yield daemon
         finally:
             daemon.end()
@@ -112,7 +112,7 @@ async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -
         await says(daemon, "the metadata store is not reached: nobody is there")
         assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
         machine.away = False
-        await says(daemon, "0 bookies can take a new ledger")
+        await says(daemon, "0 bookies accept a new ledger")
         await machine.add_bookie()
         await becomes_ready(daemon)
         status, told = await ask_json(daemon.http_address, "/status")
@@ -165,7 +165,7 @@ async def test_two_processes_under_one_name_do_not_fight() -> None:
     await machine.add_bookie()
     first = machine.daemon()
     ending = asyncio.create_task(first.run())
-    await until(lambda: bool(first.http_address), "HTTP is served")
+    await until(lambda: bool(first.http_address), "HTTP listens")
     await becomes_ready(first)
     async with machine.running(listen_addresses=["two:1"], load_balancer_report_update_min_interval_millis=20) as late:
         await says(late, "another process is registered as broker one")
