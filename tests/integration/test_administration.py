@@ -232,6 +232,6 @@ def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: 
                 app, ["produce", "t", "two", "--send-timeout-s", "2", "--url", server.service_url]
             )
             assert sent.exit_code != 0
-            assert "the topic waits: 1 bookies accept a new ledger" in " ".join(sent.stderr.split())
+            assert "the topic waits: a new ledger needs 2 bookies, but 1 of 1" in " ".join(sent.stderr.split())
             assert policies("1,1,1").stderr == ""
         assert results.get(timeout=60) == magnetar.Result.Ok

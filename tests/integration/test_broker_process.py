@@ -89,7 +89,7 @@ def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
 ) -> None:
     broker.spawn()
     http = broker.says("HTTP listens at")
-    broker.says("the metadata store is not reached")
+    broker.says("the metadata store can't be reached")
 
     async def look() -> None:
         status, told = await ask_json(http, "/ready")
@@ -101,7 +101,7 @@ def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
     run(look())
     broker.signal(number)
     assert broker.ended() == ExitStatus.ENDED
-    assert "broker b1 has ended in peace" in broker.said.splitlines()[-1]
+    assert "Broker b1 has shut down gracefully" in broker.said.splitlines()[-1]
 
 
 def test_two_signals_at_once_are_one(broker: BrokerProcess) -> None:

@@ -104,8 +104,8 @@ class EnsembleChoice:
         }
         missing = "; ".join(f"{bookie_id} {reason}" for bookie_id, reason in reasons.items())
         return NotEnoughBookies(
-            f"{len(writable)} of {len(bookies.alive())} registered bookies accept a new ledger, and "
-            f"{striping.ack_quorum} are needed: start more bookies, or wait for them"
+            f"a new ledger needs {striping.ack_quorum} bookies, but {len(writable)} of "
+            f"{len(bookies.alive())} registered ones accept entries: start more bookies, or wait for them"
             + (f" ({missing})" if missing else ""),
             reasons,
         )

@@ -109,10 +109,10 @@ async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -
     machine = Machine()
     machine.away = True
     async with machine.running() as daemon:
-        await says(daemon, "the metadata store is not reached: nobody is there")
+        await says(daemon, "the metadata store can't be reached: nobody is there")
         assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
         machine.away = False
-        await says(daemon, "0 bookies accept a new ledger")
+        await says(daemon, "but 0 of 0 registered ones accept entries")
         await machine.add_bookie()
         await becomes_ready(daemon)
         status, told = await ask_json(daemon.http_address, "/status")
@@ -151,7 +151,7 @@ async def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
         machine.away = True
         machine.metadata.expire(machine.sessions[-1])
         machine.metadata.resume(machine.sessions[-1])
-        await says(daemon, "the metadata store is not reached")
+        await says(daemon, "the metadata store can't be reached")
         machine.away = False
         await becomes_ready(daemon)
         assert len(machine.sessions) == 2
