@@ -1,7 +1,7 @@
 """The errors that a broker reports to a client.
 
     BrokerError           with the `ErrorCode` that is sent
-    ├── TopicGivenUp      a topic that this broker does not serve any more, or can't tell whether it still owns
+    ├── TopicUnloaded     a topic that this broker does not serve any more, or can't tell whether it still owns
     │   └── NothingDone   the same for a request that was not started: it can be sent again, to any broker
     ├── DamagedCursor     a subscription whose stored state can't be read any more: an administrator resets it
     └── UnreadableEntry   an entry of a topic that will never be read
@@ -22,7 +22,7 @@ __all__ = [
     "DamagedEntry",
     "LostEntry",
     "NothingDone",
-    "TopicGivenUp",
+    "TopicUnloaded",
     "UnreadableEntry",
 ]
 
@@ -43,17 +43,17 @@ class BrokerError(Exception):
         return BrokerError(self.code, str(self))
 
 
-class TopicGivenUp(BrokerError):
+class TopicUnloaded(BrokerError):
     """A topic that this broker does not serve any more. Clients look it up again. Requests have no known outcome."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.SERVICE_NOT_READY, text)
 
-    def again(self) -> TopicGivenUp:
-        return TopicGivenUp(str(self))
+    def again(self) -> TopicUnloaded:
+        return TopicUnloaded(str(self))
 
 
-class NothingDone(TopicGivenUp):
+class NothingDone(TopicUnloaded):
     """A request that was not started and never will be."""
 
     def again(self) -> NothingDone:

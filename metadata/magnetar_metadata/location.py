@@ -1,10 +1,10 @@
-"""Where a metadata store is, in one line of configuration, and opening it.
+"""The location of a metadata store as one string of a configuration, and opening the store.
 
     zookeeper://host:port,host:port/chroot?session_timeout_s=10&connect_timeout_s=15
     embedded:///absolute/folder
 
-ZooKeeper's port is 2181 where none is named; chroot and options may be left out. The embedded store is for the one
-process that has its folder open.
+ZooKeeper's default port is 2181. The chroot and the options are optional. The embedded store is for the one process
+that has opened its folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLocation:
-    # As its client is told.
+    # host:port,host:port,…: kazoo's format.
     hosts: str
     chroot: str = ROOT
     session_timeout_s: float = 10.0
@@ -46,7 +46,7 @@ Location = ZooKeeperLocation | EmbeddedLocation
 
 
 def parse_location(location: str) -> Location:
-    """Raises `InvalidLocation`."""
+    """Parse a location. Raises `InvalidLocation`."""
     try:
         parts = urlsplit(location)
     except ValueError as error:
@@ -63,12 +63,12 @@ def parse_location(location: str) -> Location:
 async def open_metadata(
     location: str, clock: Clock, *, subtree_roots: Sequence[str] = (), create: bool = True
 ) -> MetadataStore:
-    """Open a session with the store there. Raises `InvalidLocation`, and what the store raises if it can't be opened.
+    """Open a session with the store at the location. Raises `InvalidLocation` and the store's errors.
 
     A store that does not exist is created, unless `create` is false: that raises `NoStore`.
     """
     parsed = parse_location(location)
-    # Imported here: one needs kazoo, the other rocksdict, and a process needs one of them.
+    # Imported here, because a process needs only one of kazoo and rocksdict.
     if isinstance(parsed, EmbeddedLocation):
         from magnetar_metadata.embedded import open_embedded
 

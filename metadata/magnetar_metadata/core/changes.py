@@ -1,6 +1,7 @@
-"""What can be said against a transaction without looking at what the store holds.
+"""Checks of a transaction that need no knowledge of the store's content.
 
-All that is refused here is the caller's mistake, found before anything is sent, and the same for every store.
+Everything that is refused here is the caller's mistake. It is found before anything is sent, and is the same for every
+store.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from magnetar_metadata.store import (
     Put,
 )
 
-# What stands before each path on ZooKeeper, at most.
+# The maximum length of the chroot, which ZooKeeper puts before each path.
 MAX_CHROOT_BYTES: Final = 32
-# What a node takes in a request besides its path and value, at most: 48 for the create of an open node, with its ACL.
+# The maximum size of a node in a request, without its path and value: 48 bytes for a create with its ACL.
 CHANGE_OVERHEAD_BYTES: Final = 48 + MAX_CHROOT_BYTES
 
 
 def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -> None:
-    """Raises `InvalidPath`, `InvalidChange` or `ValueTooLarge` for what can't be asked of any store."""
+    """Check a transaction. Raises `InvalidPath`, `InvalidChange` or `ValueTooLarge`."""
     if not 0 < len(changes) <= MAX_CHANGES:
         raise InvalidChange(f"a transaction can't have {len(changes)} changes: use 1 … {MAX_CHANGES}")
     for change in changes:
@@ -57,10 +58,10 @@ def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -
 
 
 def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> int:
-    """What the transaction takes at most, whatever is there already: no store may find out later that it is too much.
+    """Return the maximum size of the request, for any content of the store, so that no store refuses it later.
 
-    Parents are counted though they are mostly there. To make them beforehand would leave them behind when the
-    transaction is refused.
+    All parents count, though most of them exist. Creating them in advance would leave them behind if the transaction
+    were refused.
     """
     parents: dict[str, None] = {}
     counters: dict[str, None] = {}
@@ -79,7 +80,7 @@ def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> i
 
 
 def _check_version(change: Change, *besides: int) -> None:
-    """A version that a node can have, or one of the signs that may stand for one. True would be taken for 1."""
+    """Check that the expected version is one that a node can have, or in `besides`. True would count as 1."""
     expected: object = change.expected
     if type(expected) is not int or not (0 <= expected <= MAX_VERSION or expected in besides):
         raise InvalidChange(f"{type(change).__name__.lower()} {change.path!r}: {expected!r} is not a valid version")
@@ -114,11 +115,11 @@ def _check_not_root(path: str) -> None:
 
 
 def _check_together(changes: Sequence[Change]) -> None:
-    """One change for each node. A node that goes takes nothing new below it: it would come again as a parent."""
+    """Check that no node is changed twice, and that nothing is put below a deleted node, which would recreate it."""
     paths: dict[str, None] = {}
     deleted = {change.path: None for change in changes if isinstance(change, Delete)}
     for change in changes:
-        # Two sequential nodes with the same beginning are two nodes.
+        # Two sequential nodes with the same path prefix are two nodes.
         if isinstance(change, Put) and change.sequential:
             pass
         elif change.path in paths:
