@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore
 from magnetar._consumer import Consumer
-from magnetar._consumer_core import ConsumerCore, open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
 from magnetar._keywords import suggest_keywords
-from magnetar._listening import check_listener
 from magnetar._message import Message
-from magnetar._nacks import RedeliveryBackoff
+from magnetar._message_listener import (
+    ConsumerEventListener,
+    check_event_listener,
+    check_listener,
+    notify_event_listener,
+)
+from magnetar._multi_topic_consumer import MultiTopicConsumer, open_consumer, open_reader
+from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import check_options
 from magnetar._reader import Reader
 from magnetar._unsupported import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, CryptoKeyReader
@@ -105,9 +109,9 @@ class Subscribing:
         check_event_listener(consumer_event_listener)
         begun = self._begun()
 
-        def front(core: ConsumerCore) -> Consumer:
+        def front(core: MultiTopicConsumer) -> Consumer:
             consumer = Consumer(core, self._run, message_listener)
-            tell_active(core, consumer, consumer_event_listener, begun.callbacks.put)
+            notify_event_listener(core, consumer, consumer_event_listener, begun.callbacks.put)
             return consumer
 
         return self._make_front(open_consumer(begun, topic, options), front)

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore
-from magnetar._consumer_core import open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
 from magnetar._keywords import suggest_keywords
-from magnetar._listening import check_listener
 from magnetar._message import Message
-from magnetar._nacks import RedeliveryBackoff
+from magnetar._message_listener import (
+    ConsumerEventListener,
+    check_event_listener,
+    check_listener,
+    notify_event_listener,
+)
+from magnetar._multi_topic_consumer import open_consumer, open_reader
+from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import check_options
 from magnetar._unsupported import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, CryptoKeyReader
 from magnetar.aio import _consumer, _reader
@@ -93,7 +97,7 @@ class AioSubscribing:
         check_event_listener(consumer_event_listener)
         core = await open_consumer(await self._begun(), topic, options)
         consumer = _consumer.Consumer(core, message_listener)
-        tell_active(core, consumer, consumer_event_listener)
+        notify_event_listener(core, consumer, consumer_event_listener)
         return consumer
 
     @suggest_keywords
