@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from magnetar._link import Channel, Link
+from magnetar._broker_stream import BrokerStream, Channel
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeAnswer,
@@ -74,7 +74,7 @@ class ConsumeChannel(Channel, Protocol):
         """The broker has closed the consumer, and the stream has detached it. None: the client had requested that."""
 
 
-class ConsumeStream(Link[ConsumeChannel]):
+class ConsumeStream(BrokerStream[ConsumeChannel]):
     method = "consume"
 
     def __init__(self, stream: Stream, address: str) -> None:

@@ -14,9 +14,8 @@ from magnetar._acknowledgments import AckTarget
 from magnetar._message import Message
 from magnetar._message_listener import ThreadListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._receiver import ThreadReceiver
-from magnetar._repr import repr_of
-from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import (
     AlreadyClosed,
     CumulativeAcknowledgementNotAllowedError,
@@ -227,5 +226,6 @@ def get_single_id(ids: list[MessageId]) -> MessageId:
 
 def refuse_receive(*_: Any) -> Any:
     raise InvalidConfiguration(
-        "a consumer with a message_listener, or a reader with a reader_listener, passes all messages to it: don't receive"
+        "a consumer with a message_listener, or a reader with a reader_listener, passes all messages to it: "
+        "don't receive them"
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from magnetar._consume_stream import RequestBuilder
+from magnetar._errors import from_problem
 from magnetar._pending_acks import EpochTracker, PendingAcks
-from magnetar._problems import from_problem
 from magnetar.exceptions import ConnectError
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,

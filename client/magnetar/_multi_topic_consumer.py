@@ -19,15 +19,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from magnetar._acknowledgments import AckGroupingTracker, AckTarget, MessageIdTarget
-from magnetar._client_core import ClientCore, topic_name
+from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._message import DeliveryEpoch, Message, PickledOrigin
 from magnetar._negative_acks import NegativeAcksTracker
+from magnetar._options import parse_topic_name
 from magnetar._partition_consumer import ConsumerContext, PartitionConsumer
 from magnetar._read_position import make_start
 from magnetar._receiver_queue import ReceiverQueue
-from magnetar._within import within
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, InvalidMessage, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.message_id import MessageId
@@ -54,7 +54,7 @@ async def open_reader(
 ) -> MultiTopicConsumer:
     """Open the consumer of a reader. Its subscription has no other consumer, and is not durable."""
     client.check_open()
-    name = topic_name(topic)
+    name = parse_topic_name(topic)
     if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
         raise InvalidConfiguration(f"start_message_id is a MessageId or a time in ms, not {start!r}")
     token = client.randomness.token(5).hex()
@@ -99,8 +99,7 @@ class MultiTopicConsumer:
             name=options.consumer_name or client.randomness.token(5).hex(),
             options=options,
             durable=durable,
-            connections=client.connections,
-            call_soon=self.call_soon,
+            client=client,
             queue=self.queue,
             acks=self.acks,
             nacks=self.nacks,
@@ -136,11 +135,7 @@ class MultiTopicConsumer:
             await asyncio.shield(self._close_partitions())
             self.end(AlreadyClosed("the consumer could not be opened"))
             raise
-        try:
-            self._client.add_member(self)
-        except AlreadyClosed as error:
-            self.end(error)
-            raise
+        self._client.add_member(self)
         interval_s = self.options.auto_update_partitions_interval_seconds
         if interval_s and any(self._partition_counts.values()):
             self._start_task(self._watch_growth(interval_s))
@@ -160,7 +155,7 @@ class MultiTopicConsumer:
             )
 
     async def _count_partitions(self, name: TopicName) -> int:
-        return await self._client.connections.partitions(str(name))
+        return await self._client.lookup.count_partitions(str(name))
 
     def _add_partition(self, name: TopicName, start: StartAt) -> PartitionConsumer:
         partition = PartitionConsumer(name, self.context, start)
@@ -318,7 +313,7 @@ class MultiTopicConsumer:
         self.check_open()
         if targets:
             receipt = self.acks.send_with_receipt(targets)
-            await within(self._client.connections, receipt, "the broker has not answered an acknowledgement")
+            await self._client.operations.wait_for(receipt, "the broker has not answered an acknowledgement")
 
     def _send_partitions_acks(self) -> None:
         for partition in self.partitions:

@@ -25,23 +25,21 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from magnetar._acknowledgments import AckGroupingTracker, CallSoon
-from magnetar._connections import Connections
+from magnetar._acknowledgments import AckGroupingTracker
+from magnetar._client_core import ClientCore
 from magnetar._consume_stream import ConsumeStream, RequestBuilder
 from magnetar._consumer_options import ConsumerOptions
 from magnetar._consumer_requests import OutboundRequests, PendingRequests
 from magnetar._entry_decoder import EntryDecoder
 from magnetar._enums import ConsumerType
+from magnetar._errors import from_problem, from_transport, may_reopen_consumer
 from magnetar._message import DeliveryEpoch
 from magnetar._negative_acks import NegativeAcksTracker
-from magnetar._opening import opening
+from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._pending_acks import EpochTracker, PendingAcks
 from magnetar._permits import Permits
-from magnetar._problems import ends_no_consumer, from_problem, from_transport
 from magnetar._read_position import ReadPosition, get_position
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
-from magnetar._retry import Backoff
-from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import (
     AlreadyClosed,
     ConnectError,
@@ -81,8 +79,7 @@ class ConsumerContext:
     name: str
     options: ConsumerOptions
     durable: bool
-    connections: Connections
-    call_soon: CallSoon
+    client: ClientCore
     queue: ReceiverQueue
     acks: AckGroupingTracker
     nacks: NegativeAcksTracker
@@ -104,7 +101,7 @@ class PartitionConsumer:
         self.is_active = False
         options = context.options
         # The report is made by the receiving thread, with the queue's lock held.
-        self.partition_queue = PartitionQueue(lambda: context.call_soon(self._fetch_debt))
+        self.partition_queue = PartitionQueue(lambda: context.client.call_soon(self._fetch_debt))
         self.acks = PendingAcks(by_message=options.batch_index_ack_enabled)
         self.epochs = EpochTracker()
         # The epoch of what is delivered now.
@@ -113,7 +110,7 @@ class PartitionConsumer:
         self.position = ReadPosition(
             self.topic,
             start,
-            context.connections,
+            context.client,
             context.queue,
             self._has_queued,
             lambda: self.grant_permits(eager=True),
@@ -121,8 +118,8 @@ class PartitionConsumer:
         self._context = context
         self._options = options
         self._shared = options.consumer_type is ConsumerType.Shared
-        self._connections = context.connections
-        self._clock = context.connections.clock
+        self._client = context.client
+        self._clock = context.client.clock
         self._queue = context.queue
         self._decoder = EntryDecoder(
             self.topic,
@@ -139,7 +136,7 @@ class PartitionConsumer:
         self._stream: ConsumeStream | None = None
         self._consumer_id = 0
         self._opened_at = 0.0
-        self._backoff = Backoff(context.connections.randomness)
+        self._backoff = Backoff(context.client.randomness)
         self.reopening: asyncio.Task[None] | None = None
         self._pending = PendingRequests()
         self._outbound = OutboundRequests(self.acks, self._pending)
@@ -160,11 +157,11 @@ class PartitionConsumer:
 
     async def open(self) -> None:
         """Open the consumer for the first time. Raises the broker's error, or Timeout after the operation's time."""
-        await self._connections.retried(self._try_open)
+        await self._client.operations.retry(self._try_open)
 
     async def _try_open(self) -> None:
-        address = await self._connections.lookup(self.topic, was_open=self.epochs.opening > 0)
-        stream = self._connections.link(address, ConsumeStream, ConsumeStream.method)
+        address = await self._client.lookup.find_owner(self.topic, was_open=self.epochs.opening > 0)
+        stream = self._client.pool.stream(address, ConsumeStream)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._consumer_id = stream.attach(self)
@@ -174,7 +171,7 @@ class PartitionConsumer:
         self._outbound.opening = self._make_open_request()
         stream.mark_ready(self._consumer_id)
         try:
-            await opening(self._connections, answer, self.topic, address, "a consumer")
+            await self._client.lookup.wait_opened(answer, self.topic, address, "a consumer")
         except BaseException:
             if not self.is_connected:
                 self._abandon()
@@ -259,7 +256,7 @@ class PartitionConsumer:
             if not self._close_answer.done():
                 self._close_answer.set_result(None)
         elif not (self.is_closed or self._pending.is_unsubscribed):
-            if not ends_no_consumer(error):
+            if not may_reopen_consumer(error):
                 self._fail(error)
                 return
             log.info("the consumer of %s is reopened: %s", self.topic, error)
@@ -281,7 +278,7 @@ class PartitionConsumer:
                 if self._incarnation and isinstance(error, IncarnationChanged | TopicNotFound):
                     log.warning("%s was deleted: the consumer reads the next topic of this name: %s", self.topic, error)
                     self._forget_incarnation()
-                elif not ends_no_consumer(error) or isinstance(error, TopicNotFound):
+                elif not may_reopen_consumer(error) or isinstance(error, TopicNotFound):
                     self._fail(error)
                     return
                 else:
@@ -420,7 +417,7 @@ class PartitionConsumer:
             finally:
                 self._sought = None
 
-        await self._connections.retried(attempt)
+        await self._client.operations.retry(attempt)
 
     async def _request_seek(self, target: StartAt) -> None:
         """If another client has moved the subscription in the meantime, repeat the request: the last seek counts."""
@@ -434,14 +431,14 @@ class PartitionConsumer:
 
     async def unsubscribe(self) -> None:
         """Delete the subscription."""
-        await self._connections.retried(lambda: self._request(Unsubscribe(), "deleted the subscription"))
+        await self._client.operations.retry(lambda: self._request(Unsubscribe(), "deleted the subscription"))
 
     async def _request(self, request: Seek | Unsubscribe, action: str) -> None:
         if not self.is_connected:
             raise AlreadyClosed("the consumer is closed") if self.is_closed else ConnectError("not connected now")
         answer = self._pending.add_request(request, self._consumer_id, self.acks.next_request_id())
         self._mark_ready()
-        await within(self._connections, answer, f"the broker has not {action} of {self.topic}")
+        await self._client.operations.wait_for(answer, f"the broker has not {action} of {self.topic}")
 
     # Closing.
 
@@ -458,10 +455,10 @@ class PartitionConsumer:
         if self.is_connected and self._close_answer is None:
             self._close_answer = asyncio.get_running_loop().create_future()
             self._outbound.is_closing = True
-            most_s = math.inf if self.acks.has_pending else LEAVING_S
+            most_s = math.inf if self.acks.has_pending else CLOSE_TIMEOUT_S
             self._mark_ready()
             try:
-                await within(self._connections, self._close_answer, "the broker has not closed it", most_s)
+                await self._client.operations.wait_for(self._close_answer, "the broker has not closed it", most_s)
             except Timeout as error:
                 log.info("the consumer of %s is closed without the broker's answer: %s", self.topic, error)
         self._abandon()

@@ -17,10 +17,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from magnetar._connections import Connections
+from magnetar._client_core import ClientCore
 from magnetar._message import DeliveredEntry, Message
 from magnetar._receiver_queue import ReceiverQueue
-from magnetar._within import within
 from magnetar.exceptions import TopicNotFound
 from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
@@ -36,14 +35,14 @@ class ReadPosition:
         self,
         topic: str,
         start: StartAt,
-        connections: Connections,
+        client: ClientCore,
         queue: ReceiverQueue,
         has_queued: Callable[[], bool],
         request_more: Callable[[], object],
     ) -> None:
         """`has_queued` says whether a message can be handed out. `request_more` grants the broker all permits."""
         self._topic = topic
-        self._connections = connections
+        self._client = client
         self._queue = queue
         self._has_queued = has_queued
         self._request_more = request_more
@@ -81,7 +80,7 @@ class ReadPosition:
         if self.start.WhichOneof("at") != "latest":
             return
         try:
-            answer = await self._connections.last_message(self._topic)
+            answer = await self._client.lookup.last_message(self._topic)
         except TopicNotFound:
             return
         if answer.HasField("last"):
@@ -135,14 +134,14 @@ class ReadPosition:
     async def find_behind(self) -> None:
         """If the broker has not said behind which position the epoch begins: it is the topic's last message."""
         if self._behind is None and self.start.WhichOneof("at") in ("latest", "time_ms"):
-            answer = await self._connections.last_message(self._topic)
+            answer = await self._client.lookup.last_message(self._topic)
             if self._behind is None:
                 self._behind = _end_of(answer.last) if answer.HasField("last") else (-1, -1, -1)
 
     async def has_more(self) -> bool:
         """Whether a read will return a message."""
         while not self._has_queued():
-            answer = await self._connections.last_message(self._topic)
+            answer = await self._client.lookup.last_message(self._topic)
             if self._has_queued():
                 break
             end = self._end
@@ -158,7 +157,7 @@ class ReadPosition:
             self._queue.waiting += 1
         try:
             self._request_more()
-            await within(self._connections, waiter, f"the last message of {self._topic} has not come")
+            await self._client.operations.wait_for(waiter, f"the last message of {self._topic} has not come")
         finally:
             with self._queue.lock:
                 self._queue.waiting -= 1
@@ -176,7 +175,7 @@ class ReadPosition:
 
     async def last_message_id(self, partition: int) -> MessageId:
         """Return the id of the topic's last message; without messages, the position before the first one."""
-        answer = await self._connections.last_message(self._topic)
+        answer = await self._client.lookup.last_message(self._topic)
         if not answer.HasField("last"):
             return MessageId(partition=partition, topic_name=self._topic)
         last = answer.last

@@ -10,9 +10,8 @@ from magnetar._consumer import Run, refuse_receive
 from magnetar._message import Message
 from magnetar._message_listener import ThreadListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._receiver import ThreadReceiver
-from magnetar._repr import repr_of
-from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId
 
