@@ -38,7 +38,7 @@ _BRANCHES: Final = [
     Branch("LogRetention.save_mark", "self._saved_mark = max(self._saved_mark, mark)"),
     # A topic that was deleted and made again (CHK-57).
     Branch("topic.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
-    Branch("PartitionProducer._react", "self._fail_all(exceptions.IncarnationChanged(str(error)))"),
+    Branch("PartitionProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
     # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
     Branch("LogWriting._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
     Branch("TopicLedgers._pause_after_failures", "await self._clock.sleep(pause_s)"),
