@@ -69,7 +69,7 @@ log = logging.getLogger("magnetar")
 
 
 class ConsumerPart:
-    """A `ConsumeChannel`, and an `Origin` of messages."""
+    """A `ConsumerChannel`, and an `Origin` of messages."""
 
     def __init__(
         self,
