@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
-    from magnetar._nacks import MultiplierRedeliveryBackoff
+    from magnetar._negative_acks import MultiplierRedeliveryBackoff
     from magnetar._producer import Producer
     from magnetar._reader import Reader
     from magnetar._unsupported import (
@@ -138,7 +138,7 @@ _MODULES: Final = {
     "LoggerLevel": "magnetar._loggers",
     "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
-    "MultiplierRedeliveryBackoff": "magnetar._nacks",
+    "MultiplierRedeliveryBackoff": "magnetar._negative_acks",
     "PartitionsRoutingMode": "magnetar._enums",
     "Producer": "magnetar._producer",
     "ProducerAccessMode": "magnetar._enums",

@@ -15,11 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore, Member
 from magnetar._connection_pool import LazyGrpcTransport
 from magnetar._consumer import Consumer
-from magnetar._consumer_core import ConsumerCore, open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
@@ -34,10 +32,16 @@ from magnetar._enums import (
     RegexSubscriptionMode,
 )
 from magnetar._event_loop import background
-from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._nacks import RedeliveryBackoff
+from magnetar._message_listener import (
+    ConsumerEventListener,
+    check_event_listener,
+    check_listener,
+    notify_event_listener,
+)
+from magnetar._multi_topic_consumer import MultiTopicConsumer, open_consumer, open_reader
+from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._producer import Producer
 from magnetar._public_object import Unpicklable
@@ -219,9 +223,9 @@ class Client(Unpicklable):
         check_event_listener(consumer_event_listener)
         core = self._get_core()
 
-        def make_consumer(opened: ConsumerCore) -> Consumer:
+        def make_consumer(opened: MultiTopicConsumer) -> Consumer:
             consumer = Consumer(opened, background.run, message_listener)
-            tell_active(opened, consumer, consumer_event_listener, core.callbacks.call_later)
+            notify_event_listener(opened, consumer, consumer_event_listener, core.callbacks.call_later)
             return consumer
 
         return self._create(core, open_consumer(core, topic, options), make_consumer)

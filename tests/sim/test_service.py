@@ -29,7 +29,7 @@ _BRANCHES: Final = [
     Branch("Topic.open_producer", "evicted.end"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
-    Branch("ConsumerPart.delivered", "if not self.connected or delivery.epoch != self.era.epoch:\nreturn"),
+    Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # A cursor in a ledger that is gone (CHK-54).
     Branch("AckState._within_the_log", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.

@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore
-from magnetar._consumer_core import open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
@@ -30,10 +28,16 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._nacks import RedeliveryBackoff
+from magnetar._message_listener import (
+    ConsumerEventListener,
+    check_event_listener,
+    check_listener,
+    notify_event_listener,
+)
+from magnetar._multi_topic_consumer import open_consumer, open_reader
+from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._public_object import Unpicklable
 from magnetar._topic_producer import open_producer
@@ -214,7 +218,7 @@ class Client(Unpicklable):
         check_event_listener(consumer_event_listener)
         core = await open_consumer(self._get_core(), topic, options)
         consumer = Consumer(core, message_listener)
-        tell_active(core, consumer, consumer_event_listener)
+        notify_event_listener(core, consumer, consumer_event_listener)
         return consumer
 
     @suggest_keywords
