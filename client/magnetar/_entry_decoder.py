@@ -157,15 +157,19 @@ class EntryDecoder:
             entry.skip_acknowledged(acknowledged)
         if entry.is_marker:
             self._acks.add_entry(epoch, ledger_id, entry_id)
+        if self._position.first_wanted is not None:
+            self._skip_before_start(entry)
+        if len(entry.remaining) != count:
+            self._permits.count_handed_out(count - len(entry.remaining))
+        return entry if entry.remaining else None
+
+    def _skip_before_start(self, entry: DeliveredEntry) -> None:
         unwanted = self._position.find_unwanted_rows(entry)
         if unwanted:
             skipped = set(unwanted)
             entry.remaining = [row for row in entry.remaining if row not in skipped]
             if self._durable:  # so that the entry is acknowledged as soon as the other rows are
                 self._acks.add_rows(entry, unwanted)
-        if len(entry.remaining) != count:
-            self._permits.count_handed_out(count - len(entry.remaining))
-        return entry if entry.remaining else None
 
     def _skip_undecodable(self, epoch: DeliveryEpoch, ledger_id: int, entry_id: int, error: WireError) -> None:
         if isinstance(error, UnsupportedEntry):

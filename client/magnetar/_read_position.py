@@ -49,7 +49,7 @@ class ReadPosition:
         # Where the next opening begins, if it creates the subscription.
         self.start = start
         # Rows before this position, within its batch, are not handed out.
-        self._first_wanted = _find_first_wanted(start)
+        self.first_wanted = _find_first_wanted(start)
         # The ledger and entry id of the last entry that was delivered and not dropped since.
         self.last_delivered: tuple[int, int] | None = None
         # All deliveries of this epoch are behind this position; None: it is not known.
@@ -63,7 +63,7 @@ class ReadPosition:
         """Begin the next opening there."""
         self.start = start
         if self.last_delivered is None:  # otherwise the start's batch may be in the queue, without the rows before
-            self._first_wanted = _find_first_wanted(start)
+            self.first_wanted = _find_first_wanted(start)
 
     def resume(self) -> None:
         """Begin the next opening behind the last message that was delivered, if there is one."""
@@ -97,7 +97,7 @@ class ReadPosition:
             index = reply.behind.batch_index
             self._behind = reply.behind.ledger_id, reply.behind.entry_id, WHOLE_ENTRY if index < 0 else index
         if sought is not None:
-            self._first_wanted = _find_first_wanted(sought)
+            self.first_wanted = _find_first_wanted(sought)
         self.wake()
 
     def count_delivered(self, ledger_id: int, entry_id: int) -> None:
@@ -110,13 +110,13 @@ class ReadPosition:
 
     def find_unwanted_rows(self, entry: DeliveredEntry) -> list[int]:
         """Return the rows of the entry that lie before the start."""
-        if self._first_wanted is None:
+        if self.first_wanted is None:
             return []
-        *wanted, first_index = self._first_wanted
+        *wanted, first_index = self.first_wanted
         position = [entry.ledger_id, entry.entry_id]
         if position < wanted:
             return []
-        self._first_wanted = None
+        self.first_wanted = None
         if position > wanted or first_index <= 0:
             return []
         return [row for row in entry.remaining if entry.batch_index(row) < first_index]

@@ -269,7 +269,9 @@ def test_a_full_queue_raises() -> None:
         made.on_loop(lambda broker: broker.receipting.clear())
         for _ in range(1_000):
             producer.send_async(b"x")
-        with pytest.raises(exceptions.ProducerQueueIsFull, match=r"1000 messages.*at most 1000 of 67108864 bytes are allowed"):
+        with pytest.raises(
+            exceptions.ProducerQueueIsFull, match=r"1000 messages.*at most 1000 of 67108864 bytes are allowed"
+        ):
             producer.send_async(b"x")
         with pytest.raises(exceptions.ProducerQueueIsFull):
             producer.send(b"x")
