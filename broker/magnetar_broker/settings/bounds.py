@@ -40,10 +40,10 @@ def check_lag_bound(lag_bytes: int, publish_buffer_mb: int) -> None:
     least = publish_buffer_mb * _MIB
     if 0 < lag_bytes < least:
         raise ValueError(
-            f"max_bookie_lag_bytes is {lag_bytes}, less than max_message_publish_buffer_size_in_mb, which is "
-            f"{publish_buffer_mb} ({least} bytes): publishers could have more in flight than a bookie may leave "
-            f"unanswered. Set max_bookie_lag_bytes to 0 (twice the buffer) or to at least {least}, or lower "
-            "max_message_publish_buffer_size_in_mb"
+            f"max_bookie_lag_bytes is {lag_bytes}, below max_message_publish_buffer_size_in_mb, which is "
+            f"{publish_buffer_mb} ({least} bytes): publishers could have more in flight than a bookie may "
+            f"have unanswered. Set max_bookie_lag_bytes to 0 (twice the buffer) or to at least {least}, or "
+            "lower max_message_publish_buffer_size_in_mb"
         )
 
 
@@ -51,9 +51,10 @@ def check_lease_bounds(max_leases_per_namespace: int, max_leases_per_topic: int)
     """Raise `ValueError` if a topic could be made with more leases than a topic may have."""
     if max_leases_per_namespace > max_leases_per_topic:
         raise ValueError(
-            f"max_leases_per_namespace is {max_leases_per_namespace}, above managed_ledger_max_leases_per_topic, which "
-            f"is {max_leases_per_topic}: a new topic has all leases of its namespace. Lower max_leases_per_namespace "
-            f"to at most {max_leases_per_topic}, or raise managed_ledger_max_leases_per_topic"
+            f"max_leases_per_namespace is {max_leases_per_namespace}, above "
+            f"managed_ledger_max_leases_per_topic, which is {max_leases_per_topic}: a new topic gets all "
+            f"leases of its namespace. Lower max_leases_per_namespace to at most {max_leases_per_topic}, or "
+            "raise managed_ledger_max_leases_per_topic"
         )
 
 
@@ -64,10 +65,11 @@ def check_topic_bound(topic_bytes: int, log_bytes: int) -> None:
     least = counted_bytes + counted_bytes // ENTRY_OVERHEAD_BYTES * MAX_BROKER_PART_BYTES
     if log_bytes < least:
         raise ValueError(
-            f"managed_ledger_max_pending_bytes is {log_bytes}, too little for max_pending_publish_bytes_per_topic, "
-            f"which is {topic_bytes}: a topic's log would refuse entries, and end their producers, before the topic "
-            f"pauses them. A topic takes one more frame of up to {_FRAME_MEMORY_BYTES} bytes while it is below its "
-            f"bound. Set managed_ledger_max_pending_bytes to at least {least}, or lower "
+            f"managed_ledger_max_pending_bytes is {log_bytes}, too little for "
+            f"max_pending_publish_bytes_per_topic, which is {topic_bytes}: the log of a topic would refuse "
+            "entries, and close their producers, before the topic pauses them. Below its limit, a topic "
+            f"accepts one more frame of up to {_FRAME_MEMORY_BYTES} bytes. Set "
+            f"managed_ledger_max_pending_bytes to at least {least}, or lower "
             "max_pending_publish_bytes_per_topic"
         )
 
@@ -76,7 +78,7 @@ def check_load_seconds(slow_seconds: float, timeout_seconds: float) -> None:
     """Raise `ValueError` if opening a topic would time out before it counts as slow."""
     if slow_seconds >= timeout_seconds:
         raise ValueError(
-            f"slow_topic_load_seconds is {slow_seconds:g}, not less than topic_load_timeout_seconds, which is "
+            f"slow_topic_load_seconds is {slow_seconds:g}, not below topic_load_timeout_seconds, which is "
             f"{timeout_seconds:g}: opening a topic would time out before it counts as slow. Lower "
             "slow_topic_load_seconds or raise topic_load_timeout_seconds"
         )
