@@ -274,10 +274,12 @@ async def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
         assert not (await scene.metadata(log.last.ledger_id)).degraded
 
 
-def test_options_hang_together() -> None:
-    with pytest.raises(ValueError, match="write quorum"):
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    """CHK-66: the error names both settings, both values, and what to do."""
+    ack_quorum, write_quorum = "managed_ledger_default_ack_quorum", "managed_ledger_default_write_quorum"
+    with pytest.raises(ValueError, match=f"{ack_quorum} is 2, above {write_quorum}, which is 1: lower {ack_quorum} or"):
         ManagedLedgerSettings(managed_ledger_default_write_quorum=1)
-    with pytest.raises(ValueError, match="at most"):
+    with pytest.raises(ValueError, match="rollover_time_minutes is 10, above .*, which is 5"):
         ManagedLedgerSettings(managed_ledger_max_ledger_rollover_time_minutes=5)
     assert SMALL.roll_rule.due(3, 0, 0)
 
