@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.unit.import_circles import find_circles
-from tests.unit.import_rules import source_roots, violations
+from tests.unit.import_rules import RULES_BESIDE_SHELLS, modules, source_roots, violations
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -19,6 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 def test_packages_and_cores_import_only_what_they_may() -> None:
     roots = source_roots(PROJECT)
     assert roots
+    assert modules(PROJECT, roots).keys() >= RULES_BESIDE_SHELLS
     assert violations(PROJECT, roots) == []
 
 

@@ -5,7 +5,7 @@ serves it, or it can't be opened now. A broker that was killed and restarted is 
 former session, and other brokers send calls here because of them. Admitting the topic replaces such a node; without
 it the calls would be refused until that session is over.
 
-What takes the topic away in the middle of a call is `TopicGivenUp`, and then part of it may have been done.
+What takes the topic away in the middle of a call is `TopicUnloaded`, and then part of it may have been done.
 """
 
 from __future__ import annotations
