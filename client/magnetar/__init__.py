@@ -5,8 +5,8 @@
     producer.send(b"hello")
     client.close()
 
-Names, parameters and behaviour are those of Pulsar's Python client, so that an application moves by changing its
-import. Each name is imported when it is first used, and gRPC when something is connected.
+Names, parameters and behaviour are those of Pulsar's Python client: to port an application, change its import and its
+URL. Each name is imported when it is first used, and gRPC at the first connection.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ __all__ = [
     "schema",
 ]
 
-# Where each name comes from. What is not here is one of `exceptions`.
+# The module of each name. Names that are not here are in `exceptions`.
 _MODULES: Final = {
     "Authentication": "magnetar._unsupported",
     "AuthenticationAthenz": "magnetar._unsupported",

@@ -155,7 +155,7 @@ class Client(Unpicklable):
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
-        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = producer_options(locals())
         core = self._get_core()
@@ -216,7 +216,7 @@ class Client(Unpicklable):
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
           subscription that gets the messages of a partition.
-        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = consumer_options(locals())
         check_listener("message_listener", message_listener)

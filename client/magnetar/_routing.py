@@ -23,25 +23,16 @@ __all__ = ["RoutedMessage", "Router"]
 
 class Router:
     def __init__(self, options: ProducerOptions, partitions: int, randomness: Randomness) -> None:
-        """`partitions`: 0 if the topic is not partitioned."""
         self._options = options
-        self._is_partitioned = partitions > 0
         self._is_round_robin = options.message_routing_mode is PartitionsRoutingMode.RoundRobinDistribution
         # Where messages without a key go now. The first partition is drawn, so that many producers don't all begin with
         # the same one.
-        self.first = self._current = randomness.below(max(1, partitions))
+        self.first = self._current = randomness.below(partitions)
         # How many batches of that partition were closed when it became the current one.
         self._closed_before = 0
 
-    @property
-    def is_custom(self) -> bool:
-        """Whether the application routes each message."""
-        return self._is_partitioned and self._options.message_router is not None
-
     def choose(self, message: OutgoingMessage, partitions: Sequence[PartitionProducer]) -> int:
         """Return the index of the partition that the message goes to. Any thread may call this."""
-        if not self._is_partitioned:
-            return 0
         if self._options.message_router is not None:
             return self._ask_application(message, len(partitions))
         if message.key is not None:

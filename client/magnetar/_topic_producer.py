@@ -47,6 +47,8 @@ class TopicProducer:
         # Replaced as a whole when the topic gets more partitions, because other threads read it.
         self.partitions: list[PartitionProducer] = []
         self._name = topic
+        # Whether the application routes each message.
+        self.has_custom_router = False
         self._is_partitioned = False
         self._router: Router | None = None
         # Tasks that open a partition on demand, by its index.
@@ -62,11 +64,6 @@ class TopicProducer:
         return max(partition.last_sequence_id for partition in self.partitions)
 
     @property
-    def has_custom_router(self) -> bool:
-        """Whether the application routes each message."""
-        return self._router is not None and self._router.is_custom
-
-    @property
     def connected(self) -> bool:
         return all(partition.connected for partition in self.partitions if partition.was_opened)
 
@@ -74,7 +71,8 @@ class TopicProducer:
         """Open the producer. If it raises an error, nothing is open."""
         count = await self.client.lookup.count_partitions(self.topic)
         self._is_partitioned = count > 0
-        router = self._router = Router(self.options, count, self.client.randomness)
+        self.has_custom_router = self._is_partitioned and self.options.message_router is not None
+        router = self._router = Router(self.options, max(1, count), self.client.randomness)
         partitions = self.partitions = self._create_partitions(0, max(1, count))
         first = partitions[router.first]
         try:
@@ -98,6 +96,8 @@ class TopicProducer:
         If the partition has no `was_opened`, the caller opens it first: `open_partition`.
         """
         partitions, router = self.partitions, self._router
+        if not self._is_partitioned:
+            return partitions[0]
         assert router is not None
         return partitions[router.choose(message, partitions)]
 
