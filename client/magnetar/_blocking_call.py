@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from magnetar.exceptions import AlreadyClosed
-from magnetar_wire.interruptible_wait import acquire
+from magnetar_wire.interruptible_wait import acquire_lock
 
 __all__ = ["BlockingCall"]
 
@@ -34,7 +34,7 @@ class BlockingCall(Generic[T]):
 
     def wait(self, timeout_s: float | None) -> T:
         """What it returns or raises. Raises TimeoutError."""
-        if not acquire(self._ended, timeout_s):
+        if not acquire_lock(self._ended, timeout_s):
             raise TimeoutError
         assert self._task is not None
         try:

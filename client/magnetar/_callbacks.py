@@ -14,7 +14,7 @@ from queue import SimpleQueue
 
 from magnetar._batch import Callback
 from magnetar.exceptions import Result
-from magnetar_wire.interruptible_wait import join
+from magnetar_wire.interruptible_wait import join_thread
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["CallbackThread", "call_all"]
@@ -46,7 +46,7 @@ class CallbackThread:
         if self._thread is not None:
             self._line.put(None)
             if not self.inside:
-                join(self._thread, timeout_s)
+                join_thread(self._thread, timeout_s)
 
     def _run(self) -> None:
         while (work := self._line.get()) is not None:

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_wire.interruptible_wait import join
+from magnetar_wire.interruptible_wait import join_thread
 
 __all__ = [
     "PULSAR_CONNECT",
@@ -88,7 +88,7 @@ def describe_endpoints_blocking(addresses: Sequence[str], timeout_s: float, limi
         daemon=True,
     )
     thread.start()
-    join(thread, limit_s)
+    join_thread(thread, limit_s)
     return found[0] if found else ""
 
 

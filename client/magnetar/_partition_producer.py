@@ -224,7 +224,7 @@ class PartitionProducer:
             except WireError as error:
                 self._finish(in_flight.drop_first(), exceptions.InvalidMessage(str(error)))
                 continue
-            if not builder.add(self._id, in_flight.next_number, entry):
+            if not builder.try_add_entry(self._id, in_flight.next_number, entry):
                 return False
             in_flight.first_is_sent()
         return True
