@@ -16,10 +16,12 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
-from magnetar._client_core import ClientCore, LateTransport, Member
+from magnetar._client_core import ClientCore, Member
+from magnetar._connection_pool import LazyGrpcTransport
 from magnetar._consumer import Consumer
 from magnetar._consumer_core import ConsumerCore, open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
+from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
     BatchingType,
     CompressionType,
@@ -31,18 +33,16 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from magnetar._keywords import suggest_keywords
+from magnetar._event_loop import background
 from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
-from magnetar._loop import background
 from magnetar._message import Message
 from magnetar._nacks import RedeliveryBackoff
-from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._producer import Producer
+from magnetar._public_object import Unpicklable
 from magnetar._reader import Reader
-from magnetar._service_url import check_service_url
 from magnetar._topic_producer import open_producer
-from magnetar._unpicklable import Unpicklable
 from magnetar._unsupported import (
     Authentication,
     ConsumerDeadLetterPolicy,
@@ -210,7 +210,7 @@ class Client(Unpicklable):
         - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
           With `ack_receipt_enabled`, acknowledge returns when they are durable.
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
-          called on the thread of callbacks when the consumer becomes, or stops being, the consumer of a Failover
+          called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
           subscription that gets the messages of a partition.
         - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
         """
@@ -221,7 +221,7 @@ class Client(Unpicklable):
 
         def make_consumer(opened: ConsumerCore) -> Consumer:
             consumer = Consumer(opened, background.run, message_listener)
-            tell_active(opened, consumer, consumer_event_listener, core.callbacks.put)
+            tell_active(opened, consumer, consumer_event_listener, core.callbacks.call_later)
             return consumer
 
         return self._create(core, open_consumer(core, topic, options), make_consumer)
@@ -301,7 +301,7 @@ class Client(Unpicklable):
                 if core is None:
                     transport = self._transport
                     if transport is None:
-                        transport = LateTransport(self._options.keep_alive_interval_seconds)
+                        transport = LazyGrpcTransport(self._options.keep_alive_interval_seconds)
                         transport.load()
                     background.enter(self)
                     try:
@@ -348,11 +348,11 @@ class Client(Unpicklable):
 
     async def _suspend(self) -> None:
         if self._core is not None:
-            await self._core.connections.suspend()
+            await self._core.suspend()
 
     def _resume(self) -> None:
         if self._core is not None:
-            self._core.connections.resume()
+            self._core.resume()
 
     def _forked(self) -> None:
         core, self._core, self._core_lock = self._core, None, threading.Lock()

@@ -22,16 +22,16 @@ from typing import Any, Final
 
 from magnetar._ack_inbox import Inbox
 from magnetar._acks import Receipt
-from magnetar._client_core import ClientCore, topic_name
+from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._consumer_part import ConsumerPart
 from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._message import Delivered, Era, Message
+from magnetar._options import parse_topic_name
 from magnetar._places import place_of, start_at
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._refusing import Refusing
 from magnetar._targets import Target, Targets
-from magnetar._within import within
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import Timer
@@ -123,11 +123,10 @@ class ConsumerCore:
             )
 
     async def _count(self, name: TopicName) -> int:
-        return await self._client.connections.partitions(str(name))
+        return await self._client.lookup.count_partitions(str(name))
 
     def _add_part(self, name: TopicName, start: StartAt) -> ConsumerPart:
-        connections = self._client.connections
-        part = ConsumerPart(name, self.name, self.options, connections, self.queue, self, start, durable=self._durable)
+        part = ConsumerPart(name, self.name, self.options, self._client, self.queue, self, start, durable=self._durable)
         self.parts.append(part)
         self.targets.add(part)
         self._share()
@@ -334,7 +333,7 @@ class ConsumerCore:
         for part, eras in self.give(targets).items():
             part.acks.want_receipt(eras.values(), receipt)
         self._acknowledge_now()
-        await within(self._client.connections, receipt.future, "the broker has not answered an acknowledgement")
+        await self._client.operations.wait_for(receipt.future, "the broker has not answered an acknowledgement")
 
     def ask_for_all(self) -> None:
         """All that is not acknowledged comes again. From any thread, which is handed out nothing else before: to
@@ -395,7 +394,7 @@ async def open_reader(client: ClientCore, topic: str, start: MessageId | int, op
     What was read is acknowledged now and then. Only the broker's count of unacknowledged messages depends on it.
     """
     client.check_open()
-    name = topic_name(topic)
+    name = parse_topic_name(topic)
     if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
         raise InvalidConfiguration(f"a reader starts at a message's id or a time in ms, not at {start!r}")
     token = client.randomness.token(5).hex()

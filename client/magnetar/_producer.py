@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from magnetar._batch import Callback
-from magnetar._loop import background
-from magnetar._outgoing import check_size, outgoing
-from magnetar._repr import repr_of
+from magnetar._event_loop import background
+from magnetar._outgoing_message import check_size, outgoing
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._send_queue import HEAD_BYTES, Bounds, SendQueue
 from magnetar._topic_producer import TopicProducer
-from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import MagnetarException
 from magnetar_wire.interruptible_wait import acquire_lock
 from magnetar_wire.message_id import MessageId
@@ -178,7 +177,7 @@ class Producer(Unpicklable):
     def flush(self) -> None:
         """Sends what is in open batches, and returns when all that was sent before is durable and its callbacks were
         called. Raises the first error that any of it met."""
-        background.run(self._core.flush(in_callback=self._core.client.callbacks.inside))
+        background.run(self._core.flush(in_callback=self._core.client.callbacks.is_current))
 
     def close(self) -> None:
         """Sends what is pending, waits for its receipts, and leaves."""
@@ -217,7 +216,7 @@ class Producer(Unpicklable):
             message.event_time,
             message.sequence_id,
             block=self._block,
-            in_callback=self._core.client.callbacks.inside,
+            in_callback=self._core.client.callbacks.is_current,
         )
         if message.key is None and not self._core.routes_each:
             self._queue = queue

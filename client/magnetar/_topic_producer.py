@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from magnetar._client_core import ClientCore, topic_name
-from magnetar._options import ProducerOptions
+from magnetar._client_core import ClientCore
+from magnetar._options import ProducerOptions, parse_topic_name
 from magnetar._partition_producer import PartitionProducer
 from magnetar._routing import OutgoingMessage, Router
 from magnetar._send_queue import Bounds
@@ -30,7 +30,7 @@ _LEAST_PENDING_BYTES = 1024 * 1024
 async def open_producer(client: ClientCore, topic: str, options: ProducerOptions) -> TopicProducer:
     """Return a producer, opened, which the client closes when it is closed itself."""
     client.check_open()
-    producer = TopicProducer(client, topic_name(topic), options)
+    producer = TopicProducer(client, parse_topic_name(topic), options)
     await producer.open()
     client.add_member(producer)
     return producer
@@ -69,14 +69,14 @@ class TopicProducer:
 
     async def open(self) -> None:
         """Raises what is in the way; then nothing is open."""
-        count = await self.client.connections.partitions(self.topic)
+        count = await self.client.lookup.count_partitions(self.topic)
         self._partitioned = count > 0
         self._router = Router(
             self.options.message_routing_mode,
             self.options.hashing_scheme,
             self.options.message_router,
             max(1, count),
-            self.client.connections.randomness,
+            self.client.randomness,
         )
         parts = self.parts = self._make(0, max(1, count), max(1, count))
         first = parts[self._router.first]
@@ -175,9 +175,9 @@ class TopicProducer:
 
     async def _watch(self, interval_s: float) -> None:
         while True:
-            await self.client.connections.clock.sleep(interval_s)
+            await self.client.clock.sleep(interval_s)
             try:
-                count = await self.client.connections.partitions(self.topic, create=False)
+                count = await self.client.lookup.count_partitions(self.topic, create=False)
                 if count > len(self.parts):
                     new = self._make(len(self.parts), count, count)
                     if not self.options.lazy_start_partitioned_producers:

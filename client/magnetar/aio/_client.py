@@ -18,6 +18,7 @@ from magnetar._active_events import ConsumerEventListener, check_event_listener,
 from magnetar._client_core import ClientCore
 from magnetar._consumer_core import open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
+from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
     BatchingType,
     CompressionType,
@@ -29,15 +30,13 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from magnetar._keywords import suggest_keywords
 from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
 from magnetar._nacks import RedeliveryBackoff
-from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options
-from magnetar._service_url import check_service_url
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
+from magnetar._public_object import Unpicklable
 from magnetar._topic_producer import open_producer
-from magnetar._unpicklable import Unpicklable
 from magnetar._unsupported import (
     Authentication,
     ConsumerDeadLetterPolicy,

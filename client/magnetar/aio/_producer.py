@@ -19,11 +19,10 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn, Self
 
-from magnetar._outgoing import Outgoing, check_size, outgoing
+from magnetar._outgoing_message import Outgoing, check_size, outgoing
 from magnetar._partition_producer import PartitionProducer
-from magnetar._repr import repr_of
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._topic_producer import TopicProducer
-from magnetar._unpicklable import Unpicklable
 from magnetar._waiting_sends import WaitingSends
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
