@@ -61,7 +61,7 @@ async def test_a_paused_producer_sends_nothing_and_others_go_on() -> None:
 
         def set_paused(state: bool) -> None:
             [producer] = broker.topic("t").producers.values()
-            session.tell(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
+            session.send(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
 
         set_paused(True)
         await other.send(b"after it on the stream")
@@ -404,7 +404,7 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
                 if chance.random() < 0.3:
                     await asyncio.sleep(0)
                 if chance.random() < 0.04:
-                    _strike(broker, chance)
+                    _inject_fault(broker, chance)
             broker.receipting.set()
             ids = await asyncio.gather(*sends)
             stored = broker.topic("t").payloads()
@@ -422,7 +422,7 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
         await go(seed)
 
 
-def _strike(broker: FakeBroker, chance: SeededRandomness) -> None:
+def _inject_fault(broker: FakeBroker, chance: SeededRandomness) -> None:
     kind = chance.below(4)
     if kind == 0:
         broker.break_streams()
