@@ -74,7 +74,11 @@ class ConsumerChannel(Channel, Protocol):
         """The broker has closed the consumer, and the stream has detached it. None: the client had requested that."""
 
 
+<<<<<<< HEAD
 class ConsumeStream(BrokerStream[ConsumerChannel]):
+=======
+class ConsumeStream(BrokerStream[ConsumeChannel]):
+>>>>>>> main
     method = "consume"
 
     def __init__(self, stream: Stream, address: str) -> None:
