@@ -46,8 +46,8 @@ def _publish(on: SyncConsumeScene, until_number: int, number: int = 0) -> None:
 
 
 @pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
-def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> None:
-    """CON-2: what a receive that was broken off had in its hands, the next one returns."""
+def test_an_interrupted_receive_loses_no_message_and_keeps_the_order(how: str) -> None:
+    """CON-2: messages that an interrupted receive had taken are returned by the next one."""
     policy = ConsumerBatchReceivePolicy(9, -1, 50)
     with sync_consume_scene() as on, Interrupter() as interrupter:
         published = MESSAGES
@@ -100,8 +100,8 @@ def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> N
 
 
 def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
-    """What was made for nobody is closed again: its name, or its place in an exclusive subscription, is free. The next
-    call goes on as ever."""
+    """A consumer or reader that the caller never got is closed, so that an exclusive subscription is free again. The
+    next call works."""
     with sync_consume_scene() as on, Interrupter() as interrupter:
         _publish(on, 1_000)
         consumer = on.client.subscribe("t", "s", **EARLIEST)
@@ -125,7 +125,7 @@ def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
                         interrupter.armed = True
                         made.has_message_available()
                 except (Interrupted, StaleEpoch):
-                    pass  # a seek that was broken off may have begun another epoch meanwhile
+                    pass  # a seek that was interrupted may have begun another epoch
                 finally:
                     interrupter.armed = False
                 while isinstance(made, (Consumer, Reader)):
