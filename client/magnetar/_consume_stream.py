@@ -27,7 +27,7 @@ from magnetar_wire.errors import MalformedFrame
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import Stream
 
-__all__ = ["ConsumeStream", "ConsumerChannel", "RequestBuilder"]
+__all__ = ["ConsumeChannel", "ConsumeStream", "RequestBuilder"]
 
 # The size of one message, about. A broker accepts 20,000 parts (requests, ranges and batches) and 9 MiB.
 _MAX_PARTS: Final = 15_000
@@ -54,7 +54,7 @@ class RequestBuilder:
         self.bytes_left -= size_bytes
 
 
-class ConsumerChannel(Channel, Protocol):
+class ConsumeChannel(Channel, Protocol):
     """A consumer of one topic or partition, as the stream knows it."""
 
     def fill(self, builder: RequestBuilder) -> bool:
@@ -74,7 +74,7 @@ class ConsumerChannel(Channel, Protocol):
         """The broker has closed the consumer, and the stream has detached it. None: the client had requested that."""
 
 
-class ConsumeStream(BrokerStream[ConsumerChannel]):
+class ConsumeStream(BrokerStream[ConsumeChannel]):
     method = "consume"
 
     def __init__(self, stream: Stream, address: str) -> None:

@@ -90,7 +90,7 @@ class ConsumerContext:
 
 
 class PartitionConsumer:
-    """A `ConsumerChannel`, and a `MessageOrigin`."""
+    """A `ConsumeChannel`, and a `MessageOrigin`."""
 
     def __init__(self, name: TopicName, context: ConsumerContext, start: StartAt) -> None:
         self.topic = str(name)
