@@ -52,14 +52,14 @@ def run_process(
     import_process: Callable[[], tuple[type[S], Run[S]]],
 ) -> NoReturn:
     """Run a process, and exit with its status. `import_process` returns its settings' class and the function to run."""
-    from magnetar_wire.garbage import look_seldom
     from magnetar_wire.process.exit_status import ExitStatus
+    from magnetar_wire.process.memory_tuning import raise_gc_thresholds
     from magnetar_wire.process.stop_signals import StopSignals
 
-    look_seldom()
+    raise_gc_thresholds()
     signals = StopSignals()
     from magnetar_wire.configuration import InvalidConfiguration, load
-    from magnetar_wire.logs import log_to_stderr
+    from magnetar_wire.process.logs import log_to_stderr
 
     kind, run = import_process()
     try:

@@ -141,7 +141,7 @@ def check_order(settings: BaseModel, lower: str, upper: str) -> None:
     """Raise `ValueError` if the setting `lower` is above the setting `upper`."""
     low, high = getattr(settings, lower), getattr(settings, upper)
     if low > high:
-        raise ValueError(f"{lower} is {low}, above {upper}, which is {high}: lower {lower} or raise {upper}")
+        raise ValueError(f"{lower} is {low:.15g}, above {upper}, which is {high:.15g}: lower {lower} or raise {upper}")
 
 
 def former_names(kind: type[BaseModel]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_metadata.settings import MetadataLocationSettings
 from magnetar_wire.grpc_transport import GrpcSettings
 from magnetar_wire.process.addresses import check_address
-from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners
+from magnetar_wire.process.advertised_listeners import AdvertisedListeners, parse_advertised_listeners
 from magnetar_wire.process.settings import (
     DataFolderSettings,
     HttpSettings,
@@ -103,9 +103,11 @@ class BookieSettings(
     )
 
     @property
-    def advertised(self) -> AdvertisedAt:
+    def advertised(self) -> AdvertisedListeners:
         """Names and addresses of the listeners, the internal one first."""
-        return advertised_listeners(self.advertised_listeners, self.internal_listener_name, self.advertised_address)
+        return parse_advertised_listeners(
+            self.advertised_listeners, self.internal_listener_name, self.advertised_address
+        )
 
     @field_validator("listen_address")
     @classmethod
@@ -114,7 +116,7 @@ class BookieSettings(
 
     @model_validator(mode="after")
     def _check_listeners(self) -> Self:
-        advertised_listeners(
+        parse_advertised_listeners(
             self.advertised_listeners, self.internal_listener_name, self.advertised_address, self.listen_address
         )
         return self

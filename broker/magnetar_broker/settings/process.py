@@ -10,12 +10,12 @@ from magnetar_broker.settings.service import ServingSettings
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
 from magnetar_metadata.settings import MetadataLocationSettings
 from magnetar_wire.process.addresses import check_address
-from magnetar_wire.process.listeners import (
+from magnetar_wire.process.advertised_listeners import (
     PULSAR,
-    AdvertisedAt,
-    advertised_for_pulsar,
-    advertised_listeners,
-    bind_addresses,
+    AdvertisedListeners,
+    parse_advertised_listeners,
+    parse_bind_addresses,
+    parse_pulsar_advertised_listeners,
     split_by_scheme,
 )
 from magnetar_wire.process.settings import ListenerSettings
@@ -74,16 +74,16 @@ class BrokerSettings(ServingSettings, MetadataLocationSettings, ListenerSettings
     )
 
     @property
-    def advertised(self) -> AdvertisedAt:
+    def advertised(self) -> AdvertisedListeners:
         """Names and addresses of the listeners, the internal one first."""
-        return advertised_listeners(
+        return parse_advertised_listeners(
             split_by_scheme(self.advertised_listeners)[0], self.internal_listener_name, self.advertised_address
         )
 
     @property
-    def pulsar_advertised(self) -> AdvertisedAt:
+    def pulsar_advertised(self) -> AdvertisedListeners:
         """The same for clients of Pulsar's protocol. Port 0, or no address: where it listens."""
-        return advertised_for_pulsar(
+        return parse_pulsar_advertised_listeners(
             split_by_scheme(self.advertised_listeners)[1],
             self.advertised,
             self.pulsar_advertised_address,
@@ -91,14 +91,14 @@ class BrokerSettings(ServingSettings, MetadataLocationSettings, ListenerSettings
         )
 
     @property
-    def bound(self) -> AdvertisedAt:
+    def bound(self) -> AdvertisedListeners:
         """Names of listeners, and the addresses that the broker listens at for them."""
-        return bind_addresses(split_by_scheme(self.bind_addresses)[0], self.advertised)
+        return parse_bind_addresses(split_by_scheme(self.bind_addresses)[0], self.advertised)
 
     @property
-    def pulsar_bound(self) -> AdvertisedAt:
+    def pulsar_bound(self) -> AdvertisedListeners:
         """The same for clients of Pulsar's protocol."""
-        return bind_addresses(split_by_scheme(self.bind_addresses)[1], self.pulsar_advertised, PULSAR)
+        return parse_bind_addresses(split_by_scheme(self.bind_addresses)[1], self.pulsar_advertised, PULSAR)
 
     @field_validator("listen_addresses", "pulsar_listen_addresses", "bind_addresses", mode="before")
     @classmethod
@@ -125,10 +125,10 @@ class BrokerSettings(ServingSettings, MetadataLocationSettings, ListenerSettings
         for_brokers, for_pulsar = split_by_scheme(self.advertised_listeners)
         if for_pulsar and not for_brokers:
             raise ValueError("advertised_listeners has no magnetar://host:port, by which brokers reach each other")
-        advertised_listeners(
+        parse_advertised_listeners(
             for_brokers, self.internal_listener_name, self.advertised_address, self.listen_addresses[0]
         )
-        bind_addresses(split_by_scheme(self.bind_addresses)[0], self.advertised)
+        parse_bind_addresses(split_by_scheme(self.bind_addresses)[0], self.advertised)
         if not self.pulsar_bound and not self.pulsar_listen_addresses and self.pulsar_advertised:
             raise ValueError("advertised_listeners has pulsar:// addresses, and pulsar_listen_addresses is empty")
         return self

@@ -1,13 +1,13 @@
 """The common part of `magnetar bookie`, `magnetar broker` and `magnetar standalone`.
 
-settings.py        settings that all of them have
-exit_status.py     exit statuses
-stop_signals.py    SIGTERM and SIGINT
-ending.py          steps of a shutdown, each with a time-out
-open_files.py      the maximum number of open files
-addresses.py       host:port in settings
-listeners.py       advertised listeners and bind addresses
-event_loop.py      the event loop
+settings.py               settings that all of them have
+addresses.py              host:port in settings
+advertised_listeners.py   advertised listeners and bind addresses
+http_server.py            health, metrics and administration over HTTP
+stop_signals.py           SIGTERM and SIGINT
+shutdown.py               steps of a shutdown, each with a time-out
+exit_status.py            exit statuses
+logs.py                   log lines on standard error
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.settings.bounds import with_lag_bound
 from magnetar_broker.settings.process import BrokerSettings
 from magnetar_wire.configuration import InvalidConfiguration, load, select_settings
-from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
-from magnetar_wire.process.listeners import advertised_listeners
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.limits import MAX_BROKER_METADATA_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
+from magnetar_wire.process.advertised_listeners import parse_advertised_listeners
 
 LEAST = {"broker_id": "b1", "metadata": "zookeeper://127.0.0.1:2181"}
 
@@ -159,7 +159,7 @@ def test_an_error_names_the_setting() -> None:
 
 def test_listeners_are_bounded() -> None:
     many = [f"l{number}:magnetar://h:1" for number in range(17)]
-    assert len(advertised_listeners(many)) == 17
+    assert len(parse_advertised_listeners(many)) == 17
     with pytest.raises(ValidationError, match="at most 16"):
         settings(advertised_listeners=many)
 
@@ -200,7 +200,7 @@ def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
 MIB = 1 << 20
 # Capacity that the log needs beyond a topic's bound of 32 MiB: a frame, and the broker's part of each entry.
 BEYOND = MAX_FRAME_BYTES + MAX_FRAME_ENTRIES * ENTRY_OVERHEAD_BYTES
-LEAST_LOG_BYTES = (32 * MIB + BEYOND) + (32 * MIB + BEYOND) // ENTRY_OVERHEAD_BYTES * MAX_BROKER_PART_BYTES
+LEAST_LOG_BYTES = (32 * MIB + BEYOND) + (32 * MIB + BEYOND) // ENTRY_OVERHEAD_BYTES * MAX_BROKER_METADATA_BYTES
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_wire.entry import split_broker_metadata
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from tests.unit.broker.log_scene import SMALL, Scene, entry, numbered, payload, running_log_scene
 
 WIDE = ManagedLedgerSettings()
@@ -279,7 +279,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     ack_quorum, write_quorum = "managed_ledger_default_ack_quorum", "managed_ledger_default_write_quorum"
     with pytest.raises(ValueError, match=f"{ack_quorum} is 2, above {write_quorum}, which is 1: lower {ack_quorum} or"):
         ManagedLedgerSettings(managed_ledger_default_write_quorum=1)
-    with pytest.raises(ValueError, match="rollover_time_minutes is 10, above .*, which is 5"):
+    with pytest.raises(ValueError, match=r"rollover_time_minutes is 10, above .*, which is 5"):
         ManagedLedgerSettings(managed_ledger_max_ledger_rollover_time_minutes=5)
     assert SMALL.roll_rule.due(3, 0, 0)
 

@@ -20,15 +20,15 @@ __all__ = [
     "INTERNAL",
     "MAGNETAR",
     "PULSAR",
-    "AdvertisedAt",
-    "advertised_for_pulsar",
-    "advertised_listeners",
-    "bind_addresses",
+    "AdvertisedListeners",
+    "parse_advertised_listeners",
+    "parse_bind_addresses",
+    "parse_pulsar_advertised_listeners",
     "split_by_scheme",
 ]
 
 # Names and addresses of listeners, the internal one first.
-AdvertisedAt = tuple[tuple[str, str], ...]
+AdvertisedListeners = tuple[tuple[str, str], ...]
 
 INTERNAL: Final = "internal"
 MAGNETAR: Final = "magnetar"
@@ -42,9 +42,9 @@ def split_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
     return [one for one in listeners if one not in for_pulsar], for_pulsar
 
 
-def advertised_listeners(
+def parse_advertised_listeners(
     listeners: Sequence[str], internal_name: str = "", address: str = "", listens_at: str = ""
-) -> AdvertisedAt:
+) -> AdvertisedListeners:
     """Return the advertised addresses from the settings advertised_listeners, internal_listener_name and
     advertised_address. If none is set, return none: the process advertises `listens_at`. Raise `ValueError`."""
     if not listeners:
@@ -66,9 +66,9 @@ def advertised_listeners(
     return ((internal, found.pop(internal)), *found.items())
 
 
-def advertised_for_pulsar(
-    listeners: Sequence[str], advertised: AdvertisedAt, address: str, listens_at: str
-) -> AdvertisedAt:
+def parse_pulsar_advertised_listeners(
+    listeners: Sequence[str], advertised: AdvertisedListeners, address: str, listens_at: str
+) -> AdvertisedListeners:
     """Return the addresses for clients of Pulsar's protocol, by the names of `advertised` and of `listeners`.
 
     The internal listener has `address`. If it is empty, it has the host that is advertised to others, and port 0 for
@@ -95,7 +95,9 @@ def advertised_for_pulsar(
     return ((internal, chosen), *found.items())
 
 
-def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str = MAGNETAR) -> AdvertisedAt:
+def parse_bind_addresses(
+    bound: Sequence[str], advertised: AdvertisedListeners, scheme: str = MAGNETAR
+) -> AdvertisedListeners:
     """Return names of listeners and addresses to listen at; several may have one name. Raise `ValueError`."""
     found = tuple(_parse_listener("bind_addresses", one, scheme) for one in bound)
     names = [name for name, _ in advertised]
