@@ -8,6 +8,10 @@
 `core` modules hold rules and do no I/O: neither they nor anything of ours that they import, however indirectly, imports
 a module that does. The same holds for `RULES_BESIDE_SHELLS`, and for the modules of magnetar_wire except the few that
 implement an interface.
+
+Some packages have no import circles, imports for the type checker included, so that each of their modules can be read
+without those that use it: `WITHOUT_CIRCLES`. Some packages stand beside each other and don't import each other:
+`APART`.
 """
 
 from __future__ import annotations
@@ -51,6 +55,8 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "pulsar.topic_list_rules",
     )
 )
+WITHOUT_CIRCLES: Final = ("magnetar_broker.server",)
+APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
     f"magnetar_wire.{name}"
@@ -77,7 +83,9 @@ WIRE_SHELLS: Final = frozenset(
 class Module:
     name: str
     path: Path
+    # What it imports when it runs, and what it imports for the type checker besides.
     imports: frozenset[str]
+    all_imports: frozenset[str]
 
 
 def source_roots(project: Path) -> list[str]:
@@ -91,14 +99,16 @@ def modules(project: Path, roots: list[str]) -> dict[str, Module]:
         for path in sorted((project / root).glob("*/**/*.py")):
             parts = path.relative_to(project / root).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found[name] = Module(name, path, frozenset(_imports(ast.parse(path.read_text()), name)))
+            tree = ast.parse(path.read_text())
+            all_imports = frozenset(_imports(tree, name, with_types=True))
+            found[name] = Module(name, path, frozenset(_imports(tree, name, with_types=False)), all_imports)
     return found
 
 
-def _imports(tree: ast.AST, name: str) -> Iterator[str]:
-    """Every module that is imported anywhere in the file, but not what is for the type checker's eyes only."""
+def _imports(tree: ast.AST, name: str, *, with_types: bool) -> Iterator[str]:
+    """Yield all modules that the file imports. `with_types`: also imports for the type checker."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not with_types:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -109,7 +119,7 @@ def _imports(tree: ast.AST, name: str) -> Iterator[str]:
                 base = ".".join([*package, base]).strip(".")
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
-        yield from _imports(node, name)
+        yield from _imports(node, name, with_types=with_types)
 
 
 def violations(project: Path, roots: list[str]) -> list[str]:
@@ -124,6 +134,43 @@ def violations(project: Path, roots: list[str]) -> list[str]:
         if _is_pure(module.name):
             reached = _reached(module, known)
             found += [f"{module.name} reaches {name} through {via}" for name, via in sorted(reached.items())]
+    found += [line for package in WITHOUT_CIRCLES for line in _circles(package, known)]
+    return found + [line for pair in APART for line in _imports_of_each_other(pair, known)]
+
+
+def _circles(package: str, known: dict[str, Module]) -> list[str]:
+    """Return one line for each module of the package that imports itself through others."""
+    inside = {name: module for name, module in known.items() if (name + ".").startswith(package + ".")}
+    found = []
+    for name in sorted(inside):
+        # A path from the module to each module that it reaches.
+        paths = {name: [name]}
+        waiting = [name]
+        while waiting:
+            current = waiting.pop(0)
+            imported = sorted(_modules_among(inside[current].all_imports, inside) - {current})
+            if name in imported:
+                found.append(f"{name} imports itself: {' -> '.join([*paths[current], name])}")
+                break
+            new = [one for one in imported if one not in paths]
+            paths.update({one: [*paths[current], one] for one in new})
+            waiting += new
+    return found
+
+
+def _modules_among(imports: frozenset[str], known: dict[str, Module]) -> set[str]:
+    """Return the imported modules, without packages that are imported only as parents of a module."""
+    ours = imports & known.keys()
+    return {name for name in ours if not any(one.startswith(name + ".") for one in ours)}
+
+
+def _imports_of_each_other(pair: tuple[str, str], known: dict[str, Module]) -> list[str]:
+    found = []
+    for package, other in (pair, pair[::-1]):
+        for module in known.values():
+            if (module.name + ".").startswith(package + "."):
+                others = sorted(name for name in module.all_imports if (name + ".").startswith(other + "."))
+                found += [f"{module.name} imports {name}: the packages stand apart" for name in others]
     return found
 
 

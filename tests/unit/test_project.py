@@ -48,6 +48,22 @@ PLANTED = {
     "magnetar_wire/typing_only.py": ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import asyncio", None),
     "magnetar_wire/relative.py": ("from .clock import Clock", "magnetar_wire.relative reaches time"),
     "magnetar_wire/clock.py": ("import time", None),
+    "magnetar_broker/server/pulsar/session.py": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from magnetar_broker.server.pulsar import producer",
+        "magnetar_broker.server.pulsar.session imports itself: magnetar_broker.server.pulsar.session -> "
+        "magnetar_broker.server.pulsar.producer -> magnetar_broker.server.pulsar.session",
+    ),
+    "magnetar_broker/server/pulsar/producer.py": (
+        "from magnetar_broker.server.pulsar.session import ClientSession",
+        "magnetar_broker.server.pulsar.producer imports itself",
+    ),
+    "magnetar_broker/server/pulsar/lookup.py": (
+        "def f():\n    from magnetar_broker.server.grpc import lookup",
+        "magnetar_broker.server.pulsar.lookup imports magnetar_broker.server.grpc.lookup: the packages stand apart",
+    ),
+    "magnetar_broker/server/grpc/lookup.py": ("from magnetar_broker.server import context", None),
+    "magnetar_broker/server/pulsar/handlers.py": ("from magnetar_broker.server.pulsar import session", None),
+    "magnetar_broker/server/context.py": ("", None),
 }
 
 

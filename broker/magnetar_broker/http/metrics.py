@@ -46,18 +46,18 @@ class BrokerMetrics:
             of_topics = TopicMetrics(
                 self._cluster, max_topics if self._options.expose_topic_level_metrics_in_prometheus else 0
             )
-            life = self._broker.session
-            if life is not None:
-                await of_topics.gather(life.topics.loaded())
+            session = self._broker.session
+            if session is not None:
+                await of_topics.gather(session.topics.loaded())
             others = await self._others() if self._others is not None else ()
             families = [*self._own(of_topics.totals), *others]
             return await asyncio.to_thread(lambda: exposition([*families, *of_topics.families()]))
 
     def _own(self, totals: Totals) -> Iterator[Metric]:
         broker, counters = self._broker, self._broker.counters
-        life, connections = broker.session, broker.pulsar_connections
-        session = SessionState.LOST if life is None else life.store.session.state
-        connected = session is SessionState.CONNECTED
+        session, connections = broker.session, broker.pulsar_connections
+        state = SessionState.LOST if session is None else session.store.session.state
+        connected = state is SessionState.CONNECTED
         yield self._gauge("broker_metadata_connected", "1: there is a session, and it is connected.", connected)
         yield self._gauge("broker_topics_count", "Topics that are loaded.", totals.topics)
         yield self._gauge("broker_producers_count", "Producers that are connected.", totals.producers)
@@ -114,14 +114,14 @@ class BrokerMetrics:
         yield _FAMILIES.histogram("broker_entry_size_bytes", "Sizes of entries published.", counters.entry_bytes)
         yield _FAMILIES.histogram("topic_load_seconds", "Time to load a topic.", counters.load_seconds)
         yield from self._of_pulsar_clients(connections)
-        if life is not None:
-            yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(life.ownership.owned()))
-            streams = life.sessions + len(connections)
+        if session is not None:
+            yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(session.ownership.owned()))
+            streams = session.streams + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
             yield self._gauge(
-                "broker_pending_publish_bytes", "Memory of entries not stored yet.", life.budget.used_bytes
+                "broker_pending_publish_bytes", "Memory of entries not stored yet.", session.budget.used_bytes
             )
-            cache = life.cache
+            cache = session.cache
             yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
             yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))
             yield self._counter("ml_cache_hits", "Entries that were read from it.", cache.hits)
@@ -130,12 +130,16 @@ class BrokerMetrics:
     def _of_pulsar_clients(self, connections: Sequence[PulsarConnection]) -> Iterator[Metric]:
         counters = self._broker.counters
         yield self._gauge("listener_connections", "Connections of Pulsar's protocol.", len(connections))
-        yield self._gauge("listener_producers", "Producers on them.", sum(len(one.producers) for one in connections))
-        yield self._gauge("listener_consumers", "Consumers on them.", sum(len(one.consumers) for one in connections))
+        yield self._gauge(
+            "listener_producers", "Producers on them.", sum(len(one.handlers.producers.by_id) for one in connections)
+        )
+        yield self._gauge(
+            "listener_consumers", "Consumers on them.", sum(len(one.handlers.consumers.by_id) for one in connections)
+        )
         yield self._gauge(
             "listener_unfinished_bytes",
             "Bytes of frames that have not come whole yet.",
-            self._broker.door.unfinished.bytes,
+            self._broker.pulsar_context.incomplete_frames.bytes,
         )
         yield self._counter("listener_connections_opened", "Such connections that came.", counters.connections_opened)
         yield self._counter(

@@ -190,7 +190,7 @@ class Standalone:
             pulsar_listeners=[("", f"{settings.host}:{settings.pulsar_port}")],
             pulsar_advertised=self._pulsar_advertised,
         )
-        self.broker.door.tells_where_they_came = self.pulsar_at_any_address
+        self.broker.pulsar_context.advertises_reached_address = self.pulsar_at_any_address
         await self.broker.start()
         assert self.bookie is not None
         assert self._bookie_running is not None

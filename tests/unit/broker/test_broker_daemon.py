@@ -109,7 +109,7 @@ async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -
     machine = Machine()
     machine.away = True
     async with machine.running() as daemon:
-        await says(daemon, "the metadata store is not reached: nobody is there")
+        await says(daemon, "can't connect to the metadata store: nobody is there")
         assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
         machine.away = False
         await says(daemon, "0 bookies can take a new ledger")
@@ -151,7 +151,7 @@ async def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
         machine.away = True
         machine.metadata.expire(machine.sessions[-1])
         machine.metadata.resume(machine.sessions[-1])
-        await says(daemon, "the metadata store is not reached")
+        await says(daemon, "can't connect to the metadata store")
         machine.away = False
         await becomes_ready(daemon)
         assert len(machine.sessions) == 2

@@ -13,6 +13,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 from magnetar_broker.server.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
+from magnetar_broker.server.pulsar.producer import ConnectedProducer
+from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -69,6 +72,24 @@ class PulsarClient:
         self._requests = 0
         transport.takes = self._take
         connection.connection_made(transport)
+
+    # The broker's end of the connection.
+
+    @property
+    def session(self) -> ClientSession:
+        return self.connection.session
+
+    @property
+    def producers(self) -> dict[int, ConnectedProducer]:
+        return self.connection.handlers.producers.by_id
+
+    @property
+    def consumers(self) -> dict[int, ConnectedConsumer]:
+        return self.connection.handlers.consumers.by_id
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return self.session.requests.tasks
 
     # Bytes.
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene
@@ -23,15 +22,15 @@ T = TypeVar("T")
 class PulsarScene(BrokerScene):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.door = self.broker.door
-        self.listener = PulsarListener(self.door, "")
+        self.context = self.broker.pulsar_context
+        self.listener = PulsarListener(self.context, "")
         self.listener.address = PULSAR_ADDRESS
         self.broker.pulsar_listeners.append(self.listener)
         self.clients: list[PulsarClient] = []
 
     def raw_client(self, *, peer: str = "10.0.0.1") -> PulsarClient:
         """Has said nothing yet."""
-        connection = PulsarConnection(self.door, self.listener)
+        connection = self.listener.make_connection()
         client = PulsarClient(connection, FakeTransport(connection, (peer, len(self.clients) + 1)))
         self.clients.append(client)
         return client
@@ -54,13 +53,13 @@ class PulsarScene(BrokerScene):
         connections = {client.connection for client in kept}
         # None: the broker has ended.
         life = self.broker.session
-        used = self.door.outboxes.queued_bytes + (0 if life is None else life.budget.used_bytes)
-        gone = [client.connection for client in self.clients if client not in kept]
+        used = self.context.server.outbox_budget.queued_bytes + (0 if life is None else life.budget.used_bytes)
+        gone = [client for client in self.clients if client not in kept]
         return (
             set(self.listener.connections) != connections
             or any(one.tasks or one.producers or one.consumers for one in gone)
             or (not kept and bool(used))
-            or (not kept and bool(self.door.unfinished.bytes))
+            or (not kept and bool(self.context.incomplete_frames.bytes))
         )
 
 

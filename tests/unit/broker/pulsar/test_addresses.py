@@ -9,7 +9,6 @@ import pytest
 from magnetar_broker.daemon.run import BrokerDaemon
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Advertised, advertised_as, listeners_told
-from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse, ServerError
 from tests.http_client import ask_json
@@ -29,7 +28,7 @@ _LISTENERS = (
 async def _looked_up(
     daemon: BrokerDaemon, listener: PulsarListener, named: str = "", came_to: Any = None
 ) -> CommandLookupTopicResponse:
-    connection = PulsarConnection(daemon.broker.door, listener)
+    connection = listener.make_connection()
     client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), came_to))
     await client.connect()
     asked = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
@@ -76,7 +75,7 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
     async with machine.running(pulsar_listen_addresses="") as daemon:
         await becomes_ready(daemon)
         assert daemon.broker.pulsar_listeners == []
-        answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
+        answer = await _looked_up(daemon, PulsarListener(daemon.broker.pulsar_context, ""))
         assert answer.response == CommandLookupTopicResponse.FAILED
         assert "no listener for Pulsar's protocol" in answer.message
 
@@ -102,7 +101,7 @@ async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_i
         [listener] = daemon.broker.pulsar_listeners
         answer = await _looked_up(daemon, listener, came_to=came_to)
         assert answer.broker_service_url == "pulsar://inside:7000"
-        daemon.broker.door.tells_where_they_came = True
+        daemon.broker.pulsar_context.advertises_reached_address = True
         answer = await _looked_up(daemon, listener, came_to=came_to)
         assert answer.broker_service_url == f"pulsar://{told}"
         answer = await _looked_up(daemon, listener, "internal", came_to)
@@ -124,7 +123,7 @@ async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
 
     async with running_pulsar_broker(**{bound: 2}) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
-        scene.listener = PulsarListener(scene.door, "outside")
+        scene.listener = PulsarListener(scene.context, "outside")
         scene.broker.pulsar_listeners.append(scene.listener)
         refused = scene.raw_client()
         await refused.wait_gone()
@@ -133,7 +132,7 @@ async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
         assert bound in told.error.message
         assert not first.gone
         second.cut()
-        await until(lambda: scene.door.connections == 1, "who is gone is not counted")
+        await until(lambda: scene.context.connections == 1, "who is gone is not counted")
         assert (await scene.pulsar_client()).connection in scene.listener.connections
 
 
