@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from magnetar._link import Channel, Link
+from magnetar._broker_stream import BrokerStream, Channel
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeAnswer,
@@ -74,7 +74,7 @@ class ConsumerChannel(Channel, Protocol):
         """The link knows the consumer no more. None: because it was closed."""
 
 
-class ConsumeLink(Link[ConsumerChannel]):
+class ConsumeLink(BrokerStream[ConsumerChannel]):
     method = "consume"
 
     def __init__(self, stream: Stream, address: str) -> None:

@@ -1,4 +1,4 @@
-"""What brokers and the transport say went wrong, as the application meets it; and what may pass by itself."""
+"""Errors of brokers and of the transport, as the exceptions that the application gets; and which are retryable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.exceptions import ConnectError, MagnetarException
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 from magnetar_wire.transport import Code, Rejected, TransportError
 
-__all__ = ["ends_no_consumer", "from_problem", "from_transport", "is_passing"]
+__all__ = ["from_problem", "from_transport", "is_retryable", "may_reopen_consumer"]
 
 _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.METADATA_ERROR: exceptions.BrokerMetadataError,
@@ -34,8 +34,8 @@ _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.UNSUPPORTED: exceptions.OperationNotSupported,
     ErrorCode.INTERNAL_ERROR: exceptions.BrokerFailed,
 }
-# Troubles of the moment: of the broker, of what it stands on, or of the way there.
-_PASSING: Final = (
+# The same request may succeed a moment later: the broker, its storage or metadata, or the connection has failed.
+_RETRYABLE: Final = (
     exceptions.UnknownError,
     exceptions.BrokerMetadataError,
     exceptions.BrokerPersistenceError,
@@ -43,8 +43,8 @@ _PASSING: Final = (
     exceptions.TooManyLookupRequestException,
     exceptions.ConnectError,
 )
-# What ends an opening of a consumer, and may go well the next time though it is no trouble of the moment by its nature.
-_GO_ON: Final = (
+# Not retryable in general, but a consumer that was open once is reopened after them.
+_REOPEN: Final = (
     exceptions.ConsumerBusy,
     exceptions.IncarnationChanged,
     exceptions.TopicNotFound,
@@ -53,11 +53,12 @@ _GO_ON: Final = (
 
 
 def from_problem(problem: Problem) -> MagnetarException:
+    """Return the exception for an error that a broker has answered."""
     return _CLASSES.get(problem.code, exceptions.UnknownError)(problem.text)
 
 
 def from_transport(error: TransportError) -> MagnetarException:
-    """A refusal is the broker's word: it knows no such method, takes no more streams."""
+    """Return the exception for a call or stream that failed, or that the server has rejected."""
     if isinstance(error, Rejected):
         if error.code is Code.UNIMPLEMENTED:
             return exceptions.OperationNotSupported(str(error))
@@ -70,11 +71,11 @@ def from_transport(error: TransportError) -> MagnetarException:
     return ConnectError(str(error))
 
 
-def is_passing(error: MagnetarException) -> bool:
-    """The same may go well a moment later."""
-    return isinstance(error, _PASSING) and not isinstance(error, exceptions.BrokerFailed)
+def is_retryable(error: MagnetarException) -> bool:
+    """Return whether the same request may succeed a moment later."""
+    return isinstance(error, _RETRYABLE) and not isinstance(error, exceptions.BrokerFailed)
 
 
-def ends_no_consumer(error: MagnetarException) -> bool:
-    """One that was open is opened anew."""
-    return is_passing(error) or isinstance(error, _GO_ON)
+def may_reopen_consumer(error: MagnetarException) -> bool:
+    """Return whether a consumer that was open, and was closed with this error, is reopened."""
+    return is_retryable(error) or isinstance(error, _REOPEN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from magnetar._link import Channel, Link
+from magnetar._broker_stream import BrokerStream, Channel
 from magnetar_protos.broker_pb2 import (
     CloseProducer,
     EntryRefused,
@@ -24,7 +24,7 @@ from magnetar_wire.blobs import field_head
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.transport import Stream
 
-__all__ = ["ProduceChannel", "ProduceLink"]
+__all__ = ["ProduceChannel", "ProduceStream"]
 
 # Producers that one message opens, and closes: brokers bound what a message has of them.
 _AT_ONCE: Final = 2_000
@@ -55,7 +55,7 @@ class ProduceChannel(Channel, Protocol):
         """The link knows the producer no more. None: because it was closed."""
 
 
-class ProduceLink(Link[ProduceChannel]):
+class ProduceStream(BrokerStream[ProduceChannel]):
     method = "produce"
 
     def __init__(self, stream: Stream, address: str) -> None:

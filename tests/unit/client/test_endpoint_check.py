@@ -16,18 +16,18 @@ import pytest
 
 import magnetar
 from magnetar import aio, exceptions
-from magnetar._connections import Connections
-from magnetar._reachability import LEAST_PROBE_S, WARN_AFTER_S
+from magnetar._client_core import ClientCore
+from magnetar._endpoint_check import LEAST_PROBE_S, WARN_AFTER_S
 from magnetar.admin import AsyncAdmin
 from magnetar_testing.clock import ManualClock
-from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.lookup_broker import ADDRESS
+from tests.unit.client.scene import core_of
 from tests.unit.client.test_endpoint_probe import CONNECTED, server_that_answers
-from tests.unit.client.test_finding import TOPIC, pass_time
+from tests.unit.client.test_lookup import TOPIC, pass_time
 
 
 class Describing(InProcessTransport):
@@ -50,11 +50,11 @@ class Describing(InProcessTransport):
 
 
 @contextlib.asynccontextmanager
-async def connections(clock: ManualClock, **options: Any) -> AsyncIterator[tuple[Describing, Connections]]:
+async def connections(clock: ManualClock, **options: Any) -> AsyncIterator[tuple[Describing, ClientCore]]:
     transport = Describing(clock)
-    made = Connections(transport, (ADDRESS,), clock, SeededRandomness(1), **options)
+    made = core_of(transport, clock=clock, **options)
     yield transport, made
-    await made.close()
+    await made.shutdown()
 
 
 def warnings_in(log: pytest.LogCaptureFixture) -> list[str]:
@@ -66,7 +66,7 @@ async def test_one_warning_tells_that_no_broker_answers_and_where(caplog: pytest
     clock = ManualClock()
     async with connections(clock) as (transport, made):
         asking: Any = asyncio.ensure_future(
-            asyncio.gather(*(made.partitions(f"{TOPIC}{number}") for number in range(20)))
+            asyncio.gather(*(made.lookup.count_partitions(f"{TOPIC}{number}") for number in range(20)))
         )
         await pass_time(clock, asyncio.create_task(clock.sleep(0.9)))
         assert warnings_in(caplog) == []
@@ -77,7 +77,7 @@ async def test_one_warning_tells_that_no_broker_answers_and_where(caplog: pytest
         await pass_time(clock, asking)
         assert await asking == [0] * 20
         await broker.stop()
-        again = asyncio.create_task(made.partitions(TOPIC))
+        again = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(3)))
         assert len(warnings_in(caplog)) == 2
         await broker.start(transport)
@@ -91,12 +91,12 @@ async def test_an_answer_within_a_second_and_a_broker_that_is_slow_are_not_warne
     clock = ManualClock()
     async with connections(clock) as (transport, made):
         broker = await FakeBroker().start(transport)
-        assert await made.partitions(TOPIC) == 0
+        assert await made.lookup.count_partitions(TOPIC) == 0
         broker.answering_calls.clear()
         transport.found = ""  # it is there
-        slow = asyncio.create_task(made.partitions(TOPIC))
+        slow = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(5)))
-        other = asyncio.create_task(made.partitions(f"{TOPIC}2"))
+        other = asyncio.create_task(made.lookup.count_partitions(f"{TOPIC}2"))
         await pass_time(clock, asyncio.create_task(clock.sleep(3)))
         assert transport.asked == [((ADDRESS,), False)]  # once
         broker.answering_calls.set()
@@ -105,13 +105,13 @@ async def test_an_answer_within_a_second_and_a_broker_that_is_slow_are_not_warne
         assert warnings_in(caplog) == []
         # One that is slow at first, and is then no longer reached, is.
         broker.answering_calls.clear()
-        slow = asyncio.create_task(made.partitions(TOPIC))
+        slow = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(3)))
         assert warnings_in(caplog) == []
         transport.found = "nobody is at home"
         broker.answering_calls.set()
         await broker.stop()
-        lost = asyncio.create_task(made.partitions(f"{TOPIC}2"))
+        lost = asyncio.create_task(made.lookup.count_partitions(f"{TOPIC}2"))
         await pass_time(clock, asyncio.create_task(clock.sleep(5)))
         assert len(warnings_in(caplog)) == 1
         await broker.start(transport)
@@ -122,8 +122,10 @@ async def test_an_answer_within_a_second_and_a_broker_that_is_slow_are_not_warne
 
 async def test_the_error_says_what_is_found_once() -> None:
     clock = ManualClock()
-    async with connections(clock, operation_timeout_s=10.0) as (_, made):
-        failing = asyncio.create_task(made.retried(lambda: made.partitions(TOPIC)))  # as the opening of a producer
+    async with connections(clock, operation_timeout_seconds=10.0) as (_, made):
+        failing = asyncio.create_task(
+            made.operations.retry(lambda: made.lookup.count_partitions(TOPIC))
+        )  # as the opening of a producer
         await pass_time(clock, failing)
         with pytest.raises(exceptions.ConnectError) as failed:
             await failing
@@ -139,9 +141,9 @@ async def test_the_error_says_what_is_found_once() -> None:
 async def test_closing_does_not_wait_for_a_probe() -> None:
     """PRD-9"""
     clock = ManualClock()
-    async with connections(clock, operation_timeout_s=0.5) as (transport, made):
+    async with connections(clock, operation_timeout_seconds=0.5) as (transport, made):
         transport.telling.clear()
-        failing = asyncio.create_task(made.partitions(TOPIC))
+        failing = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(transport.probing.wait()))
         assert not failing.done()
     with pytest.raises(exceptions.ConnectError) as failed:
@@ -154,8 +156,8 @@ async def test_closing_does_not_wait_for_a_probe() -> None:
 async def test_a_slow_probe_does_not_make_an_operation_longer(timeout_s: float) -> None:
     """The probe of the warning is over by then, or what it finds is left out."""
     clock = ManualClock()
-    async with connections(clock, operation_timeout_s=timeout_s) as (transport, made):
-        failing = asyncio.create_task(made.partitions(TOPIC))
+    async with connections(clock, operation_timeout_seconds=timeout_s) as (transport, made):
+        failing = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(timeout_s / 2)))
         transport.telling.clear()
         took_s = timeout_s / 2 + await pass_time(clock, failing)
@@ -168,12 +170,12 @@ async def test_a_slow_probe_does_not_make_an_operation_longer(timeout_s: float) 
 async def test_a_transport_that_can_t_tell_is_warned_of_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     transport = InProcessTransport(clock)
-    made = Connections(transport, [f"b{number}:1" for number in range(7)], clock, SeededRandomness(1))
-    asking = asyncio.create_task(made.partitions(TOPIC))
+    made = core_of(transport, *(f"b{number}:1" for number in range(7)), clock=clock)
+    asking = asyncio.create_task(made.lookup.count_partitions(TOPIC))
     await pass_time(clock, asyncio.create_task(clock.sleep(2)))
     named = "b0:1, b1:1, b2:1, b3:1, b4:1 and 2 more"
     assert warnings_in(caplog) == [f"no broker has answered for 1 s at {named}; still trying"]
-    await made.close()
+    await made.shutdown()
     await pass_time(clock, asking)
     assert isinstance(asking.exception(), exceptions.MagnetarException)
 

@@ -1,14 +1,14 @@
-"""A link: one stream of one client to one broker, for all its producers there, or for all its consumers.
+"""One stream of a client to a broker, for all of the client's producers there, or for all of its consumers.
 
-Whoever talks over a link is a *channel* with an id of the link's. What the channels have to send leaves together: the
-sender asks for the next message (`gather`) as soon as the stream has taken the last one, so that a message holds
-whatever came up meanwhile. An idle link sends at once. What comes is dispatched to the channels by id (`dispatch`).
-Neither waits for a channel, and no channel is ever waited for: what may gather is bounded by what each of them may have
-under way.
+A producer or consumer uses the stream as a *channel*, with an id. Requests of all channels are sent together: when the
+transport has taken the last message, the next one is built from what the channels have to send by then (`gather`), and
+if that is nothing, the sender waits (`wake`). What is received is parsed and handled in the order received, each part
+by its channel (`dispatch`). Neither direction waits for a channel. What `gather` may hold is bounded by what each
+channel may have in flight.
 
-**A link breaks once, with all that was on its way.** Each channel is then told `disconnected`, and nothing reaches it
-through this link any more; its owner looks the topic up again and attaches it to another link. That a message was
-handed to the stream says nothing about whether it was received.
+**When the connection breaks**, the stream breaks once, with all that was in flight. Each channel is notified
+(`disconnected`), and gets nothing from this stream any more. Its owner looks the topic up again, and attaches to a
+stream that works. Whether a message that was handed to the stream has been received is not known then.
 
 `disconnected` is never called from within `attach`, `detach` or `wake`.
 """
@@ -26,23 +26,23 @@ from google.protobuf.message import DecodeError
 from magnetar_wire.errors import WireError
 from magnetar_wire.transport import Disconnected, Stream, TransportError
 
-__all__ = ["Channel", "Link"]
+__all__ = ["BrokerStream", "Channel"]
 
 log = logging.getLogger(__name__)
 
 
 class Channel(Protocol):
-    """A producer or a consumer, as its link knows it."""
+    """A producer or a consumer, as its stream uses it."""
 
     def disconnected(self, error: TransportError) -> None:
-        """The link is broken; what was on its way is unknown. Must not raise."""
+        """Note that the stream is broken, and that the fate of what was in flight is unknown. Must not raise."""
 
 
 C = TypeVar("C", bound=Channel)
 
 
-class Link(ABC, Generic[C]):
-    """Made and used on one event loop. Its tasks end when it breaks; `Connections` keeps it, and waits for that."""
+class BrokerStream(ABC, Generic[C]):
+    """Created and used on one event loop. Its tasks end when it breaks; the `ConnectionPool` waits for that."""
 
     # The stream's method at the broker.
     method: ClassVar[str]
@@ -52,29 +52,29 @@ class Link(ABC, Generic[C]):
         self.channels: dict[int, C] = {}
         self.broken: TransportError | None = None
         self._stream = stream
-        # Ids are never used twice on one stream: what is said of a channel that is gone must not reach another.
+        # An id is never used twice on one stream: an answer to a channel that was detached must not reach another.
         self._last_id = 0
-        # What the sender waits for when there is nothing to send.
+        # The sender waits for it when there is nothing to send.
         self._idle: asyncio.Future[None] | None = None
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._guarded(self._send()), name=f"{self.method} to {address}: send"),
-            loop.create_task(self._guarded(self._receive()), name=f"{self.method} to {address}: receive"),
+            loop.create_task(self._run(self._send()), name=f"{self.method} to {address}: send"),
+            loop.create_task(self._run(self._receive()), name=f"{self.method} to {address}: receive"),
         ]
 
     @abstractmethod
     def gather(self) -> bytes | None:
-        """The next message: as much as it may hold of what the channels have to send. None: they have nothing."""
+        """Return the next message: as much as it may hold of what the channels have to send. None: nothing."""
 
     @abstractmethod
     def dispatch(self, message: bytes) -> None:
-        """Hands what came to its channels. Of a channel that is not there (any more) it is passed over.
+        """Hand each part of a message to its channel. Skip parts for channels that were detached.
 
-        Raises DecodeError or WireError for what can't be read: the link breaks.
+        Raises DecodeError or WireError for a message that can't be decoded. Then the stream breaks.
         """
 
     def attach(self, channel: C) -> int:
-        """The channel's id. Raises the error that broke the link, if it is broken."""
+        """Return the channel's id. Raises the error that broke the stream, if it is broken."""
         if self.broken is not None:
             raise self.broken
         self._last_id += 1
@@ -82,16 +82,16 @@ class Link(ABC, Generic[C]):
         return self._last_id
 
     def detach(self, channel_id: int) -> None:
-        """Nothing reaches the channel through this link any more."""
+        """Have nothing reach the channel through this stream any more."""
         self.channels.pop(channel_id, None)
 
     def wake(self) -> None:
-        """There is something to gather."""
+        """Wake the sender: a channel has something to send."""
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
     def break_off(self, error: TransportError) -> None:
-        """Ends the stream at once, and tells every channel."""
+        """Cancel the stream, and notify every channel."""
         if self.broken is not None:
             return
         self.broken = error
@@ -106,21 +106,21 @@ class Link(ABC, Generic[C]):
         return all(task.done() for task in self._tasks)
 
     async def wait_ended(self) -> None:
-        """Returns when a broken link's tasks have ended."""
+        """Return when the tasks of a broken stream have ended."""
         await asyncio.wait(self._tasks)
 
-    async def _guarded(self, work: Coroutine[Any, Any, str]) -> None:
-        """However the work ends, the link ends with it."""
+    async def _run(self, work: Coroutine[Any, Any, str]) -> None:
+        """Run one direction. However it ends, the stream breaks."""
         try:
             error: TransportError = Disconnected(f"the broker at {self.address} {await work}")
         except TransportError as failure:
             error = failure
         except asyncio.CancelledError:
-            self.break_off(Disconnected(f"the stream to {self.address} was given up"))
+            self.break_off(Disconnected(f"the stream to {self.address} was cancelled"))
             raise
-        except Exception as fault:
-            log.exception("%s to %s: a fault of ours", self.method, self.address)
-            error = Disconnected(f"the stream to {self.address} was given up: {fault!r}")
+        except Exception as bug:
+            log.exception("%s to %s: a bug in the client", self.method, self.address)
+            error = Disconnected(f"the stream to {self.address} was closed after an internal error: {bug!r}")
         self.break_off(error)
 
     async def _send(self) -> str:
@@ -131,7 +131,7 @@ class Link(ABC, Generic[C]):
                 continue
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
-        return "is not talked to any more"
+        return "is not sent to any more"
 
     async def _receive(self) -> str:
         while (message := await self._stream.receive()) is not None:
@@ -140,5 +140,5 @@ class Link(ABC, Generic[C]):
             try:
                 self.dispatch(message)
             except (DecodeError, WireError) as error:
-                return f"sent what can't be read: {error}"
+                return f"sent a message that can't be decoded: {error}"
         return "ended the stream"

@@ -10,18 +10,15 @@ from typing import Any
 import pytest
 
 from magnetar import aio, exceptions
-from magnetar._any_broker import PATIENCE_S
-from magnetar._connections import Connections
-from magnetar._opening import LOOK_AGAIN_S
+from magnetar._lookup import PATIENCE_S, REPEAT_LOOKUP_S
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
-from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from tests.running import until
 from tests.unit.client.consume_scene import MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
-from tests.unit.client.scene import URL, scene
+from tests.unit.client.scene import URL, core_of, scene
 
 TOPIC = "persistent://public/default/t"
 
@@ -55,17 +52,17 @@ async def test_a_broker_that_is_silent_costs_a_question_no_more_than_a_moment() 
     clock = ManualClock()
     async with two_brokers(clock) as (one, other, transport):
         one.owner = other.owner = "owner:1"
-        made = Connections(transport, ("one:1", "other:1"), clock, SeededRandomness(1))
+        made = core_of(transport, "one:1", "other:1", clock=clock)
         one.answering_calls.clear()
-        asking = asyncio.get_running_loop().create_task(made.lookup(TOPIC))
+        asking = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
         assert PATIENCE_S <= await pass_time(clock, asking) < PATIENCE_S + 0.2
         assert asking.result() == "owner:1"
-        asking = asyncio.get_running_loop().create_task(made.lookup(TOPIC))
+        asking = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
         assert await pass_time(clock, asking) < 0.1, "who has answered is asked first"
         assert len(one.calls) == 1
         # Both are slow: what comes first counts, though it comes from the one that was asked first.
         other.answering_calls.clear()
-        asking = asyncio.get_running_loop().create_task(made.lookup(TOPIC))
+        asking = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
         for _ in range(40):
             await asyncio.sleep(0)
             clock.advance(0.05)
@@ -74,36 +71,36 @@ async def test_a_broker_that_is_silent_costs_a_question_no_more_than_a_moment() 
         assert await pass_time(clock, asking) < 0.1
         assert asking.result() == "owner:1"
         one.answering_calls.set()
-        await made.close()
+        await made.shutdown()
 
 
 async def test_a_question_takes_no_longer_than_an_operation_may() -> None:
     clock = ManualClock()
     async with two_brokers(clock) as (one, other, transport):
-        made = Connections(transport, ("one:1", "other:1"), clock, SeededRandomness(1), operation_timeout_s=3.0)
+        made = core_of(transport, "one:1", "other:1", clock=clock, operation_timeout_seconds=3)
         one.answering_calls.clear()
         other.answering_calls.clear()
-        for ask in (lambda: made.lookup(TOPIC), lambda: made.partitions(TOPIC), lambda: made.last_message(TOPIC)):
-            asking: asyncio.Task[Any] = asyncio.get_running_loop().create_task(ask())
+        for ask in (made.lookup.find_owner, made.lookup.count_partitions, made.lookup.last_message):
+            asking: asyncio.Task[Any] = asyncio.get_running_loop().create_task(ask(TOPIC))
             assert 2.5 < await pass_time(clock, asking) < 4.5
             with pytest.raises(exceptions.ConnectError):
                 asking.result()
         one.answering_calls.set()
         other.answering_calls.set()
-        await made.close()
+        await made.shutdown()
 
 
 async def test_what_a_broker_refuses_for_good_is_not_asked_elsewhere() -> None:
     clock = ManualClock()
     async with two_brokers(clock) as (one, other, transport):
-        made = Connections(transport, ("one:1", "other:1"), clock, SeededRandomness(1))
+        made = core_of(transport, "one:1", "other:1", clock=clock)
         one.problems[TOPIC] = ErrorCode.TOPIC_NOT_FOUND
         with pytest.raises(exceptions.TopicNotFound):
-            await made.lookup(TOPIC)
+            await made.lookup.find_owner(TOPIC)
         assert not other.calls
         one.problems[TOPIC] = ErrorCode.SERVICE_NOT_READY
-        assert await made.lookup(TOPIC) == other.address
-        await made.close()
+        assert await made.lookup.find_owner(TOPIC) == other.address
+        await made.shutdown()
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
@@ -126,7 +123,7 @@ async def test_a_topic_that_moves_away_from_a_silent_broker_is_followed(kind: st
             clock.advance(0.05)
         assert not opening.done()
         one.owner = other.owner = other.address
-        assert await pass_time(clock, opening) < 2 * LOOK_AGAIN_S
+        assert await pass_time(clock, opening) < 2 * REPEAT_LOOKUP_S
         assert opening.result().is_connected()
         one.answering.set()  # it answers late, and nobody cares
         for _ in range(50):
@@ -169,10 +166,10 @@ async def test_nothing_is_kept_of_brokers_that_are_gone() -> None:
                 await before.stop()
             await producer.send(b"%d" % number)
             before = following
-        made = client._core.connections  # type: ignore[union-attr]
+        made = client._core.pool  # type: ignore[union-attr]
         assert list(made._connections) == [broker.address, "pod-7:1"]
-        assert list(made._links) == [(broker.address, "produce"), ("pod-7:1", "produce")]
-        assert not made._asking
+        assert list(made._streams) == [(broker.address, "produce"), ("pod-7:1", "produce")]
+        assert not made._calls
         assert broker.topic("t").payloads() == [b"%d" % number for number in range(8)]
         assert before is not None
         await before.stop()
@@ -211,9 +208,7 @@ async def test_a_broker_without_the_listener_is_an_error_at_first_and_passes_lat
 
 async def test_what_is_wrong_is_told_of_every_broker_that_was_asked() -> None:
     transport = InProcessTransport()
-    made = Connections(
-        transport, ("one:1", "two:1", "three:1"), SystemClock(), SeededRandomness(1), operation_timeout_s=0.2
-    )
+    made = core_of(transport, "one:1", "two:1", "three:1", operation_timeout_seconds=0.2)
     with pytest.raises(exceptions.ConnectError, match=r"(?s)(?=.*one:1)(?=.*two:1)(?=.*three:1)"):
-        await made.lookup(TOPIC)
-    await made.close()
+        await made.lookup.find_owner(TOPIC)
+    await made.shutdown()
