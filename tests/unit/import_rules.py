@@ -9,9 +9,7 @@
 a module that does. The same holds for `RULES_BESIDE_SHELLS`, and for the modules of magnetar_wire except the few that
 implement an interface.
 
-Some packages have no import circles, imports for the type checker included, so that each of their modules can be read
-without those that use it: `WITHOUT_CIRCLES`. Some packages stand beside each other and don't import each other:
-`APART`.
+Some packages stand beside each other and don't import each other, not even for the type checker: `APART`.
 """
 
 from __future__ import annotations
@@ -55,7 +53,6 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "pulsar.topic_list_rules",
     )
 )
-WITHOUT_CIRCLES: Final = ("magnetar_broker.server",)
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
@@ -134,34 +131,7 @@ def violations(project: Path, roots: list[str]) -> list[str]:
         if _is_pure(module.name):
             reached = _reached(module, known)
             found += [f"{module.name} reaches {name} through {via}" for name, via in sorted(reached.items())]
-    found += [line for package in WITHOUT_CIRCLES for line in _circles(package, known)]
     return found + [line for pair in APART for line in _imports_of_each_other(pair, known)]
-
-
-def _circles(package: str, known: dict[str, Module]) -> list[str]:
-    """Return one line for each module of the package that imports itself through others."""
-    inside = {name: module for name, module in known.items() if (name + ".").startswith(package + ".")}
-    found = []
-    for name in sorted(inside):
-        # A path from the module to each module that it reaches.
-        paths = {name: [name]}
-        waiting = [name]
-        while waiting:
-            current = waiting.pop(0)
-            imported = sorted(_modules_among(inside[current].all_imports, inside) - {current})
-            if name in imported:
-                found.append(f"{name} imports itself: {' -> '.join([*paths[current], name])}")
-                break
-            new = [one for one in imported if one not in paths]
-            paths.update({one: [*paths[current], one] for one in new})
-            waiting += new
-    return found
-
-
-def _modules_among(imports: frozenset[str], known: dict[str, Module]) -> set[str]:
-    """Return the imported modules, without packages that are imported only as parents of a module."""
-    ours = imports & known.keys()
-    return {name for name in ours if not any(one.startswith(name + ".") for one in ours)}
 
 
 def _imports_of_each_other(pair: tuple[str, str], known: dict[str, Module]) -> list[str]:
