@@ -117,7 +117,7 @@ class Broker:
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()
         # Why the broker does not serve yet; empty: it serves.
-        self.waits_for = "the broker is starting"
+        self.waits_for = "the broker has not started yet"
         self.health = BrokerHealth(
             lambda: self.session, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
         )
@@ -210,7 +210,7 @@ class Broker:
         try:
             await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
-                lost = TopicUnloaded("its broker lost its metadata session while shutting down: look it up again")
+                lost = TopicUnloaded("its broker lost its metadata session while it shut down: look it up again")
                 session.topics.give_up(lost)
             await ending
         finally:
@@ -220,7 +220,7 @@ class Broker:
 
     async def wait_failed(self) -> NoReturn:
         """Raise the error by which the broker can't go on, which is a bug."""
-        assert self._session_follower is not None, "the broker is not started"
+        assert self._session_follower is not None, "the broker has not been started"
         await asyncio.wait([self._session_follower])
         self._session_follower.result()
         raise AssertionError("a broker starts one session after another until it is closed")
@@ -232,8 +232,8 @@ class Broker:
             assert session is not None
             reason = await session_over(session.store, self._clock)
             self.session = None
-            self.waits_for = f"the session with the metadata store is over: {reason}"
-            _log.warning("unloading all topics, because the session with the metadata store is over: %s", reason)
+            self.waits_for = f"the session with the metadata store has ended: {reason}"
+            _log.warning("All topics are closed, since the session with the metadata store has ended: %s", reason)
             # In a task of its own, which `close` awaits: cancelled halfway, parts of the session would go on.
             self._session_end = asyncio.get_running_loop().create_task(_give_up(session), name="session end")
             await asyncio.wait([self._session_end])
@@ -241,7 +241,7 @@ class Broker:
                 try:
                     await self._start_session()
                 except Exception:  # noqa: BLE001 (the broker must go on)
-                    _log.exception("the broker could not start a session, and retries")
+                    _log.exception("The broker could not open another session, and tries again")
                     await self._clock.sleep(self.options.metadata_retry_s)
 
     async def _start_session(self) -> None:
@@ -249,7 +249,7 @@ class Broker:
             try:
                 store = await self._open_metadata()
             except MetadataError as error:
-                self.waits_for = f"can't connect to the metadata store: {error}"
+                self.waits_for = f"the metadata store can't be reached: {error}"
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
@@ -270,7 +270,7 @@ class Broker:
                 await session.start()
             except (MetadataError, LedgerError, BrokerError) as error:
                 await session.close()
-                self.waits_for = f"can't serve with this metadata session: {error}"
+                self.waits_for = f"the broker can't start in this session: {error}"
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
@@ -294,12 +294,12 @@ class Broker:
 
 async def _give_up(session: BrokerSession) -> None:
     """End a session that is lost."""
-    problem = TopicUnloaded("its broker has lost its metadata session: look it up again")
+    problem = TopicUnloaded("its broker lost its metadata session: look it up again")
     for end in (session.give_up(problem), session.close()):
         try:
             await end
         except Exception:  # noqa: BLE001 (the rest must end, and the broker goes on with another session)
-            _log.exception("a part of the lost session failed to end")
+            _log.exception("A lost session was not closed completely")
 
 
 def _resolve_ports(listening: str, advertised: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -7,8 +7,8 @@ While the producer is being opened (its topic may be in recovery, or its predece
 wait here, and count like all undecided entries of the stream. Entries are numbered without gaps. An entry with another
 number is a mistake of the client and ends the stream, since receipts could no longer be matched with entries.
 
-**Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client is
-told to pause the producer while
+**Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client
+must pause the producer while
 
 - the topic is full, or entries wait here for it; or
 - the producer's undecided entries use up its share of the stream's budget (stream_budget.py), so that several full
@@ -68,7 +68,7 @@ class ProducerChannel:
         self._waiting: deque[DecodedRun] = deque()
         # Memory of its undecided entries.
         self._undecided_bytes = 0
-        # Whether the client was told to pause, and one of the two reasons: the share of the stream's budget is used.
+        # Whether the client must pause, and one of the two reasons: the share of the stream's budget is used.
         self._is_paused = False
         self._is_over_share = False
         # The other reason: this task waits until the topic has capacity.

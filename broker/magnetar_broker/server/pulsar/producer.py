@@ -240,7 +240,8 @@ class ConnectedProducer:
             entries, self.gathered = self.gathered, []
             memory_bytes = count_entry_memory(entries)
             budget.take(memory_bytes)
-            self._session.add_pending_publish(memory_bytes)
+            self._session.pending_publish_bytes += memory_bytes
+            self._session.waiting_publish_bytes += memory_bytes
             self._waiting.append((self._gathered_from, entries))
             self._publish_waiting()
             if self._waiting and not self._has_publisher:

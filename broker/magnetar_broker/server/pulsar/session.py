@@ -153,11 +153,6 @@ class ClientSession:
 
     # Publishing.
 
-    def add_pending_publish(self, memory_bytes: int) -> None:
-        """Count entries that were received and wait for their topic's capacity."""
-        self.pending_publish_bytes += memory_bytes
-        self.waiting_publish_bytes += memory_bytes
-
     def finish_publish(self, memory_bytes: int) -> None:
         """Count entries as decided."""
         self.pending_publish_bytes -= memory_bytes
