@@ -169,9 +169,9 @@ class BrokerSession:
         """
         await self._stop_background_tasks()
         timeout_s = self._options.broker_shutdown_timeout_s
-        await _run_within(timeout_s, self.ownership.release_all(), "releasing the bundles")
+        await _run_within(timeout_s, self.ownership.release_all(), "Releasing the bundles")
         closing = TopicUnloaded("its broker is shutting down: look it up again")
-        await _run_within(timeout_s, self.topics.close(closing), "closing the topics")
+        await _run_within(timeout_s, self.topics.close(closing), "Closing the topics")
         await self._end_streams()
 
     async def give_up(self, problem: BrokerError) -> None:
@@ -215,7 +215,7 @@ class BrokerSession:
             try:
                 await work()
             except Exception:  # noqa: BLE001 (the task must go on)
-                _log.exception("a background task failed, and is restarted")
+                _log.exception("A background task failed, and is restarted")
                 await self._clock.sleep(_RESTART_PAUSE_S)
 
     async def _sample_rates(self) -> None:

@@ -155,7 +155,7 @@ class ConsumeStream:
         except TransportError:
             raise  # the receiver gets it too
         except Exception:
-            _log.exception("sending on a consume stream failed")
+            _log.exception("Sending on a consume stream failed")
             self.stream.cancel()  # else the client would wait for ever
             raise
         finally:
@@ -255,7 +255,7 @@ class ConsumeStream:
             try:
                 consumer.redeliver(part.epoch, part.entries)
             except BrokerError as error:
-                channel.log_once("a redelivery request", error)
+                channel.log_once("A redelivery request", error)
 
     def _open(self, opening: OpenConsumer) -> None:
         if opening.consumer_id in self._channels:
@@ -280,7 +280,7 @@ class ConsumeStream:
         except InvalidTopicName as error:
             channel.ended(Problem(code=ErrorCode.INVALID_TOPIC_NAME, text=str(error)))
         except Exception:  # noqa: BLE001 (an error of one consumer must not affect the others)
-            _log.exception("opening a consumer of %s failed", opening.topic)
+            _log.exception("Opening a consumer of %s failed", opening.topic)
             channel.ended(_unknown_error())
         finally:
             channel.opening = None
@@ -296,7 +296,7 @@ class ConsumeStream:
             if request.request_id:
                 self._send_done(request.consumer_id, request.request_id, error.problem)
             else:
-                channel.log_once("an acknowledgement", error)
+                channel.log_once("An acknowledgement", error)
             return
         if request.request_id:
             self._pending_receipts += 1
@@ -332,7 +332,7 @@ class ConsumeStream:
         except BrokerError as error:
             problem = error.problem
         except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("request %d of consumer %d failed", request_id, consumer_id)
+            _log.exception("Request %d of consumer %d failed", request_id, consumer_id)
             problem = _unknown_error()
         self._send_done(consumer_id, request_id, problem)
 
@@ -356,7 +356,7 @@ class ConsumeStream:
     def _task_done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a request of a consume stream failed", exc_info=error)
+            _log.error("A request of a consume stream failed", exc_info=error)
         self._wake_receiver()
 
 

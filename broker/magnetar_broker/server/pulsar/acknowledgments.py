@@ -151,7 +151,7 @@ class Acknowledgments:
     def _answer(self, request: CommandAck, error: BrokerError | None) -> None:
         if not request.HasField("request_id"):
             if error is not None:
-                self.log_once("an acknowledgement", error)
+                self.log_once("An acknowledgement", error)
             return
         response = CommandAckResponse(consumer_id=self._consumer_id, request_id=request.request_id)
         response.txnid_least_bits, response.txnid_most_bits = request.txnid_least_bits, request.txnid_most_bits

@@ -133,7 +133,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
     def _refuse(self, reason: str, error: ServerError = ServerError.NOT_ALLOWED_ERROR) -> None:
         """Close the connection with an ERROR that answers no request."""
         if not self.session.is_closed:
-            _log.info("closing the connection of the client at %s: %s", self.session.address, reason)
+            _log.info("Closing the connection of the client at %s: %s", self.session.address, reason)
             self.session.fail(NO_REQUEST, error, reason)
             self.close()
 
@@ -169,7 +169,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         except DecodeError as error:
             self._refuse(f"a command can't be decoded: {error}")
         except Exception:  # noqa: BLE001 (an error of one connection must not affect the others)
-            _log.exception("closing the connection of the client at %s", session.address)
+            _log.exception("Closing the connection of the client at %s", session.address)
             self._refuse(INTERNAL_ERROR, ServerError.UNKNOWN_ERROR)
         if not session.is_closed and session.must_pause:
             self._pause()

@@ -238,7 +238,7 @@ class ConnectedConsumer:
         try:
             consumer.redeliver(consumer.epoch, ranges)
         except BrokerError as error:
-            self._acknowledgments.log_once("a redelivery request", error)
+            self._acknowledgments.log_once("A redelivery request", error)
 
     async def seek(self, request: CommandSeek) -> None:
         """Move the subscription and answer the request. Raises `BrokerError`."""

@@ -101,7 +101,7 @@ class Keepalive:
         return taken_bytes is not None and self._peer.taken_bytes > taken_bytes
 
     def _disconnect(self, reason: str) -> None:
-        _log.info("closing the connection of the client at %s: %s", self._peer.address, reason)
+        _log.info("Closing the connection of the client at %s: %s", self._peer.address, reason)
         self._peer.abort()
 
     async def check_alive(self) -> bool:

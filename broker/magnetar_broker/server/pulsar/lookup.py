@@ -87,5 +87,5 @@ def _describe(error: Exception) -> tuple[ServerError, str]:
         return ServerError.INVALID_TOPIC_NAME, shorten(error)
     if isinstance(error, BrokerError):
         return server_error(error.code), shorten(error)
-    _log.error("a lookup failed", exc_info=error)
+    _log.error("A lookup failed", exc_info=error)
     return ServerError.UNKNOWN_ERROR, INTERNAL_ERROR

@@ -73,7 +73,7 @@ class PendingRequests:
             self._bytes -= size
             self.tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("a request of the client at %s failed", self._address, exc_info=error)
+                _log.error("A request of the client at %s failed", self._address, exc_info=error)
             self._on_answered()
 
         task = self._loop.create_task(work)
@@ -102,7 +102,7 @@ class PendingRequests:
         except InvalidTopicName as error:
             self._write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
         except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("request %d of the client at %s failed", request_id, self._address)
+            _log.exception("Request %d of the client at %s failed", request_id, self._address)
             self._write(error_frame(request_id, ServerError.UNKNOWN_ERROR, INTERNAL_ERROR))
 
     def expect_reply(self) -> None:

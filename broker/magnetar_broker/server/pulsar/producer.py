@@ -312,7 +312,7 @@ class ConnectedProducer:
             self._has_logged = True
             assert self._producer is not None
             name, address = self._producer.producer_name, self._session.address
-            _log.warning("an entry of producer %r of the client at %s is refused: %s", name, address, error)
+            _log.warning("An entry of producer %r of the client at %s is refused: %s", name, address, error)
 
     def _send_refusals(self) -> None:
         """Send SEND_ERROR for the refused entries whose turn it is."""

@@ -232,10 +232,10 @@ class _Follower:
             try:
                 await self._follow(self._server.session())
             except* (BrokerError, MetadataError) as errors:
-                _log.info("can't list the topics of %s now, and retry: %s", self.namespace, errors.exceptions)
+                _log.info("Can't list the topics of %s now, and retry: %s", self.namespace, errors.exceptions)
                 self._fail(ErrorCode.METADATA_ERROR, "the broker has no connection to the metadata store: retry later")
             except* Exception:  # noqa: BLE001 (the follower must go on)
-                _log.exception("can't list the topics of %s, and retry", self.namespace)
+                _log.exception("Can't list the topics of %s, and retry", self.namespace)
                 self._fail(ErrorCode.UNKNOWN_ERROR, INTERNAL_ERROR)
             await self._clock.sleep(self._interval_s)
 
