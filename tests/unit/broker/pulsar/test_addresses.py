@@ -26,10 +26,10 @@ _LISTENERS = (
 
 
 async def _looked_up(
-    daemon: BrokerDaemon, listener: PulsarListener, named: str = "", came_to: Any = None
+    daemon: BrokerDaemon, listener: PulsarListener, named: str = "", reached: Any = None
 ) -> CommandLookupTopicResponse:
     connection = listener.make_connection()
-    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), came_to))
+    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), reached))
     await client.connect()
     asked = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
     answer = (await client.ask(BaseCommand.LOOKUP, lookup_topic=asked)).lookup_topic_response
@@ -48,14 +48,14 @@ async def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> N
         await becomes_ready(daemon)
         inside, outside = daemon.broker.pulsar_listeners
         port = inside.address.rpartition(":")[2]
-        for came_to, named, told in (
+        for reached, named, told in (
             (inside, "", f"inside:{port}"),
             (outside, "", "outside:7001"),
             (outside, "internal", f"inside:{port}"),
             (inside, "external", "outside:7001"),
             (inside, "wide", "far:7002"),
         ):
-            answer = await _looked_up(daemon, came_to, named)
+            answer = await _looked_up(daemon, reached, named)
             assert answer.broker_service_url == f"pulsar://{told}"
         answer = await _looked_up(daemon, inside, "nowhere")
         assert answer.response == CommandLookupTopicResponse.FAILED
@@ -81,7 +81,7 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("came_to", "told"),
+    ("reached", "told"),
     [
         (("10.0.0.9", 6650), "10.0.0.9:6650"),
         (("::ffff:10.0.0.9", 6650, 0, 0), "10.0.0.9:6650"),
@@ -90,7 +90,7 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
     ],
 )
 async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(
-    came_to: Any, told: str
+    reached: Any, told: str
 ) -> None:
     """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
 
@@ -99,12 +99,12 @@ async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_i
     async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
         await becomes_ready(daemon)
         [listener] = daemon.broker.pulsar_listeners
-        answer = await _looked_up(daemon, listener, came_to=came_to)
+        answer = await _looked_up(daemon, listener, reached=reached)
         assert answer.broker_service_url == "pulsar://inside:7000"
         daemon.broker.pulsar_context.advertises_reached_address = True
-        answer = await _looked_up(daemon, listener, came_to=came_to)
+        answer = await _looked_up(daemon, listener, reached=reached)
         assert answer.broker_service_url == f"pulsar://{told}"
-        answer = await _looked_up(daemon, listener, "internal", came_to)
+        answer = await _looked_up(daemon, listener, "internal", reached)
         assert answer.broker_service_url == "pulsar://inside:7000"
 
 

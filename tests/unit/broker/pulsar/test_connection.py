@@ -201,10 +201,10 @@ async def held_by(options: dict[str, int], load: Callable[[PulsarClient], None])
         name = (await client.open_producer(1, "t", producer_name="p", user_provided_producer_name=False)).producer_name
         assert name == "p"
         load(client)
-        assert client.transport.holds
+        assert client.transport.pauses
         client.send(PING)
         await client.wait_told(BaseCommand.PONG)  # it was read on
-        await until(lambda: not client.transport.reading_held, "it is read")
+        await until(lambda: not client.transport.is_reading_paused, "it is read")
 
 
 def _publish(client: PulsarClient) -> None:
@@ -265,7 +265,7 @@ async def flooded(client: PulsarClient) -> None:
     for _ in range(100):
         client.send_bytes(PINGS)
         await asyncio.sleep(0)
-        await until(lambda: not client.transport.reading_held or client.session.is_behind, "others had their turn")
+        await until(lambda: not client.transport.is_reading_paused or client.session.is_behind, "others had their turn")
         if client.session.is_behind:
             break
 
@@ -283,7 +283,7 @@ async def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() 
         await other.open_producer()
         client.read_on()
         client.send(PING)
-        await until(lambda: not client.transport.reading_held, "it is read on")
+        await until(lambda: not client.transport.is_reading_paused, "it is read on")
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -305,7 +305,7 @@ async def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> N
         client.send_bytes(PINGS * 10)  # more than may wait, and all of it is taken in one go
         client.send(PING)
         await client.wait_told(BaseCommand.PONG, 30_001)
-        assert client.transport.holds
+        assert client.transport.pauses
 
 
 async def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
@@ -387,7 +387,7 @@ async def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
         for bookie in scene.bookies:
             bookie.hold()
         client.publish(1, *range(100), name="p")
-        await until(lambda: client.transport.reading_held, "it is held")
+        await until(lambda: client.transport.is_reading_paused, "it is held")
         asked = CommandProducer(topic="t", producer_id=1, request_id=other.request_id(), producer_name="p")
         answer = await other.ask(BaseCommand.PRODUCER, producer=asked)
         assert answer.error.error == ServerError.PRODUCER_BUSY

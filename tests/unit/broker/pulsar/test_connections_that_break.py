@@ -72,7 +72,7 @@ async def publishing(scene: PulsarScene, client: PulsarClient) -> None:
 async def held(scene: PulsarScene, client: PulsarClient) -> None:
     await publishing(scene, client)
     client.publish(1, *range(100, 10_000), name="p", payload=b"x" * 100)
-    assert client.transport.reading_held
+    assert client.transport.is_reading_paused
 
 
 async def closing_a_producer(scene: PulsarScene, client: PulsarClient) -> None:

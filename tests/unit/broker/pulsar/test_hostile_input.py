@@ -74,7 +74,7 @@ async def test_the_number_of_ids_at_once_can_be_set() -> None:
         client = await scene.pulsar_client()
         await client.subscribe()
         client.send(ack([MessageIdData(ledgerId=1, entryId=at) for at in range(10)]))
-        assert client.transport.holds == 1
+        assert client.transport.pauses == 1
         client.send(PING)
         await client.wait_told(BaseCommand.PONG)
 
@@ -212,7 +212,7 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         for _ in range(100):
             client.send_bytes(bad)  # to be told behind it
             await asyncio.sleep(0)
-        assert client.transport.reading_held
+        assert client.transport.is_reading_paused
         assert producer.undecided_entries < 2_100
         for bookie in scene.bookies:
             bookie.let_go()

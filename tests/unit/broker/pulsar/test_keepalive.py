@@ -1,4 +1,4 @@
-"""Who is taken for dead, and who is not, where more than silence has to tell."""
+"""The liveness check where silence alone does not decide."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
-class _Slow:
-    """A connection whose client says nothing."""
+class _SilentPeer:
+    """A client that sends nothing."""
 
     address = "10.0.0.1:1"
     is_closed = False
@@ -36,42 +36,42 @@ class _Slow:
 
 
 @pytest.mark.parametrize(("waiting_bytes", "taken"), [(100, 1), (100, 0), (0, 1)])
-async def test_who_takes_what_waits_for_it_lives(waiting_bytes: int, taken: int) -> None:
-    """WIRE-1, SUB-1, PRD-11: what nothing waited for may still lie in the machine's buffer, and tells nothing."""
-    who = _Slow(waiting_bytes=waiting_bytes)
-    signs = Keepalive(who, PulsarOptions(connection_liveness_check_timeout_millis=50))
-    asked = asyncio.ensure_future(signs.check_alive())
-    await until(lambda: bool(who.written), "it is asked")
-    who.taken_bytes += taken
-    assert await asked == (waiting_bytes > 0 and taken > 0)
-    assert who.is_closed is not await asked
+async def test_a_client_that_takes_waiting_bytes_is_alive(waiting_bytes: int, taken: int) -> None:
+    """WIRE-1, SUB-1, PRD-11: if no bytes waited, taken ones may lie in a buffer of the system, and prove nothing."""
+    peer = _SilentPeer(waiting_bytes=waiting_bytes)
+    keepalive = Keepalive(peer, PulsarOptions(connection_liveness_check_timeout_millis=50))
+    alive = asyncio.ensure_future(keepalive.check_alive())
+    await until(lambda: bool(peer.written), "it is pinged")
+    peer.taken_bytes += taken
+    assert await alive == (waiting_bytes > 0 and taken > 0)
+    assert peer.is_closed is not await alive
 
 
 @pytest.mark.parametrize("takes", [True, False])
-async def test_who_takes_some_between_looks_is_not_cut_off(takes: bool) -> None:
+async def test_a_client_that_takes_bytes_between_checks_is_not_disconnected(takes: bool) -> None:
     """WIRE-1."""
-    who = _Slow(waiting_bytes=100)
-    signs = Keepalive(who, PulsarOptions(keep_alive_interval_seconds=1000))
+    peer = _SilentPeer(waiting_bytes=100)
+    keepalive = Keepalive(peer, PulsarOptions(keep_alive_interval_seconds=1000))
     for _ in range(5):
-        who.taken_bytes += takes
-        signs._check()
-    signs.stop()
-    assert who.is_closed is not takes
+        peer.taken_bytes += takes
+        keepalive._check()
+    keepalive.stop()
+    assert peer.is_closed is not takes
 
 
-async def test_one_that_is_not_read_is_asked_all_the_same() -> None:
-    """What nobody acknowledges has its connection closed."""
-    who = _Slow(is_paused=True)
-    signs = Keepalive(who, PulsarOptions(keep_alive_interval_seconds=1000))
+async def test_a_paused_connection_is_pinged_too() -> None:
+    """Bytes that the client's machine does not acknowledge close the connection."""
+    peer = _SilentPeer(is_paused=True)
+    keepalive = Keepalive(peer, PulsarOptions(keep_alive_interval_seconds=1000))
     for _ in range(5):
-        signs._check()
-    signs.stop()
-    assert len(who.written) == 5
-    assert not who.is_closed
+        keepalive._check()
+    keepalive.stop()
+    assert len(peer.written) == 5
+    assert not peer.is_closed
 
 
-async def test_a_machine_that_is_gone_is_found_by_the_sockets_own_means() -> None:
-    """WIRE-1: where a connection is not read, nothing else would tell."""
+async def test_tcp_keepalive_is_enabled_for_accepted_sockets() -> None:
+    """WIRE-1: nothing else finds an unreachable client while reading is paused."""
 
     async with running_pulsar_broker() as scene:
         listener = PulsarListener(scene.context, "")

@@ -31,7 +31,7 @@ async def test_a_connections_other_producers_go_on_while_one_topic_has_no_room()
             client.publish(2, first, name="p2")
             assert len(await client.receipts(2, first // 5 + 1)) == first // 5 + 1
         assert full.log.pending_bytes == 0
-        assert not client.transport.reading_held
+        assert not client.transport.is_reading_paused
         closing = asyncio.create_task(client.close_producer(1))
         client.publish(2, 50, name="p2")
         await client.receipts(2, 11)
