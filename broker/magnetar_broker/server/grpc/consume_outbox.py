@@ -4,8 +4,8 @@ Entries of many consumers are sent together, up to the limits of a frame. An ent
 no other header. The client handles the parts of a message in the order of their fields: parts about epochs come before
 later entries, and parts about an end after earlier ones.
 
-The memory of queued entries is limited (`magnetar_wire.memory`): `free_bytes` is how much the stream's consumers may
-add. The other parts are answers to the client's requests, and few: the stream is not read while many of them wait
+The memory of queued entries is limited (`magnetar_wire.entry_memory`): `free_bytes` is how much the stream's consumers
+may add. The other parts are answers to the client's requests, and few: the stream is not read while many of them wait
 (`waiting_answers`).
 """
 
@@ -28,10 +28,10 @@ from magnetar_protos.broker_pb2 import (
     Done,
     EpochBegan,
 )
-from magnetar_wire.blobs import field_head
 from magnetar_wire.entry import split_broker_metadata
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.frame import FrameBuilder
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.protobuf_fields import encode_field_head
 
 __all__ = ["ConsumeOutbox", "DeliveryChannel"]
 
@@ -120,8 +120,8 @@ class ConsumeOutbox:
                 return parts[0]
             deliveries = self._fill_frame()
             if deliveries:
-                frame = self._builder.take_parts()
-                parts.append(field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
+                frame = self._builder.build_parts()
+                parts.append(encode_field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
                 parts += frame
             rest = _take_parts(self._after) if not self._runs else ConsumeAnswer()
             rest.deliveries.extend(deliveries)
@@ -136,13 +136,13 @@ class ConsumeOutbox:
         messages = entries = size = bits = 0
         # The header with which the next entry joins the last run: consumer, position, epoch, redelivery count.
         joins: tuple[int, Position, int, int] | None = None
-        while self._runs and not builder.full and bits < _MAX_BITS_BYTES:
+        while self._runs and not builder.is_full and bits < _MAX_BITS_BYTES:
             channel, run = self._runs[0]
             if not channel.is_closed:
                 for entry in run.entries[self._sent_entries :]:
                     header = (channel.consumer_id, entry.position, run.epoch, run.redelivery_count)
                     new_run = header != joins or bool(run.acknowledged)
-                    if not builder.add(
+                    if not builder.try_add_entry(
                         channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
                     ):
                         self._count(messages, entries, size)

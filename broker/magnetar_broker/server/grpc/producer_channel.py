@@ -29,8 +29,8 @@ from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
+from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.frame import DecodedRun
-from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["ProducerChannel"]

@@ -29,7 +29,7 @@ from magnetar_broker.server.pulsar.listener_context import ListenerContext
 from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, NO_REQUEST
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError
-from magnetar_wire.listening_socket import written_address
+from magnetar_wire.process.listening_socket import format_address
 
 __all__ = ["PulsarConnection"]
 
@@ -82,7 +82,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
             self._context,
             transport,
             address=":".join(str(part) for part in peer[:2]),
-            reached_address=written_address(transport.get_extra_info("sockname")),
+            reached_address=format_address(transport.get_extra_info("sockname")),
             listener_name=self._listener_name,
             resume_reading=self._resume_soon,
             abort=self.abort,

@@ -8,7 +8,7 @@ from magnetar_broker.server.pulsar.frames import ProtocolViolation
 from magnetar_broker.server.pulsar.replies import frame
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandConnected, CommandPong, FeatureFlags
-from magnetar_wire.version import magnetar_version
+from magnetar_wire.process.version import read_version
 
 __all__ = ["answer_ping", "connect", "ignore"]
 
@@ -26,7 +26,7 @@ def connect(session: ClientSession, command: BaseCommand) -> None:
     session.client_version = request.client_version[:_MAX_CLIENT_VERSION_LENGTH]
     session.wants_broker_metadata = request.feature_flags.supports_broker_entry_metadata
     response = CommandConnected(
-        server_version=f"magnetar-{magnetar_version()}",
+        server_version=f"magnetar-{read_version()}",
         protocol_version=min(request.protocol_version, _PROTOCOL_VERSION),
         max_message_size=session.context.options.max_message_size,
         feature_flags=FeatureFlags(

@@ -8,7 +8,7 @@ from typing import Final
 
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
-from magnetar_wire.listening_socket import listening_socket, written_address
+from magnetar_wire.process.listening_socket import format_address, open_listening_socket
 from magnetar_wire.transport import NotReached
 
 __all__ = ["PulsarListener"]
@@ -36,7 +36,7 @@ class PulsarListener:
     async def listen(self, address: str) -> None:
         """Start to listen at `address`. Raises `NotReached` if that fails."""
         try:
-            listening = await listening_socket(address)
+            listening = await open_listening_socket(address)
             _enable_tcp_keepalive(listening, self._context.options.keep_alive_interval_seconds)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(self.make_connection, sock=listening, backlog=_BACKLOG)
@@ -45,7 +45,7 @@ class PulsarListener:
             raise NotReached(
                 f"can't listen for Pulsar's protocol at {address}: {reason}: choose another address"
             ) from error
-        self.address = written_address(listening.getsockname())
+        self.address = format_address(listening.getsockname())
 
     def make_connection(self) -> PulsarConnection:
         """Return the protocol object of an accepted connection."""
