@@ -57,7 +57,7 @@ class AckGroupingTracker:
         self._inbox: LoopInbox[AckTarget] = LoopInbox(
             call_soon, self.send_soon, self.send_now, max_size if grouping_time_ms else 1
         )
-        # For a consumer's hot loop: no call between.
+        # Adds a target, from any thread. It is called for each message, so it is the inbox's own method.
         self.add = self._inbox.add
         self._timer: Timer | None = None
         self._is_closed = False
