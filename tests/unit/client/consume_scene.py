@@ -26,7 +26,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.batch import encode_batch, encode_message
-from magnetar_wire.entry import with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
 from magnetar_wire.topic_name import TopicName
@@ -62,7 +62,7 @@ class MemoryTopic:
         return self.store(entry, len(payloads), batch=batch, time_ms=time_ms)
 
     def store(self, entry: bytes, messages: int = 1, *, batch: bool = False, time_ms: int = 0) -> Position:
-        stored = with_broker_metadata(entry, time_ms, self.log.next_index + messages - 1)
+        stored = add_broker_metadata(entry, time_ms, self.log.next_index + messages - 1)
         return self.log.add(messages, batch=batch, payload=stored, time_ms=time_ms)
 
 
@@ -128,7 +128,7 @@ class _RecordingStream:
         self._requests = requests
         self._stream = stream
         self._answering = answering
-        self.at_hand = stream.at_hand
+        self.in_process_api = stream.in_process_api
         self.finish = stream.finish
         self.cancel = stream.cancel
 

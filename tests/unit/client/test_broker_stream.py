@@ -50,7 +50,7 @@ class Recorder:
 
     def fill(self, builder: FrameBuilder) -> bool:
         while self.line:
-            if not builder.add(self.id, self.sent, self.line[0]):
+            if not builder.try_add_entry(self.id, self.sent, self.line[0]):
                 return False
             self.line.pop(0)
             self.sent += 1
