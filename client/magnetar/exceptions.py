@@ -1,8 +1,8 @@
-"""What can go wrong, as the application meets it.
+"""The exceptions of the client.
 
 `MagnetarException` is the base of all, and `PulsarException` another name for it. There is one class for each `Result`,
-with the names of Pulsar's Python client, and a few of our own. An operation raises; what is told to a callback is the
-`Result`, the same as the class says.
+with the names of Pulsar's Python client, and a few more. Operations raise these; callbacks get the `Result` instead.
+Classes described as "not raised by this client" exist so that code written for Pulsar's client can name them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 
 
 class Result(enum.Enum):
-    """How an operation ended. The numbers up to 100 are those of Pulsar's Python client."""
+    """Outcome of an operation. The numbers up to 100 are those of Pulsar's Python client."""
 
     Ok = 0
     UnknownError = 1
@@ -127,12 +127,12 @@ class Result(enum.Enum):
 
 
 class MagnetarException(Exception):
-    """Whatever this package raises."""
+    """The base of all exceptions of this client."""
 
     result: ClassVar[Result] = Result.UnknownError
 
     def error(self) -> Result:
-        """As callbacks are told it."""
+        """Return the result that callbacks get for this exception."""
         return self.result
 
 
@@ -140,41 +140,41 @@ PulsarException = MagnetarException
 
 
 class UnknownError(MagnetarException):
-    """The broker failed in a way that has no name."""
+    """A failure of the broker without an error code of its own."""
 
     result = Result.UnknownError
 
 
 class BrokerFailed(UnknownError):
-    """The broker met an error of its own, of which its log tells: the same would fail again."""
+    """An internal error of the broker: see its log. A retry would likely fail again."""
 
     result = Result.BrokerFailed
 
 
 class InvalidConfiguration(MagnetarException, ValueError):
-    """An option's value is not allowed."""
+    """An option with an invalid value."""
 
     result = Result.InvalidConfiguration
 
 
 class UnknownOption(InvalidConfiguration, TypeError):
-    """There is no option of that name."""
+    """An option name that does not exist."""
 
 
 class Timeout(MagnetarException, TimeoutError):
-    """It took longer than it may. It may have been done, or be done still, or not."""
+    """An operation that took longer than its timeout. It may have been executed, be executed later, or never."""
 
     result = Result.Timeout
 
 
 class LookupError(MagnetarException):
-    """No broker could tell who serves the topic."""
+    """A failed lookup: no broker could name the topic's owner."""
 
     result = Result.LookupError
 
 
 class ConnectError(MagnetarException):
-    """No broker could be reached."""
+    """A failed connection: no broker could be reached."""
 
     result = Result.ConnectError
 
@@ -183,234 +183,270 @@ class ConnectError(MagnetarException):
 
 
 class ReadError(MagnetarException):
+    """A failed read from a connection; not raised by this client."""
+
     result = Result.ReadError
 
 
 class AuthenticationError(MagnetarException):
+    """A request that the server rejected for lack of authentication."""
+
     result = Result.AuthenticationError
 
 
 class AuthorizationError(MagnetarException):
+    """A request that the server rejected for lack of permission."""
+
     result = Result.AuthorizationError
 
 
 class ErrorGettingAuthenticationData(MagnetarException):
+    """Missing authentication data; not raised by this client."""
+
     result = Result.ErrorGettingAuthenticationData
 
 
 class BrokerMetadataError(MagnetarException):
-    """The broker's metadata store could not do it (now)."""
+    """A failed request of the broker to its metadata store."""
 
     result = Result.BrokerMetadataError
 
 
 class BrokerPersistenceError(MagnetarException):
-    """The broker's bookies could not do it (now)."""
+    """A failed request of the broker to its bookies."""
 
     result = Result.BrokerPersistenceError
 
 
 class ChecksumError(MagnetarException):
-    """An entry's bytes are not what its checksum says."""
+    """Data that does not match its checksum."""
 
     result = Result.ChecksumError
 
 
 class ConsumerBusy(MagnetarException):
-    """The subscription has a consumer that this one can't stand beside."""
+    """A subscription with a consumer that excludes this one."""
 
     result = Result.ConsumerBusy
 
 
 class NotConnected(MagnetarException):
-    """There is no connection to the broker at the moment."""
+    """A missing connection to the broker at the moment."""
 
     result = Result.NotConnected
 
 
 class AlreadyClosed(MagnetarException):
-    """The client, producer, consumer or reader is closed."""
+    """A call on a client, producer, consumer or reader that is closed."""
 
     result = Result.AlreadyClosed
 
 
 class InvalidMessage(MagnetarException, ValueError):
-    """A message that can't be encoded as it is."""
+    """A message that can't be encoded."""
 
     result = Result.InvalidMessage
 
 
 class ConsumerNotInitialized(MagnetarException):
+    """A consumer that is not open yet; not raised by this client."""
+
     result = Result.ConsumerNotInitialized
 
 
 class ProducerNotInitialized(MagnetarException):
+    """A producer that is not open yet; not raised by this client."""
+
     result = Result.ProducerNotInitialized
 
 
 class ProducerBusy(MagnetarException):
-    """The topic has a producer of this name."""
+    """A producer name that is in use on the topic."""
 
     result = Result.ProducerBusy
 
 
 class TooManyLookupRequestException(MagnetarException):
-    """The broker is asked too much at a time."""
+    """A broker with too many requests at a time: try again later."""
 
     result = Result.TooManyLookupRequestException
 
 
 class InvalidTopicName(MagnetarException, ValueError):
-    """No topic can be called that."""
+    """An invalid topic name."""
 
     result = Result.InvalidTopicName
 
 
 class InvalidUrl(MagnetarException, ValueError):
-    """No address of a service."""
+    """An invalid service URL."""
 
     result = Result.InvalidUrl
 
 
 class ServiceUnitNotReady(MagnetarException):
-    """The topic is not served there (any more), or not yet."""
+    """A topic that this broker does not serve, or not yet."""
 
     result = Result.ServiceUnitNotReady
 
 
 class OperationNotSupported(MagnetarException):
-    """What was asked for does not exist here (yet)."""
+    """An operation that is not supported."""
 
     result = Result.OperationNotSupported
 
 
 class ProducerBlockedQuotaExceededError(MagnetarException):
+    """An exceeded backlog quota; not raised by this client."""
+
     result = Result.ProducerBlockedQuotaExceededError
 
 
 class ProducerBlockedQuotaExceededException(MagnetarException):
+    """An exceeded backlog quota; not raised by this client."""
+
     result = Result.ProducerBlockedQuotaExceededException
 
 
 class ProducerQueueIsFull(MagnetarException):
-    """As much is pending as may be: wait for receipts, or create the producer with `block_if_queue_full`."""
+    """A full send queue: wait for results, or create the producer with `block_if_queue_full`."""
 
     result = Result.ProducerQueueIsFull
 
 
 class MessageTooBig(MagnetarException):
-    """A message, or what it has besides its payload, is above the limit."""
+    """A message whose content or metadata is above the limit."""
 
     result = Result.MessageTooBig
 
 
 class TopicNotFound(MagnetarException):
-    """There is no such topic, and it is not made by itself."""
+    """A topic that does not exist and is not created automatically."""
 
     result = Result.TopicNotFound
 
 
 class SubscriptionNotFound(MagnetarException):
-    """There is no such subscription."""
+    """A subscription that does not exist."""
 
     result = Result.SubscriptionNotFound
 
 
 class ConsumerNotFound(MagnetarException):
+    """A consumer that does not exist; not raised by this client."""
+
     result = Result.ConsumerNotFound
 
 
 class UnsupportedVersionError(MagnetarException):
+    """An unsupported protocol version; not raised by this client."""
+
     result = Result.UnsupportedVersionError
 
 
 class TopicTerminated(MagnetarException):
-    """The topic takes no messages any more."""
+    """A topic that accepts no more messages."""
 
     result = Result.TopicTerminated
 
 
 class CryptoError(MagnetarException):
+    """A failed encryption or decryption; not raised by this client."""
+
     result = Result.CryptoError
 
 
 class IncompatibleSchema(MagnetarException):
+    """A schema that is incompatible with the topic's; not raised by this client."""
+
     result = Result.IncompatibleSchema
 
 
 class ConsumerAssignError(MagnetarException):
+    """A consumer without an assignment of messages; not raised by this client."""
+
     result = Result.ConsumerAssignError
 
 
 class CumulativeAcknowledgementNotAllowedError(MagnetarException):
-    """On a subscription that messages are dealt out of."""
+    """A cumulative acknowledgement on a Shared subscription."""
 
     result = Result.CumulativeAcknowledgementNotAllowedError
 
 
 class TransactionCoordinatorNotFoundError(MagnetarException):
+    """A missing transaction coordinator; not raised by this client."""
+
     result = Result.TransactionCoordinatorNotFoundError
 
 
 class InvalidTxnStatusError(MagnetarException):
+    """A transaction in the wrong state; not raised by this client."""
+
     result = Result.InvalidTxnStatusError
 
 
 class NotAllowedError(MagnetarException):
-    """What was asked for can't be."""
+    """An operation that is not allowed."""
 
     result = Result.NotAllowedError
 
 
 class TransactionConflict(MagnetarException):
+    """A conflict of transactions; not raised by this client."""
+
     result = Result.TransactionConflict
 
 
 class TransactionNotFound(MagnetarException):
+    """A transaction that does not exist; not raised by this client."""
+
     result = Result.TransactionNotFound
 
 
 class ProducerFenced(MagnetarException):
-    """Another producer has taken this one's place."""
+    """A producer that another one of its name has replaced."""
 
     result = Result.ProducerFenced
 
 
 class MemoryBufferIsFull(MagnetarException):
+    """An exceeded memory limit of the client; not raised by this client."""
+
     result = Result.MemoryBufferIsFull
 
 
 class Interrupted(MagnetarException):
-    """The wait was broken off."""
+    """A wait that was interrupted."""
 
     result = Result.Interrupted
 
 
 class NotFound(MagnetarException):
-    """There is no such thing."""
+    """A tenant, namespace, bundle or broker that does not exist, for example."""
 
     result = Result.NotFound
 
 
 class AlreadyExists(MagnetarException):
-    """There is one of that name."""
+    """A name that is in use."""
 
     result = Result.AlreadyExists
 
 
 class InvalidArgument(MagnetarException, ValueError):
-    """An argument's value can't be."""
+    """An argument with an invalid value."""
 
     result = Result.InvalidArgument
 
 
 class IncarnationChanged(MagnetarException):
-    """The topic was deleted and made again: what is known of the old one says nothing of the new one."""
+    """A topic that was deleted and recreated: positions of the old one are not valid in the new one."""
 
     result = Result.IncarnationChanged
 
 
 class StaleEpoch(MagnetarException):
-    """It belongs to what a seek or a take-over has ended."""
+    """A request from before a seek, or from before another consumer became active."""
 
     result = Result.StaleEpoch
