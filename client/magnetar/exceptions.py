@@ -132,7 +132,7 @@ class MagnetarException(Exception):
     result: ClassVar[Result] = Result.UnknownError
 
     def error(self) -> Result:
-        """Return the result that callbacks get for this exception."""
+        """Return the result that a callback would get."""
         return self.result
 
 
@@ -178,7 +178,7 @@ class ConnectError(MagnetarException):
 
     result = Result.ConnectError
 
-    # What was found at the addresses of the service URL, if none of them has answered as a broker; the message says it.
+    # What listens at the addresses of the service URL, if no broker has answered there. The message contains it.
     found: str | None = None
 
 
@@ -207,13 +207,13 @@ class ErrorGettingAuthenticationData(MagnetarException):
 
 
 class BrokerMetadataError(MagnetarException):
-    """A failed request of the broker to its metadata store."""
+    """A failure of the broker's metadata store, or a store that does not answer."""
 
     result = Result.BrokerMetadataError
 
 
 class BrokerPersistenceError(MagnetarException):
-    """A failed request of the broker to its bookies."""
+    """A failure of the broker's bookies, or bookies that do not answer."""
 
     result = Result.BrokerPersistenceError
 
@@ -315,7 +315,7 @@ class ProducerQueueIsFull(MagnetarException):
 
 
 class MessageTooBig(MagnetarException):
-    """A message whose content or metadata is above the limit."""
+    """A message whose payload, or whose properties and keys, are above the limit."""
 
     result = Result.MessageTooBig
 

@@ -30,7 +30,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import tombstone
 from magnetar_bookie.errors import LedgerError, NoSuchLedger, OutcomeNotKnown
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
 from magnetar_protos.ledger_pb2 import LedgerIntent
 
@@ -80,7 +80,7 @@ class Sweeper:
     async def _take(self, ledger_id: int) -> bool:
         """Sets `sweeping`. False: there is no intent."""
 
-        def taken(payload: bytes | None) -> bytes | Instead:
+        def taken(payload: bytes | None) -> bytes | UpdateAction:
             if payload is None:
                 return LEAVE
             intent = decode_node(LedgerIntent, paths.intent(ledger_id), payload)
@@ -91,7 +91,7 @@ class Sweeper:
 
         return await self._change(ledger_id, taken) is not None
 
-    async def _change(self, ledger_id: int, update: compare_and_set.Update) -> compare_and_set.Stored | None:
+    async def _change(self, ledger_id: int, update: compare_and_set.Update) -> compare_and_set.StoredValue | None:
         clock, randomness = self._client.clock, self._client.randomness
         return await compare_and_set.change(
             self._store, paths.intent(ledger_id), update, clock=clock, randomness=randomness

@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError, Message
 
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import Change, MetadataStore, Put
 from magnetar_wire.randomness import Randomness
 
@@ -64,13 +63,13 @@ async def replace_undecodable(
     A node that decodes by now, or that another writer changes meanwhile, is left as it is. Raises `MetadataError`:
     `Refused` if one of `along` is refused.
     """
-    node = await get_fresh(store, path)
+    node = await store.get_after_sync(path)
     if node is None:
         return
     try:
-        decode_node(kind, path, compare_and_set.made(node.value).payload)
+        decode_node(kind, path, compare_and_set.decode_stored(node.value).payload)
     except ForeignValue as error:
-        value = compare_and_set.first_value(kind().SerializeToString(), randomness)
+        value = compare_and_set.encode_first_value(kind().SerializeToString(), randomness)
         try:
             await store.transaction([Put(path, value, node.version), *along])
         except (BadVersion, NoNode) as refused:

@@ -35,7 +35,7 @@ class KnownLedger:
 
     __slots__ = ("stored",)
 
-    def __init__(self, stored: compare_and_set.Stored | None = None) -> None:
+    def __init__(self, stored: compare_and_set.StoredValue | None = None) -> None:
         self.stored = stored
 
 
@@ -46,7 +46,7 @@ class MadeLedger:
     ledger_id: int
     metadata: LedgerMetadata
     # The node as it was made.
-    stored: compare_and_set.Stored | None = None
+    stored: compare_and_set.StoredValue | None = None
 
     @property
     def release(self) -> Delete:
@@ -92,7 +92,9 @@ class LedgerStore:
         while True:
             ledger_id = await self._ids.next()
             nodes = {paths.intent(ledger_id): intent.SerializeToString(), paths.ledger(ledger_id): metadata.encode()}
-            values = {path: compare_and_set.first_value(payload, self._randomness) for path, payload in nodes.items()}
+            values = {
+                path: compare_and_set.encode_first_value(payload, self._randomness) for path, payload in nodes.items()
+            }
             puts = [Put(path, value, ABSENT) for path, value in values.items()]
             try:
                 await self.store.transaction([*puts, *cookie_checks])
@@ -104,7 +106,7 @@ class LedgerStore:
                 if error.index < len(puts):
                     raise
                 raise _outdated(f"ledger {ledger_id} was not created", ensemble) from error
-            return MadeLedger(ledger_id, metadata, compare_and_set.made(values[paths.ledger(ledger_id)]))
+            return MadeLedger(ledger_id, metadata, compare_and_set.decode_stored(values[paths.ledger(ledger_id)]))
 
     async def _draw(self, count: int) -> int:
         """The last of so many ids."""
@@ -133,8 +135,8 @@ class LedgerStore:
         owner: str,
         update: compare_and_set.Update,
         along: Sequence[Change] = (),
-        known: compare_and_set.Stored | None = None,
-    ) -> compare_and_set.Stored | None:
+        known: compare_and_set.StoredValue | None = None,
+    ) -> compare_and_set.StoredValue | None:
         """Records a new ledger in its owner's node and takes its intent away, in one transaction, and `along` with it.
         `known` is the owner's node as it was read or changed last, if it was.
 
@@ -174,7 +176,7 @@ class LedgerStore:
         """
         result: LedgerMetadata | None = None
 
-        def changed(payload: bytes | None) -> bytes | compare_and_set.Instead:
+        def changed(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
             nonlocal result
             current = None if payload is None else ledger_metadata.decode(payload)
             result = update(current)
@@ -228,8 +230,8 @@ class LedgerStore:
         path: str,
         update: compare_and_set.Update,
         along: Sequence[Change] = (),
-        known: compare_and_set.Stored | None = None,
-    ) -> compare_and_set.Stored | None:
+        known: compare_and_set.StoredValue | None = None,
+    ) -> compare_and_set.StoredValue | None:
         return await compare_and_set.change(
             self.store, path, update, clock=self._clock, randomness=self._randomness, along=along, known=known
         )

@@ -37,7 +37,7 @@ async def establish_identity(bookie: Bookie, store: MetadataStore, clock: Clock,
     if step in (Step.MAKE, Step.PUBLISH):
         cookie = bookie.record.cookie
 
-        def published(payload: bytes | None) -> bytes | compare_and_set.Instead:
+        def published(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
             if payload is None:
                 return cookie.SerializeToString(deterministic=True)
             if _cookie(payload).instance_id == cookie.instance_id:

@@ -24,7 +24,7 @@ from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node, repl
 from magnetar_broker import paths
 from magnetar_broker.core.namespace_leases import LapseDetector, leases_for_topic, remove_lapsed
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import LEAVE, Instead
+from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, MetadataError, Refused
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.catalog_pb2 import NamespaceNode
@@ -122,7 +122,7 @@ class NamespaceLeaseSweeper:
             return
         removed = 0
 
-        def without_lapsed(payload: bytes | None) -> bytes | Instead:
+        def without_lapsed(payload: bytes | None) -> bytes | UpdateAction:
             nonlocal removed
             if payload is None:
                 return LEAVE

@@ -36,7 +36,6 @@ from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
 from magnetar_broker.ownership.shared_work import SharedWork
 from magnetar_broker.peers import PeersLike
 from magnetar_metadata.errors import BadVersion, NoNode
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import MetadataStore, Node
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner
 from magnetar_wire.clock import Clock
@@ -102,7 +101,7 @@ class RefusedOwners:
     async def _unregister(self, owner: BundleOwner, known: _Owner) -> bool:
         """Whether the owner has not contradicted."""
         path = paths.broker(owner.broker_id)
-        node = await get_fresh(self._store, path)
+        node = await self._store.get_after_sync(path)
         if node is None or _instance(node) != owner.instance:
             return True
         if known.unregistered:

@@ -22,7 +22,6 @@ from magnetar_broker.ownership.load import LoadSource
 from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.ownership.predecessor import Predecessor
 from magnetar_metadata.errors import MetadataError, NoNode, Refused, SessionLost, Unavailable
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import ABSENT, MetadataStore, Node
 from magnetar_protos.ownership_pb2 import BrokerRegistration, LoadReport
 from magnetar_wire.clock import Clock
@@ -153,7 +152,7 @@ class Registration:
 
     async def _step(self) -> bool:
         """Whether all is as it should be, or nothing can be done until the node changes."""
-        node = await get_fresh(self._store, self._path)
+        node = await self._store.get_after_sync(self._path)
         self._registration.load.time_ms = self._clock.time_ms()
         wanted = self._registration.SerializeToString(deterministic=True)
         if node is None:

@@ -18,7 +18,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost, StoreFull
-from magnetar_metadata.store import Change, Made, SessionState
+from magnetar_metadata.store import Change, ChangeResult, SessionState
 from magnetar_testing.metadata import Fault, MemoryStore
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
@@ -243,7 +243,7 @@ async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing
     cluster = Cluster(client, of.options)
     transaction, full, refused = MemoryStore.transaction, True, 0
 
-    async def refusing(store: MemoryStore, changes: Sequence[Change]) -> list[Made]:
+    async def refusing(store: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
         nonlocal refused
         if full and store is client.ledgers.store:
             refused += 1

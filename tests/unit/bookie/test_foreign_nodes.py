@@ -43,7 +43,7 @@ def told() -> Iterator[list[str]]:
 
 def no_message(of: Scene) -> bytes:
     """In the envelope of our nodes, and yet no message of ours."""
-    return compare_and_set.first_value(b"\xff\xff\xff", of.randomness)
+    return compare_and_set.encode_first_value(b"\xff\xff\xff", of.randomness)
 
 
 @pytest.mark.parametrize("name", ["hello", "", "2a", f"+{42:015x}", f"0x{42:014x}", f"{42:016X}", f"{10**15:_}"[:16]])

@@ -17,7 +17,7 @@ from magnetar_broker.managed_ledger.seen_topic import see_topic
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
-from magnetar_metadata.compare_and_set import first_value
+from magnetar_metadata.compare_and_set import encode_first_value
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_testing.randomness import SeededRandomness
@@ -185,7 +185,7 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
         zombie = await scene.open()
         store, path = scene.cluster.server.connect(), paths.cursors(scene.log.name)
         value = await damage_node(scene, path, damage)
-        await store.put(paths.topic(scene.log.name), first_value(b"", SeededRandomness(3)), ANY)
+        await store.put(paths.topic(scene.log.name), encode_first_value(b"", SeededRandomness(3)), ANY)
         assert (await see_topic(store, scene.log.name)).cursors is None
         table = await scene.open()
         assert sorted(table.names()) == ["bad", "good"]
