@@ -143,7 +143,7 @@ async def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypat
 
         monkeypatch.setattr(scene.broker_session.catalog, "partitions", partitions)
         waiting = [asyncio.create_task(_partitions(client, f"t{number}")) for number in range(2)]
-        await until(lambda: scene.broker_session.finding._under_way == 2, "they wait")
+        await until(lambda: scene.context.server.lookup_limit.in_flight == 2, "they wait")
         assert (await _lookup(client, "other")).error == ServerError.TOO_MANY_REQUESTS
         assert (await _partitions(client, "other")).error == ServerError.TOO_MANY_REQUESTS
         go_on.set()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.admin import NextMessage
-from magnetar_broker.server.pulsar.subscribe_request import open_consumer_of
+from magnetar_broker.server.pulsar.subscribe_request import make_open_consumer
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -30,7 +30,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 def test_a_subscription_begins_where_it_is_asked_to(asked: dict[str, Any], start: StartAt) -> None:
     """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
     command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **asked)
-    assert open_consumer_of(command, 100_000).start == start
+    assert make_open_consumer(command, 100_000).start == start
 
 
 async def test_a_progress_subscription_refuses_consumers() -> None:

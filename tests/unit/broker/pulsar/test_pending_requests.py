@@ -45,10 +45,10 @@ async def test_bytes_of_commands_that_wait_are_bounded(monkeypatch: pytest.Monke
         )
         for _ in range(20):
             client.send(BaseCommand(type=BaseCommand.ACK, ack=asked))
-        assert client.transport.reading_held
-        assert len(client.connection.tasks) < 10
+        assert client.transport.is_reading_paused
+        assert len(client.tasks) < 10
         go_on.set()
-        await until(lambda: not client.transport.reading_held, "it is read on")
+        await until(lambda: not client.transport.is_reading_paused, "it is read on")
         await client.close_consumer()
 
 

@@ -20,7 +20,7 @@ async def test_what_breaks_off_begins_anew_after_a_pause() -> None:
         begun += 1
         raise RuntimeError("it broke off")
 
-    keeping = asyncio.ensure_future(life._keep(work))
+    keeping = asyncio.ensure_future(life._restart_on_error(work))
     for times in (1, 2, 3):
         await settle()
         assert begun == times

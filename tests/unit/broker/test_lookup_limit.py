@@ -9,6 +9,7 @@ import pytest
 
 from magnetar_broker.server.grpc import bundle_claims
 from magnetar_broker.server.grpc.bundle_claims import BundleClaims
+from magnetar_broker.server.grpc.lookup import look_up
 from magnetar_broker.settings.listeners import LookupSettings
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
@@ -42,8 +43,8 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
 
         scene.metadata.cut_silently(one.session)
         waiting = [asyncio.create_task(looked_up(f"persistent://public/n{number}/t")) for number in range(3)]
-        finding = one.broker_session.finding
-        await until(lambda: finding._under_way == 3, "they wait")
+        limit = one.broker.server.lookup_limit
+        await until(lambda: limit.in_flight == 3, "they wait")
         problem = (await looked_up(NAME)).problem
         assert (problem.code, "max_concurrent_lookup_request" in problem.text) == (ErrorCode.TOO_MANY_REQUESTS, True)
         request = PartitionsRequest(topic=NAME).SerializeToString()
@@ -57,7 +58,7 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
         scene.metadata.resume(one.session)
         for one_answer in await asyncio.gather(*waiting):
             assert one_answer.problem.code != ErrorCode.TOO_MANY_REQUESTS
-        assert finding._under_way == 0
+        assert limit.in_flight == 0
         assert (await looked_up(NAME)).address
         await connection.close()
 
@@ -65,15 +66,15 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
 async def test_whoever_goes_away_makes_room() -> None:
     async with running_brokers(brokers=1, max_concurrent_lookup_request=2) as scene:
         one = scene["b1"]
-        finding = one.broker_session.finding
+        limit = one.broker.server.lookup_limit
         scene.metadata.cut_silently(one.session)
         request = LookupRequest(topic="persistent://public/other/t").SerializeToString()
-        waiting = [asyncio.create_task(finding.lookup(request)) for _ in range(2)]
-        await until(lambda: finding._under_way == 2, "they wait")
+        waiting = [asyncio.create_task(look_up(one.broker.server, one.broker_session, request)) for _ in range(2)]
+        await until(lambda: limit.in_flight == 2, "they wait")
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
-        assert finding._under_way == 0
+        assert limit.in_flight == 0
         scene.metadata.heal(one.session)
 
 
@@ -92,20 +93,20 @@ async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkey
             await self.go_on.wait()
             return BundleOwner(broker_id="b")
 
-    monkeypatch.setattr(bundle_claims, "_AT_A_TIME", 2)
+    monkeypatch.setattr(bundle_claims, "_MAX_CLAIMS", 2)
     owners = Owners()
-    serving = BundleClaims(owners)
+    serving = BundleClaims()
     request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
-    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(request)) for _ in range(2)]
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(owners, request)) for _ in range(2)]
     await until(lambda: owners.asked == 2, "they wait")
     with pytest.raises(Refusal) as refused:
-        await serving.claim(request)
+        await serving.claim(owners, request)
     assert refused.value.code is Code.RESOURCE_EXHAUSTED
     assert owners.asked == 2
     owners.go_on.set()
     answers = [ClaimAnswer.FromString(answer) for answer in await asyncio.gather(*waiting)]
     assert [answer.owner.broker_id for answer in answers] == ["b", "b"]
-    await serving.claim(request)
+    await serving.claim(owners, request)
 
 
 async def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:

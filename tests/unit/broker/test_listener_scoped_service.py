@@ -24,7 +24,7 @@ class Recording:
 
 
 def test_every_request_with_a_listeners_name_is_known() -> None:
-    known = {kind.DESCRIPTOR.full_name for kind in listener_scoped_service._ASKS.values()}
+    known = {kind.DESCRIPTOR.full_name for kind in listener_scoped_service._REQUESTS.values()}
     found = {
         kind.full_name
         for module in (admin_pb2, broker_pb2, catalog_pb2, reading_pb2)
@@ -39,7 +39,7 @@ async def test_the_name_is_filled_in_and_another_one_stays() -> None:
 
     service = ListenerScopedService(Recording(), "external")
     peer: Peer = None  # type: ignore[assignment]
-    for method, kind in listener_scoped_service._ASKS.items():
+    for method, kind in listener_scoped_service._REQUESTS.items():
         for named, told in (("", "external"), ("internal", "internal")):
             request = kind(topic="t", listener_name=named)
             asked = kind.FromString(await service.call(peer, method, request.SerializeToString()))
