@@ -167,6 +167,11 @@ class Catalog:
             return (await self.partitioned.get(name)).partitions
         return 0
 
+    async def parts(self, name: TopicName) -> list[TopicName]:
+        """Return the topic's partitions, or the topic itself if it has none. Raises TOPIC_NOT_FOUND."""
+        partitions = await self.partitions(name, create=False)
+        return [name.partition(index) for index in range(partitions)] if partitions else [name]
+
     async def _count(self, name: TopicName, namespace: NamespaceNode) -> int | None:
         """None: there is no such topic. Raises `BrokerError` where there can be none."""
         standing(name.namespace_name, namespace)

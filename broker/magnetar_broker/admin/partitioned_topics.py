@@ -40,6 +40,12 @@ class PartitionedTopics:
         found = await self.find(name, fresh=True)
         return _there(name, found.node if found else None)
 
+    async def announced_parts(self, name: TopicName) -> list[TopicName]:
+        """Return the partitions, with those that a growth has announced and clients do not know yet; as new as the
+        call."""
+        node = await self.get(name)
+        return [name.partition(index) for index in range(max(node.partitions, node.growing_to))]
+
     async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str]) -> None:
         if name.is_partition:
             raise BrokerError(

@@ -3,7 +3,7 @@
     stream produce          produce_session.py
     stream consume          consume_session.py
     call   lookup, partitions, last_message     finding.py
-    call   admin.<name>     admin_calls.py
+    call   admin.<name>     admin/admin_service.py
     call   here.<name>      the same between brokers
     call   claim            claiming.py: of other brokers
     call   instance         which process this is; answered always

@@ -21,7 +21,7 @@ def test_both_clients_have_the_same_documented_methods() -> None:
         synchronous = group_classes(admin)
     for group, asynchronous in group_classes(AsyncAdmin("magnetar://localhost:1")).items():
         methods = {name: one for name, one in vars(synchronous[group]).items() if inspect.isfunction(one)}
-        others = {name: one for name, one in inspect.getmembers(asynchronous, inspect.isfunction)}
+        others = dict(inspect.getmembers(asynchronous, inspect.isfunction))
         for name in [name for name in others if not name.startswith("_")]:
             assert inspect.iscoroutinefunction(others[name]), f"{group}.{name}"
             assert inspect.getdoc(methods[name]) == inspect.getdoc(others[name]) is not None, f"{group}.{name}"

@@ -15,13 +15,13 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_broker.admin.some_at_a_time import some_at_a_time
+from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["LedgerHome", "LedgerHomes"]
+__all__ = ["LedgerLocation", "LedgerLocations"]
 
 _MOST: Final = 16_384
 _KEPT_S: Final = 300.0
@@ -29,7 +29,7 @@ _AT_A_TIME: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerHome:
+class LedgerLocation:
     striping: Striping
     fragments: tuple[Fragment, ...]
     # The ledger was closed when this was read. Else copies of entries of the last fragment may be in flight.
@@ -47,23 +47,25 @@ class LedgerHome:
         ]
 
 
-class LedgerHomes:
+class LedgerLocations:
     """One metadata session's."""
 
     def __init__(self, client: LedgerClient) -> None:
         self._client = client
         # Used least lately first.
-        self._known: dict[int, LedgerHome] = {}
+        self._known: dict[int, LedgerLocation] = {}
 
-    async def of(self, log: ManagedLedger, ledger_ids: Sequence[int], *, fresh: bool) -> dict[int, LedgerHome] | None:
+    async def of(
+        self, log: ManagedLedger, ledger_ids: Sequence[int], *, fresh: bool
+    ) -> dict[int, LedgerLocation] | None:
         """Those of these ledgers of the log; None: one of them is there no more. Raises `BrokerError`."""
-        found: dict[int, LedgerHome] = {}
+        found: dict[int, LedgerLocation] = {}
         missing: list[int] = []
         now = self._client.clock.monotonic()
         for ledger_id in ledger_ids:
             written = log.metadata_of(ledger_id)
             if written is not None:
-                found[ledger_id] = LedgerHome(written.striping, written.fragments, written.closed, now)
+                found[ledger_id] = LedgerLocation(written.striping, written.fragments, written.closed, now)
                 continue
             home = self._known.pop(ledger_id, None)
             if home is None or fresh or now - home.read_at > _KEPT_S:
@@ -71,7 +73,7 @@ class LedgerHomes:
             else:
                 found[ledger_id] = self._known[ledger_id] = home
         if missing:
-            read = await some_at_a_time(missing, lambda one: self._read(one, fresh=fresh), _AT_A_TIME)
+            read = await map_bounded(missing, lambda one: self._read(one, fresh=fresh), _AT_A_TIME)
             for ledger_id, home in zip(missing, read, strict=True):
                 if home is None:
                     if log.listed.find(ledger_id) is not None:
@@ -83,7 +85,7 @@ class LedgerHomes:
                 found[ledger_id] = home
         return found
 
-    async def _read(self, ledger_id: int, *, fresh: bool) -> LedgerHome | None:
+    async def _read(self, ledger_id: int, *, fresh: bool) -> LedgerLocation | None:
         try:
             metadata = await self._client.ledgers.read(ledger_id, fresh=fresh)
             if metadata.state in (LedgerState.OPEN, LedgerState.IN_RECOVERY) and not fresh:
@@ -99,8 +101,8 @@ class LedgerHomes:
             return None
         return self._keep(ledger_id, metadata)
 
-    def _keep(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerHome:
-        home = LedgerHome(metadata.striping, metadata.fragments, metadata.closed, self._client.clock.monotonic())
+    def _keep(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerLocation:
+        home = LedgerLocation(metadata.striping, metadata.fragments, metadata.closed, self._client.clock.monotonic())
         if metadata.closed:
             self._known[ledger_id] = home
             if len(self._known) > _MOST:

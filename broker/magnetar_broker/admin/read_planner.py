@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from magnetar_bookie.read.record import BadRecord, check_record, entry_of
-from magnetar_broker.admin.ledger_homes import LedgerHome, LedgerHomes
+from magnetar_broker.admin.ledger_locations import LedgerLocation, LedgerLocations
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.log_entry import log_entry
 from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
@@ -32,7 +32,7 @@ from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.errors import WireError
 
-__all__ = ["AddressesOf", "PlanMaking", "message_of", "place_of"]
+__all__ = ["AddressesOf", "ReadPlanner", "message_of", "place_of"]
 
 # Bookies' addresses, by their ids. Raises `BrokerError`.
 AddressesOf = Callable[[list[str], str], dict[str, str]]
@@ -56,10 +56,10 @@ class TooLarge(Exception):
     """The pieces' bookies would take an answer that is too large: fewer pieces, then."""
 
 
-class PlanMaking:
+class ReadPlanner:
     """For all topics of one metadata session."""
 
-    def __init__(self, homes: LedgerHomes, addresses: AddressesOf) -> None:
+    def __init__(self, homes: LedgerLocations, addresses: AddressesOf) -> None:
         self._homes = homes
         self._addresses = addresses
         # Right in front of an entry that there is, or will be: the same for ever, and about right where several
@@ -207,7 +207,7 @@ def _facts(position: Position, record: bytes | None) -> EntryFacts:
     return EntryFacts(position, entry.index - entry.messages + 1, entry.messages, header.ledger_bytes - size, size)
 
 
-def _piece(piece: PlannedPiece, home: LedgerHome, bookies: dict[str, None]) -> pb.Piece:
+def _piece(piece: PlannedPiece, home: LedgerLocation, bookies: dict[str, None]) -> pb.Piece:
     encoded = pb.Piece(
         ledger_id=piece.ledger_id,
         first_entry_id=piece.first_entry_id,
