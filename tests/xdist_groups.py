@@ -67,7 +67,7 @@ LONG_GROUPS: Final = (
     "tests/integration/test_pulsar_reconnecting.py",
     "real cluster",
     "tests/sim/test_topics.py",
-    "tests/unit/client/test_reachability.py",
+    "tests/unit/client/test_endpoint_check.py",
     "tests/integration/test_bit_rot.py",
     "tests/property/test_codec_memory.py",
 )

@@ -1,8 +1,9 @@
 """A broker, whole: made of a metadata store, a way to the bookies, and addresses to listen at.
 
-What it serves lives with one metadata session (`life.py`). When that is over (`session_end.py`), nobody can say any
-more that what the broker knows of its topics is so: all are given up at once, and it begins anew with another session;
-clients are told SERVICE_NOT_READY, and find their topics again. The listeners stay; meanwhile they refuse everything.
+What it serves lives with one metadata session (`broker_session.py`). When that is over (`session_end.py`), nobody can
+say any more that what the broker knows of its topics is so: all are given up at once, and it begins anew with another
+session; clients are told SERVICE_NOT_READY, and find their topics again. The listeners stay; meanwhile they refuse
+everything.
 
 Ending in peace: clients learn of it, what was taken is decided and told, logs and cursors are closed; all within a
 bound. Whatever is not done by then is what the next opening recovers, as after a kill.
@@ -19,19 +20,19 @@ from typing import Final, NoReturn
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerError
 from magnetar_broker.admin.health import BrokerHealth
+from magnetar_broker.broker_session import BrokerIdentity, BrokerSession
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.lag_bound import with_lag_bound
-from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.peers import NoPeers, Peers, PeersLike
-from magnetar_broker.pulsar.connection import PulsarConnection
-from magnetar_broker.pulsar.listener import PulsarListener
-from magnetar_broker.pulsar.serving import Door
-from magnetar_broker.service.at_listener import AtListener
-from magnetar_broker.service.broker_service import BrokerService
-from magnetar_broker.service.outbox_budget import OutboxBudget
+from magnetar_broker.server.grpc.listener_scoped_service import ListenerScopedService
+from magnetar_broker.server.grpc.service import BrokerService
+from magnetar_broker.server.outbox_budget import OutboxBudget
+from magnetar_broker.server.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.listener import PulsarListener
+from magnetar_broker.server.pulsar.listener_context import Door
 from magnetar_broker.session_end import session_over
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -87,7 +88,7 @@ class Broker:
         self._cpu_seconds = cpu_seconds
         self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
         # Of the present session; None: there is none.
-        self.life: BrokerLife | None = None
+        self.session: BrokerSession | None = None
         self.options = options or BrokerOptions()
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
@@ -95,7 +96,8 @@ class Broker:
             (transport, address, self.service) for transport, address in listeners
         ]
         self._listen_at += [
-            (transport, address, AtListener(self.service, name)) for name, transport, address in named_listeners
+            (transport, address, ListenerScopedService(self.service, name))
+            for name, transport, address in named_listeners
         ]
         self._listeners: list[Listener] = []
         self._outboxes = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
@@ -112,15 +114,15 @@ class Broker:
         # What it has to do before it serves, in words; empty: it serves.
         self.waits_for = "the broker has not begun yet"
         self.health = BrokerHealth(
-            lambda: self.life, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
+            lambda: self.session, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
         )
         self._closing = False
         self._following: asyncio.Task[None] | None = None
         # The life of before, as far as it has not ended.
         self._giving_up: asyncio.Task[None] | None = None
 
-    def _serving(self) -> BrokerLife | None:
-        return None if self._closing else self.life
+    def _serving(self) -> BrokerSession | None:
+        return None if self._closing else self.session
 
     @property
     def addresses(self) -> list[str]:
@@ -180,7 +182,7 @@ class Broker:
             await asyncio.wait([self._following])
         if self._giving_up is not None:
             await asyncio.wait([self._giving_up])
-        life, self.life = self.life, None
+        life, self.session = self.session, None
         await self.health.close()
         if life is not None:
             await self._end(life)
@@ -193,14 +195,14 @@ class Broker:
             await life.close()
         await self._peers.close()
 
-    async def _end(self, life: BrokerLife) -> None:
+    async def _end(self, life: BrokerSession) -> None:
         """In peace; where the session is over before that, what is left is given up at once, as at any other time."""
         ending = asyncio.get_running_loop().create_task(life.end())
         over = asyncio.get_running_loop().create_task(session_over(life.store, self._clock))
         try:
             await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
-                life.topics.give_up(TopicGivenUp("its broker lost its metadata session as it ended: look it up again"))
+                life.topics.give_up(TopicUnloaded("its broker lost its metadata session as it ended: look it up again"))
             await ending
         finally:
             for task in (ending, over):
@@ -217,16 +219,16 @@ class Broker:
     async def _follow(self) -> None:
         """Has one life after another."""
         while True:
-            life = self.life
+            life = self.session
             assert life is not None
             because = await session_over(life.store, self._clock)
-            self.life = None
+            self.session = None
             self.waits_for = f"the session with the metadata store is over: {because}"
             _log.warning("all topics are given up, as the session with the metadata store is over: %s", because)
             # Whole, even if the broker is closed meanwhile: what is left would go on, its session among it.
             self._giving_up = asyncio.get_running_loop().create_task(_give_up(life), name="a life's end")
             await asyncio.wait([self._giving_up])
-            while self.life is None:
+            while self.session is None:
                 try:
                     await self._new_life()
                 except Exception:  # noqa: BLE001 (likewise)
@@ -242,11 +244,11 @@ class Broker:
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
-            life = BrokerLife(
+            life = BrokerSession(
                 store,
                 self._bookie_transport,
                 self._peers,
-                Me(self.broker_id, self.instance, self.advertised, self.http_address, self._cpu_seconds),
+                BrokerIdentity(self.broker_id, self.instance, self.advertised, self.http_address, self._cpu_seconds),
                 self._clock,
                 self._randomness,
                 self.options,
@@ -267,7 +269,7 @@ class Broker:
             except BaseException:
                 await life.close()
                 raise
-            self.life = life
+            self.session = life
             self.waits_for = ""
             return
 
@@ -282,8 +284,8 @@ class Broker:
         )
 
 
-async def _give_up(life: BrokerLife) -> None:
-    problem = TopicGivenUp("its broker has lost its metadata session: look it up again")
+async def _give_up(life: BrokerSession) -> None:
+    problem = TopicUnloaded("its broker has lost its metadata session: look it up again")
     for end in (life.give_up(problem), life.close()):
         try:
             await end

@@ -1,7 +1,7 @@
 """What a broker tells a client that went wrong.
 
     BrokerError           with the `ErrorCode` that travels
-    ├── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+    ├── TopicUnloaded      the topic is served no more: another broker has it, or this one can't tell any more
     │   └── NothingDone   and what was asked for was not begun: it may be asked for again, here or elsewhere
     ├── DamagedCursor     the stored state of one subscription can't be read any more: an administrator moves it
     └── UnreadableEntry   an entry of a topic that will never be read
@@ -22,7 +22,7 @@ __all__ = [
     "DamagedEntry",
     "LostEntry",
     "NothingDone",
-    "TopicGivenUp",
+    "TopicUnloaded",
     "UnreadableEntry",
 ]
 
@@ -43,17 +43,17 @@ class BrokerError(Exception):
         return BrokerError(self.code, str(self))
 
 
-class TopicGivenUp(BrokerError):
+class TopicUnloaded(BrokerError):
     """Whoever meets it looks the topic up again. What had no receipt is unknown."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.SERVICE_NOT_READY, text)
 
-    def again(self) -> TopicGivenUp:
-        return TopicGivenUp(str(self))
+    def again(self) -> TopicUnloaded:
+        return TopicUnloaded(str(self))
 
 
-class NothingDone(TopicGivenUp):
+class NothingDone(TopicUnloaded):
     """It was not begun, and never will be."""
 
     def again(self) -> NothingDone:

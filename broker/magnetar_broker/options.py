@@ -10,9 +10,9 @@ from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.ownership.options import OwnershipOptions
-from magnetar_broker.pulsar.options import PulsarOptions
-from magnetar_broker.service.consume_options import ConsumeOptions
-from magnetar_broker.service.finding_options import FindingOptions
+from magnetar_broker.server.grpc.consume_options import ConsumeOptions
+from magnetar_broker.server.grpc.lookup_options import FindingOptions
+from magnetar_broker.server.pulsar.options import PulsarOptions
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 

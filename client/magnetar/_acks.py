@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar._consume_link import Gathered
+from magnetar._errors import from_problem
 from magnetar._message import Delivered, Era
-from magnetar._problems import from_problem
 from magnetar.exceptions import ServiceUnitNotReady, StaleEpoch
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, Done, EntryRange
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar._problems import from_problem
+from magnetar._errors import from_problem
 from magnetar.exceptions import ConnectError
 from magnetar_protos.broker_pb2 import ConsumeRequest, Done, Seek, Unsubscribe
 

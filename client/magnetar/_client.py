@@ -1,58 +1,76 @@
-"""The synchronous client: a thin front over the loop that all clients of the process share."""
+"""The synchronous client.
+
+All clients of a process share one event loop on a thread of its own (`_event_loop.py`). A method of the client runs the
+core's coroutine there, and waits for it. `aio/_client.py` is the same for asyncio, with the same parameters:
+tests/unit/client/test_signatures.py compares them, and the options' models.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from magnetar._client_core import ClientCore, LateTransport, Member
+from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
+from magnetar._client_core import ClientCore, Member
+from magnetar._connection_pool import LazyGrpcTransport
+from magnetar._consumer import Consumer
+from magnetar._consumer_core import ConsumerCore, open_consumer, open_reader
+from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
+from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
     BatchingType,
     CompressionType,
+    ConsumerCryptoFailureAction,
+    ConsumerType,
     HashingScheme,
+    InitialPosition,
     PartitionsRoutingMode,
     ProducerAccessMode,
+    RegexSubscriptionMode,
 )
-from magnetar._keywords import suggest_keywords
+from magnetar._event_loop import background
+from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
-from magnetar._loop import background
-from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
+from magnetar._message import Message
+from magnetar._nacks import RedeliveryBackoff
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._producer import Producer
-from magnetar._service_url import check_service_url
-from magnetar._subscribe import Subscribing
-from magnetar._unpicklable import Unpicklable
-from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
+from magnetar._public_object import Unpicklable
+from magnetar._reader import Reader
+from magnetar._topic_producer import open_producer
+from magnetar._unsupported import (
+    Authentication,
+    ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
+    CryptoKeyReader,
+    ServiceInfo,
+    TableView,
+)
 from magnetar.exceptions import AlreadyClosed, Timeout
 from magnetar.schema import Schema
+from magnetar_wire.message_id import MessageId
 from magnetar_wire.transport import Transport
 
 __all__ = ["Client"]
 
-T = TypeVar("T")
+M = TypeVar("M", bound=Member)
 F = TypeVar("F")
 
-# Where closing was broken off, callbacks have so long to be told.
-_LAST_CALLS_S: Final = 1.0
+# How long an interrupted close waits for callbacks to be called.
+_LAST_CALLBACKS_S: Final = 1.0
 
 
-class Front(Protocol):
-    """A producer, consumer or reader as the application has it."""
-
-    @property
-    def _core(self) -> Any: ...
-
-
-class Client(Subscribing, Unpicklable):
+class Client(Unpicklable):
     """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`. Its producers, consumers and
     readers share its connections. Close it, or use it as a context manager.
 
-    It connects when something is asked of it. After a fork both parent and child may go on using it: what was created
-    before goes on in the parent, and is closed in the child.
+    The client connects at the first call that needs a broker. After a fork, both the parent and the child can use it:
+    producers, consumers and readers that were created before the fork go on in the parent, and are closed in the child.
     """
 
     @suggest_keywords
@@ -84,11 +102,12 @@ class Client(Subscribing, Unpicklable):
         check_service_url(service_url)
         self._options = options
         self._transport = _transport
-        self._fronts: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Producers, consumers and readers, which have to be closed in the child after a fork.
+        self._created: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
-        # Made when it is first used, by one thread of those that want to.
+        # Created by the first call that needs it. Several threads may make that call.
         self._core: ClientCore | None = None
-        self._beginning = threading.Lock()
+        self._core_lock = threading.Lock()
 
     @suggest_keywords
     def create_producer(
@@ -120,32 +139,134 @@ class Client(Subscribing, Unpicklable):
         max_pending_bytes: int = 64 * 1024 * 1024,
         auto_update_partitions_interval_seconds: float = 60,
     ) -> Producer:
-        """Create a producer on the topic, which is created if that is allowed. Returns when the broker has agreed.
+        """Create a producer of a topic. The topic is created if the broker's configuration allows it.
 
-        - `producer_name` is unique on the topic; without one the broker makes one.
-        - `initial_sequence_id`: the first message has the next one.
-        - `send_timeout_millis`: a message that is not known to be stored by then fails; 0: never.
-        - `max_pending_messages` and `max_pending_bytes` bound the messages that are not known to be stored; see
-          `send_async`.
+        Returns when the broker has opened the producer.
+
+        - `producer_name` is unique on the topic. Without one, the broker chooses it.
+        - `initial_sequence_id`: the first message gets the next sequence id.
+        - `send_timeout_millis`: a message that is not known to be persisted after this time fails. 0: no limit.
+        - `max_pending_messages` and `max_pending_bytes` limit the messages that are not known to be persisted; see
+          `Producer.send_async`.
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first.
-        - `message_routing_mode`, `message_router` and `hashing_scheme` say to which partition a message goes.
-        - What is not supported yet raises OperationNotSupported, which says what to do instead.
+        - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
+        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
         """
         options = producer_options(locals())
-        core = self._begun()
-        return self._make_front(core.create_producer(topic, options), lambda made: Producer(self, made))
+        core = self._get_core()
+        return self._create(core, open_producer(core, topic, options), Producer)
+
+    @suggest_keywords
+    def subscribe(
+        self,
+        topic: str | Sequence[str],
+        subscription_name: str,
+        consumer_type: ConsumerType = ConsumerType.Exclusive,
+        schema: Schema | None = None,
+        message_listener: Callable[[Consumer, Message], object] | None = None,
+        receiver_queue_size: int = 1_000,
+        max_total_receiver_queue_size_across_partitions: int = 50_000,
+        consumer_name: str | None = None,
+        unacked_messages_timeout_ms: int | None = None,
+        broker_consumer_stats_cache_time_ms: int = 30_000,
+        negative_ack_redelivery_delay_ms: float = 60_000,
+        is_read_compacted: bool = False,
+        properties: Mapping[str, str] | None = None,
+        pattern_auto_discovery_period: int = 60,
+        initial_position: InitialPosition = InitialPosition.Latest,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        replicate_subscription_state_enabled: bool = False,
+        max_pending_chunked_message: int = 10,
+        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
+        start_message_id_inclusive: bool = False,
+        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
+        batch_index_ack_enabled: bool = True,
+        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        is_pattern_topic: bool = False,
+        enable_retry: bool = False,
+        priority_level: int = 0,
+        receiver_queue_bytes: int = 64 * 1024 * 1024,
+        ack_grouping_time_ms: float = 100,
+        ack_grouping_max_size: int = 1_000,
+        ack_receipt_enabled: bool = False,
+        negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
+        subscription_properties: Mapping[str, str] | None = None,
+        auto_update_partitions_interval_seconds: float = 60,
+        consumer_event_listener: ConsumerEventListener | None = None,
+    ) -> Consumer:
+        """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
+
+        - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
+          subscription begins.
+        - `message_listener` is called with the consumer and each message, on a thread of its own.
+        - `receiver_queue_size` and `receiver_queue_bytes` limit how many messages the client prefetches.
+        - `negative_ack_redelivery_delay_ms` is the time between negative_acknowledge and the redelivery of the message.
+          `negative_ack_redelivery_backoff` replaces it.
+        - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
+          With `ack_receipt_enabled`, acknowledge returns when they are durable.
+        - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
+          called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
+          subscription that gets the messages of a partition.
+        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        """
+        options = consumer_options(locals())
+        check_listener("message_listener", message_listener)
+        check_event_listener(consumer_event_listener)
+        core = self._get_core()
+
+        def make_consumer(opened: ConsumerCore) -> Consumer:
+            consumer = Consumer(opened, background.run, message_listener)
+            tell_active(opened, consumer, consumer_event_listener, core.callbacks.call_later)
+            return consumer
+
+        return self._create(core, open_consumer(core, topic, options), make_consumer)
+
+    @suggest_keywords
+    def create_reader(
+        self,
+        topic: str,
+        start_message_id: MessageId | int,
+        schema: Schema | None = None,
+        reader_listener: Callable[[Reader, Message], object] | None = None,
+        receiver_queue_size: int = 1_000,
+        reader_name: str | None = None,
+        subscription_role_prefix: str | None = None,
+        is_read_compacted: bool = False,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        start_message_id_inclusive: bool = False,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        max_total_receiver_queue_size_across_partitions: int = 50_000,
+        receiver_queue_bytes: int = 64 * 1024 * 1024,
+        properties: Mapping[str, str] | None = None,
+        auto_update_partitions_interval_seconds: float = 60,
+    ) -> Reader:
+        """Create a reader of a topic. It begins after `start_message_id`, or at it with `start_message_id_inclusive`.
+
+        `start_message_id` is the id of a message, `MessageId.earliest`, `MessageId.latest`, or a time in milliseconds
+        since 1970.
+        """
+        options = check_options(ReaderOptions, locals())
+        check_listener("reader_listener", reader_listener)
+        core = self._get_core()
+        opening = open_reader(core, topic, start_message_id, options)
+        return self._create(core, opening, lambda opened: Reader(opened, background.run, reader_listener))
 
     def get_topic_partitions(self, topic: str) -> list[str]:
-        """The names of the topic's partitions; its own, if it has none."""
-        return self._run(self._begun().get_topic_partitions(topic))
+        """Return the names of the topic's partitions, or the topic's own name if it has none."""
+        return background.run(self._get_core().get_topic_partitions(topic))
 
     def close(self) -> None:
-        """Closes everything that the client made: what is pending is sent, and acknowledgements, too."""
+        """Close the client and all that it created. Pending messages and acknowledgements are sent before."""
         self._end(lambda core: core.close(), None)
 
     def shutdown(self) -> None:
-        """Ends everything at once: what is pending fails."""
+        """Close the client and all that it created at once. Pending messages fail."""
         self._end(lambda core: core.shutdown(), None)
 
     def create_table_view(
@@ -169,98 +290,83 @@ class Client(Subscribing, Unpicklable):
     ) -> None:
         self.close()
 
-    # For the other fronts.
-
-    def _begun(self) -> ClientCore:
+    def _get_core(self) -> ClientCore:
+        """Return the core. Create it, and start the loop's thread, if this is the first call that needs it."""
         if self._closed:
             raise AlreadyClosed("the client is closed")
         core = self._core
         if core is None:
-            with self._beginning:
+            with self._core_lock:
                 core = self._core
                 if core is None:
                     transport = self._transport
                     if transport is None:
-                        transport = LateTransport(self._options.keep_alive_interval_seconds)
+                        transport = LazyGrpcTransport(self._options.keep_alive_interval_seconds)
                         transport.load()
                     background.enter(self)
                     try:
-                        core = self._core = self._run(self._make(transport))
+                        core = self._core = background.run(self._create_core(transport))
                     except BaseException:
                         background.leave(self)
                         raise
         return core
 
-    async def _make(self, transport: Transport) -> ClientCore:
+    async def _create_core(self, transport: Transport) -> ClientCore:
         return ClientCore(self._url, self._options, background.call_soon, transport=transport)
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What it returns or raises, on the client's loop."""
-        return background.run(work)
+    def _create(self, core: ClientCore, opening: Coroutine[Any, Any, M], make: Callable[[M], F]) -> F:
+        """Open a member on the loop, and return the object that `make` creates for the application.
 
-    def _make_front(self, work: Coroutine[Any, Any, Any], front: Callable[[Any], F]) -> F:
-        core = self._begun()
-        member: Member | None = None
+        If Ctrl-C interrupts this, nobody would ever close the member, so it is closed here.
+        """
+        member: M | None = None
         try:
-            member = background.run(work, undo=core.discard)
-            made = front(member)
-            self._fronts.add(made)
-            return made
+            member = background.run(opening, undo=core.discard)
+            created = make(member)
+            self._created.add(created)
+            return created
         except BaseException:
             if member is not None:
                 background.call_soon(partial(core.discard, member))
             raise
 
-    @property
-    def _in_callback(self) -> bool:
-        return self._core is not None and self._core.callbacks.inside
-
-    def _close_member(self, member: Member) -> None:
-        core = self._core
-        if core is not None and not self._closed:
-            self._run(_close_member(core, member))
-
-    def _end(self, how: Callable[[ClientCore], Coroutine[Any, Any, None]], timeout_s: float | None) -> None:
+    def _end(self, end_core: Callable[[ClientCore], Coroutine[Any, Any, None]], timeout_s: float | None) -> None:
         core, self._core, self._closed = self._core, None, True
         if core is None:
             return
         try:
-            background.run(how(core), timeout_s)
-        except BaseException:  # struck, or late: it is left at once, whoever does not come to an end
+            background.run(end_core(core), timeout_s)
+        except BaseException:  # interrupted or timed out: end the members without waiting for them
             background.call_soon(core.end_members)
-            timeout_s = _LAST_CALLS_S
+            timeout_s = _LAST_CALLBACKS_S
             raise
         finally:
             background.leave(self)
             core.callbacks.close(timeout_s)
 
-    # For the loop.
+    # Called by the event loop: see `Forkable`.
 
     async def _suspend(self) -> None:
         if self._core is not None:
-            await self._core.connections.suspend()
+            await self._core.suspend()
 
     def _resume(self) -> None:
         if self._core is not None:
-            self._core.connections.resume()
+            self._core.resume()
 
     def _forked(self) -> None:
-        self._core, self._beginning = None, threading.Lock()
+        core, self._core, self._core_lock = self._core, None, threading.Lock()
+        if core is not None:
+            core.closed = True
         error = AlreadyClosed("it was created before the process forked: create another one in the child")
-        for front in list(self._fronts):
-            if isinstance(front, Producer):
-                front._forked(error)
+        for created in list(self._created):
+            if isinstance(created, Producer):
+                created._forked(error)
             else:
-                front._core.forked(error)
+                created._core.forked(error)
 
     def _close_at_exit(self, timeout_s: float) -> None:
         try:
             self._end(lambda core: core.close(), timeout_s)
         except TimeoutError as error:
-            raise Timeout("what was pending could not be sent before the process ended") from error
-
-
-async def _close_member(core: ClientCore, member: Member) -> None:
-    core.remove_member(member)
-    await member.close()
-    await member.wait_ended()
+            raise Timeout("pending messages could not be sent before the process ended") from error

@@ -1,41 +1,41 @@
-"""A client on its event loop: what the synchronous front and the asyncio one have in common.
+"""What all producers, consumers and readers of one client share, on the client's event loop.
 
-It has the connections, the thread of callbacks, and its members: every producer, consumer and reader that is open.
+It has the connections, the lookup, the thread of callbacks, and the client's members: every producer, consumer and
+reader that is open. The synchronous client and the asyncio client have one each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from magnetar._callbacks import CallbackThread
-from magnetar._connections import Connections
-from magnetar._endpoint_probe import describe_endpoints
-from magnetar._options import KEEP_ALIVE_INTERVAL_S, ClientOptions, ProducerOptions
+from magnetar._callback_thread import CallbackThread
+from magnetar._connection_pool import ConnectionPool, LazyGrpcTransport
+from magnetar._endpoint_check import EndpointCheck
+from magnetar._lookup import Lookup
+from magnetar._operations import Operations
+from magnetar._options import ClientOptions, parse_topic_name
 from magnetar._service_url import parse_service_url
-from magnetar._topic_producer import TopicProducer
-from magnetar.exceptions import AlreadyClosed, InvalidTopicName, MagnetarException
-from magnetar_wire import errors
+from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import Randomness, SystemRandomness
-from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Transport
 
-__all__ = ["ClientCore", "LateTransport", "Member", "topic_name"]
+__all__ = ["ClientCore", "Member"]
 
 
 class Member(Protocol):
     """A producer, consumer or reader."""
 
     async def close(self) -> None:
-        """Leaves in good order."""
+        """Send what is pending, and leave the broker."""
 
     def end(self, error: MagnetarException) -> None:
-        """Leaves at once: who waits for something of it meets the error."""
+        """Leave the broker at once. Callers that wait for something of the member get the error."""
 
     async def wait_ended(self) -> None:
-        """Returns when an ended member's tasks have ended."""
+        """Return when the tasks of an ended member have ended."""
 
 
 class ClientCore:
@@ -52,65 +52,69 @@ class ClientCore:
         self.options = options
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
+        self._call_soon = call_soon
         self.callbacks = CallbackThread()
-        self.connections = Connections(
-            transport or LateTransport(options.keep_alive_interval_seconds),
-            parse_service_url(service_url),
-            self.clock,
-            self.randomness,
-            operation_timeout_s=options.operation_timeout_seconds,
+        transport = transport or LazyGrpcTransport(options.keep_alive_interval_seconds)
+        addresses = parse_service_url(service_url)
+        self.pool = ConnectionPool(transport, addresses)
+        self._endpoint_check = EndpointCheck(addresses, self.clock, transport)
+        self.operations = Operations(
+            self.pool, self._endpoint_check, self.clock, self.randomness, options.operation_timeout_seconds
+        )
+        self.lookup = Lookup(
+            self.pool,
+            self.operations,
             connection_timeout_s=options.connection_timeout_ms / 1000,
             listener_name=options.listener_name or "",
         )
-        self._call_soon = call_soon
-        # In the order in which they were made.
+        # In the order in which they were created.
         self._members: dict[Member, None] = {}
-        # Those whose tasks may not have ended yet when the client is closed.
+        # Members that were ended, and whose tasks may still run.
         self._ended: list[Member] = []
         self.closed = False
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """On the client's loop, from any thread."""
+        """Call `callback` on the client's loop. Any thread of a synchronous client may call this."""
         self._call_soon(callback)
 
     def add_member(self, member: Member) -> None:
-        """It is closed with the client, unless it is removed before. Raises AlreadyClosed."""
-        self.check_open()
+        """Have the client close the member, unless it is removed before. If the client is closed, end the member, and
+        raise AlreadyClosed."""
+        try:
+            self.check_open()
+        except AlreadyClosed as error:
+            member.end(error)
+            raise
         self._members[member] = None
 
     def remove_member(self, member: Member) -> None:
         self._members.pop(member, None)
 
-    def discard(self, member: Member) -> None:
-        """At once: it was made, and nobody has it."""
+    async def close_member(self, member: Member) -> None:
+        """Close one member, and return when its tasks have ended."""
         self.remove_member(member)
-        member.end(AlreadyClosed("nobody waited for it"))
+        await member.close()
+        await member.wait_ended()
+
+    def discard(self, member: Member) -> None:
+        """End a member that was created for a caller who has stopped waiting for it."""
+        self.remove_member(member)
+        member.end(AlreadyClosed("its creation was interrupted"))
         self._ended.append(member)
 
     def check_open(self) -> None:
         if self.closed:
             raise AlreadyClosed("the client is closed")
 
-    async def create_producer(self, topic: str, options: ProducerOptions) -> TopicProducer:
-        self.check_open()
-        producer = TopicProducer(self, topic_name(topic), options)
-        await producer.open()
-        try:
-            self.add_member(producer)
-        except AlreadyClosed as error:
-            producer.end(error)
-            raise
-        return producer
-
     async def get_topic_partitions(self, topic: str) -> list[str]:
-        """The names of the topic's partitions; its own, if it has none."""
+        """Return the names of the topic's partitions, or the topic's own name if it has none."""
         self.check_open()
-        name = topic_name(topic)
-        count = await self.connections.partitions(str(name))
+        name = parse_topic_name(topic)
+        count = await self.lookup.count_partitions(str(name))
         return [str(name.partition(index)) for index in range(count)] if count else [str(name)]
 
     async def close(self) -> None:
-        """Closes every member, all at once, and then the connections."""
+        """Close every member, all at the same time, and then the connections."""
         if self.closed:
             return
         self.closed = True
@@ -124,7 +128,7 @@ class ClientCore:
             await self.shutdown()
 
     def end_members(self) -> None:
-        """At once: whatever is pending fails. `shutdown` does the rest."""
+        """End every member. What is pending fails. `shutdown` does the rest."""
         self.closed = True
         members, self._members = list(self._members), {}
         for member in members:
@@ -132,46 +136,17 @@ class ClientCore:
         self._ended += members
 
     async def shutdown(self) -> None:
-        """At once: whatever is pending fails."""
+        """End every member, and close the connections. What is pending fails."""
         self.end_members()
-        await self.connections.close()
+        self._endpoint_check.stop(self.pool.cancel)
+        await self.pool.close()
         for member in self._ended:
             await member.wait_ended()
 
+    async def suspend(self) -> None:
+        """Close all connections before a fork, and open none until `resume`."""
+        self._endpoint_check.stop(self.pool.cancel)
+        await self.pool.suspend()
 
-class LateTransport:
-    """gRPC, which is imported when somebody connects: that takes longer than all the rest of the SDK."""
-
-    def __init__(self, keep_alive_interval_s: float = KEEP_ALIVE_INTERVAL_S) -> None:
-        """A broker that has been silent for so long is asked whether it lives, and has as long to say so."""
-        self._keep_alive_ms = round(keep_alive_interval_s * 1000)
-        self._transport: Any = None
-
-    def connect(self, address: str) -> Any:
-        self.load()
-        return self._transport.connect(address)
-
-    def load(self) -> None:
-        """From any thread: one that waits, better than the loop on which others live."""
-        if self._transport is None:
-            from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
-
-            self._transport = GrpcTransport(
-                GrpcOptions(grpc_keepalive_time_ms=self._keep_alive_ms, grpc_keepalive_timeout_ms=self._keep_alive_ms)
-            )
-
-    async def describe_endpoints(self, addresses: Sequence[str], *, failed: bool) -> str:
-        return await describe_endpoints(addresses, failed=failed)
-
-    async def listen(self, address: str, service: Any) -> Any:
-        raise NotImplementedError("a client does not listen")
-
-
-def topic_name(text: str) -> TopicName:
-    """Raises the SDK's InvalidTopicName."""
-    if not isinstance(text, str):
-        raise InvalidTopicName(f"a topic's name is text, not {type(text).__name__}")
-    try:
-        return TopicName.parse(text)
-    except errors.InvalidTopicName as error:
-        raise InvalidTopicName(str(error)) from None
+    def resume(self) -> None:
+        self.pool.resume()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from magnetar._link import Channel, Link
+from magnetar._broker_stream import BrokerStream, Channel
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeAnswer,
@@ -26,7 +26,7 @@ from magnetar_wire.errors import MalformedFrame
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import Stream
 
-__all__ = ["ConsumeChannel", "ConsumeLink", "Gathered"]
+__all__ = ["ConsumeLink", "ConsumerChannel", "Gathered"]
 
 # What one message has at most, about. A broker takes 20,000 parts: what is opened, closed and asked, ranges and batches
 # and what they are in; and 9 MiB.
@@ -54,7 +54,7 @@ class Gathered:
         self.bytes_left -= size_bytes
 
 
-class ConsumeChannel(Channel, Protocol):
+class ConsumerChannel(Channel, Protocol):
     """One consumer's end."""
 
     def fill(self, gathered: Gathered) -> bool:
@@ -74,7 +74,7 @@ class ConsumeChannel(Channel, Protocol):
         """The link knows the consumer no more. None: because it was closed."""
 
 
-class ConsumeLink(Link[ConsumeChannel]):
+class ConsumeLink(BrokerStream[ConsumerChannel]):
     method = "consume"
 
     def __init__(self, stream: Stream, address: str) -> None:

@@ -16,27 +16,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from magnetar._ack_inbox import Inbox
 from magnetar._acks import Receipt
 from magnetar._client_core import ClientCore
-from magnetar._consumer_options import ConsumerOptions
+from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._consumer_part import ConsumerPart
-from magnetar._enums import ConsumerType
+from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._message import Delivered, Era, Message
+from magnetar._options import parse_topic_name
+from magnetar._places import place_of, start_at
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._refusing import Refusing
 from magnetar._targets import Target, Targets
-from magnetar._within import within
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import Timer
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ConsumerCore"]
+__all__ = ["ConsumerCore", "open_consumer", "open_reader"]
 
 log = logging.getLogger("magnetar")
 
@@ -121,11 +123,10 @@ class ConsumerCore:
             )
 
     async def _count(self, name: TopicName) -> int:
-        return await self._client.connections.partitions(str(name))
+        return await self._client.lookup.count_partitions(str(name))
 
     def _add_part(self, name: TopicName, start: StartAt) -> ConsumerPart:
-        connections = self._client.connections
-        part = ConsumerPart(name, self.name, self.options, connections, self.queue, self, start, durable=self._durable)
+        part = ConsumerPart(name, self.name, self.options, self._client, self.queue, self, start, durable=self._durable)
         self.parts.append(part)
         self.targets.add(part)
         self._share()
@@ -332,7 +333,7 @@ class ConsumerCore:
         for part, eras in self.give(targets).items():
             part.acks.want_receipt(eras.values(), receipt)
         self._acknowledge_now()
-        await within(self._client.connections, receipt.future, "the broker has not answered an acknowledgement")
+        await self._client.operations.wait_for(receipt.future, "the broker has not answered an acknowledgement")
 
     def ask_for_all(self) -> None:
         """All that is not acknowledged comes again. From any thread, which is handed out nothing else before: to
@@ -373,3 +374,43 @@ class ConsumerCore:
 
 def _parts(name: TopicName, partitions: int) -> list[TopicName]:
     return [name.partition(index) for index in range(partitions)] if partitions else [name]
+
+
+async def open_consumer(
+    client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions
+) -> ConsumerCore:
+    """Open a consumer of a topic, or of several."""
+    client.check_open()
+    start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
+    core = ConsumerCore(client, topic_names(topic), options, start)
+    await core.open()
+    client.add_member(core)
+    return core
+
+
+async def open_reader(client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions) -> ConsumerCore:
+    """Open the consumer that a reader is: of a subscription that nobody else has, and that is not durable.
+
+    What was read is acknowledged now and then. Only the broker's count of unacknowledged messages depends on it.
+    """
+    client.check_open()
+    name = parse_topic_name(topic)
+    if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
+        raise InvalidConfiguration(f"a reader starts at a message's id or a time in ms, not at {start!r}")
+    token = client.randomness.token(5).hex()
+    prefix = options.subscription_role_prefix
+    consumer_options = options.for_consumer(f"{prefix}-reader-{token}" if prefix else f"reader-{token}")
+    at = start_at(start, inclusive=options.start_message_id_inclusive)
+    core = ConsumerCore(client, [name], consumer_options, at, durable=False)
+    core.on_handed_out = _acknowledge_read
+    await core.open()
+    client.add_member(core)
+    return core
+
+
+def _acknowledge_read(part: ConsumerPart) -> None:
+    last = part.source.read
+    if last is not None and last._delivered.era is part.era:
+        ledger_id, entry_id, index = place_of(last)
+        part.acks.add_cumulative(part.era, ledger_id, entry_id, index, last._delivered.batch_size)
+        part.acknowledge()

@@ -9,9 +9,8 @@ from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_part import ConsumerPart
 from magnetar._message import Message
 from magnetar._places import start_at
-from magnetar._repr import repr_of
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._targets import Target
-from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, OperationNotSupported
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.message_id import MessageId

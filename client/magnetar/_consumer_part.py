@@ -27,21 +27,19 @@ from collections.abc import Iterable, Sequence
 from magnetar._acks import Eras, PendingAcks
 from magnetar._arrivals import Arrivals
 from magnetar._asks import Asks
-from magnetar._connections import Connections
+from magnetar._client_core import ClientCore
 from magnetar._consume_link import ConsumeLink, Gathered
 from magnetar._consumer_options import ConsumerOptions, open_request
 from magnetar._enums import ConsumerType
+from magnetar._errors import from_problem, from_transport, may_reopen_consumer
 from magnetar._message import Era
-from magnetar._opening import opening
+from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._part_owner import PartOwner
 from magnetar._permits import Permits
 from magnetar._places import first_wanted
-from magnetar._problems import ends_no_consumer, from_problem, from_transport
 from magnetar._receiver_queue import ReceiverQueue, Source
-from magnetar._retry import Backoff
 from magnetar._to_say import ToSay
 from magnetar._whereabouts import Whereabouts
-from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import (
     AlreadyClosed,
     ConnectError,
@@ -71,14 +69,14 @@ log = logging.getLogger("magnetar")
 
 
 class ConsumerPart:
-    """A `ConsumeChannel`, and an `Origin` of messages."""
+    """A `ConsumerChannel`, and an `Origin` of messages."""
 
     def __init__(
         self,
         name: TopicName,
         consumer_name: str,
         options: ConsumerOptions,
-        connections: Connections,
+        client: ClientCore,
         queue: ReceiverQueue,
         owner: PartOwner,
         start: StartAt,
@@ -100,21 +98,21 @@ class ConsumerPart:
         self.permits = Permits(options.receiver_queue_size, options.receiver_queue_bytes)
         self._options = options
         self._shared = options.consumer_type is ConsumerType.Shared
-        self._connections = connections
-        self._clock = connections.clock
+        self._client = client
+        self._clock = client.clock
         self._queue = queue
         self._owner = owner
         self._durable = durable
         self._arrivals = Arrivals(self.topic, self.permits, self.acks, self.source, durable=durable)
         self.start_at(start)
-        self.where = Whereabouts(self.topic, connections, queue, self.source, self._arrivals, self.flow)
+        self.where = Whereabouts(self.topic, client, queue, self.source, self._arrivals, self.flow)
         # Where a seek that is not answered leads to.
         self._sought: StartAt | None = None
         self._incarnation = ""
         self._link: ConsumeLink | None = None
         self._consumer_id = 0
         self._opened_at = 0.0
-        self._backoff = Backoff(connections.randomness)
+        self._backoff = Backoff(client.randomness)
         self.reopening: asyncio.Task[None] | None = None
         self._asks = Asks()
         self._to_say = ToSay(self.acks, self._asks)
@@ -133,7 +131,7 @@ class ConsumerPart:
 
     async def open(self) -> None:
         """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
-        await self._connections.retried(self._attempt)
+        await self._client.operations.retry(self._attempt)
 
     def start_at(self, start: StartAt) -> None:
         """Where the next opening begins that makes the subscription."""
@@ -142,8 +140,8 @@ class ConsumerPart:
             self._arrivals.first_wanted = first_wanted(start)
 
     async def _attempt(self) -> None:
-        address = await self._connections.lookup(self.topic, was_open=self.eras.opening > 0)
-        link = self._connections.link(address, ConsumeLink, ConsumeLink.method)
+        address = await self._client.lookup.find_owner(self.topic, was_open=self.eras.opening > 0)
+        link = self._client.pool.stream(address, ConsumeLink)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._consumer_id = link.attach(self)
@@ -154,7 +152,7 @@ class ConsumerPart:
         self._to_say.opening = open_request(self._options, *who, self._durable, self._start, self._incarnation)
         link.ready(self._consumer_id)
         try:
-            await opening(self._connections, answer, self.topic, address, "a consumer")
+            await self._client.lookup.wait_opened(answer, self.topic, address, "a consumer")
         except BaseException:
             if not self.connected:
                 self._give_up()
@@ -213,7 +211,7 @@ class ConsumerPart:
             if not self._closing.done():
                 self._closing.set_result(None)
         elif not (self.closed or self._asks.unsubscribed):
-            if not ends_no_consumer(error):
+            if not may_reopen_consumer(error):
                 self._fail(error)
                 return
             log.info("the consumer of %s is opened anew: %s", self.topic, error)
@@ -243,7 +241,7 @@ class ConsumerPart:
                 if self._incarnation and isinstance(error, IncarnationChanged | TopicNotFound):
                     log.warning("%s was deleted (%s): the next one is asked for, and read whole", self.topic, error)
                     self._forget_incarnation()
-                elif not ends_no_consumer(error) or isinstance(error, TopicNotFound):
+                elif not may_reopen_consumer(error) or isinstance(error, TopicNotFound):
                     self._fail(error)
                     return
                 else:
@@ -309,7 +307,7 @@ class ConsumerPart:
             finally:
                 self._sought = None
 
-        await self._connections.retried(ask)
+        await self._client.operations.retry(ask)
 
     async def _seek_from_here(self, to: StartAt) -> None:
         """Asks again where somebody else has moved the subscription meanwhile: the last seek counts."""
@@ -323,14 +321,14 @@ class ConsumerPart:
 
     async def unsubscribe(self) -> None:
         """Deletes the subscription."""
-        await self._connections.retried(lambda: self._ask(Unsubscribe(), "deleted the subscription"))
+        await self._client.operations.retry(lambda: self._ask(Unsubscribe(), "deleted the subscription"))
 
     async def _ask(self, ask: Seek | Unsubscribe, what: str) -> None:
         if not self.connected:
             raise AlreadyClosed("the consumer is closed") if self.closed else ConnectError("not connected now")
         answer = self._asks.put(ask, self._consumer_id, self.acks.next_request())
         self._speak()
-        await within(self._connections, answer, f"the broker has not {what} of {self.topic}")
+        await self._client.operations.wait_for(answer, f"the broker has not {what} of {self.topic}")
 
     async def close(self) -> None:
         """Closes it behind all that was acknowledged. Never raises for what the broker does: one that does not answer
@@ -342,10 +340,10 @@ class ConsumerPart:
         if self.connected and self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._to_say.close = True
-            most_s = math.inf if self.acks.pending else LEAVING_S
+            most_s = math.inf if self.acks.pending else CLOSE_TIMEOUT_S
             self._speak()
             try:
-                await within(self._connections, self._closing, "the broker has not closed it", most_s)
+                await self._client.operations.wait_for(self._closing, "the broker has not closed it", most_s)
             except Timeout as error:
                 log.info("the consumer of %s is given up: %s", self.topic, error)
         self._give_up()

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from magnetar._repr import shorten
+from magnetar._public_object import shorten
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import Entry

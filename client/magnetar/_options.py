@@ -1,27 +1,36 @@
-"""Options of clients and producers, and how arguments become options. Names and defaults are Pulsar's, except where
-the project's own differ: batching is on, and a producer's pending messages are bounded in bytes, too.
+"""Options of clients and producers, and how arguments become options.
+
+Names and defaults are those of Pulsar's Python client, with two exceptions: batching is on, and a producer's pending
+messages are limited in bytes, too.
 
 A model's fields are the parameters of the methods that take them: the same names, in the same order, with the same
-defaults (tests/unit/client/test_signatures.py), so a method checks its `locals()`. A default that is made anew for each
-model is None in the signature. Options of Pulsar's client that are not supported yet are `unsupported(…)` fields:
-a value that asks for anything is refused with what to do instead.
+defaults (tests/unit/client/test_signatures.py), so that a method can check its `locals()`. If the model has a default
+factory, the parameter's default is None. Options of Pulsar's client that are not supported yet are `unsupported(…)`
+fields: a value other than the default raises an error that says what to do instead.
+
+The enumerations are in `_enums.py`, because importing this module imports pydantic. Options of consumers and readers
+are in `_consumer_options.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 import enum
+import functools
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from magnetar._enums import BatchingType, CompressionType, HashingScheme, PartitionsRoutingMode, ProducerAccessMode
 from magnetar._loggers import log_to
-from magnetar.exceptions import InvalidConfiguration, OperationNotSupported
+from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported, UnknownOption
 from magnetar.schema import BytesSchema
-from magnetar_wire.configuration import Configuration
+from magnetar_wire import errors
+from magnetar_wire.configuration import Configuration, suggest_nearest
+from magnetar_wire.topic_name import TopicName
 
 __all__ = [
     "KEEP_ALIVE_INTERVAL_S",
@@ -32,11 +41,14 @@ __all__ = [
     "check_options",
     "client_options",
     "option_fields",
+    "parse_topic_name",
     "producer_options",
+    "suggest_keywords",
     "unsupported",
 ]
 
 C = TypeVar("C", bound=Configuration)
+F = TypeVar("F", bound=Callable[..., Any])
 
 KEEP_ALIVE_INTERVAL_S: Final = 4.0
 _NO_TLS: Final = "there is no TLS, so leave it out, and run brokers on a trusted network"
@@ -47,7 +59,7 @@ NO_ENCRYPTION: Final = "encrypt payloads yourself, or leave it out"
 def unsupported(
     default: Any = None, instead: str = "leave it out", *, alias: str | None = None, accepts_zero: bool = False
 ) -> Any:
-    """A field that only accepts its default. Where the default is false, any other false value is accepted, too.
+    """Return a field that only accepts its default. If the default is false, any other false value is accepted, too.
 
     `instead` ends the error's sentence. `accepts_zero`: 0 means the same as leaving the option out.
     """
@@ -60,10 +72,10 @@ def unsupported(
 
 class ClientOptions(Configuration):
     authentication: Any = unsupported(instead="leave it out, and run brokers on a trusted network")
-    # How long creating, subscribing, looking up and the like may take.
+    # How long an operation may take: creating a producer, subscribing, a lookup, a seek.
     operation_timeout_seconds: float = Field(default=30.0, gt=0)
     io_threads: int = unsupported(1, "one thread does the I/O of all clients of a process")
-    # How many threads call consumers' listeners.
+    # How many threads call the listeners of consumers.
     message_listener_threads: int = Field(default=1, gt=0)
     concurrent_lookup_requests: int = unsupported(50_000)
     log_conf_file_path: Any = unsupported(instead="configure Python's logging, or pass a logger")
@@ -76,28 +88,27 @@ class ClientOptions(Configuration):
     tls_validate_hostname: bool = unsupported(False, _NO_TLS)
     # Gets what the client logs: a logging.Logger, ConsoleLogger or FileLogger.
     logger: Any = None
-    # How long one broker is waited for before the next one is asked.
+    # How long one broker may take to answer a lookup before the next one is asked.
     connection_timeout_ms: int = Field(default=10_000, gt=0)
-    # Of a broker's addresses the one that this client can reach: its advertised listener's name. None: the broker's own
-    # choice.
+    # The name of the advertised listener whose addresses this client can reach. None: the broker chooses.
     listener_name: str | None = Field(default=None, min_length=1)
     tls_private_key_file_path: Any = unsupported(instead=_NO_TLS)
     tls_certificate_file_path: Any = unsupported(instead=_NO_TLS)
-    # A broker that has been silent for so long is asked whether it lives, and has as long to say so: a connection that
-    # is dead, or whose broker stands still, is found within twice this.
+    # A broker that is silent for this long is pinged, and has the same time to answer: a dead connection, or a broker
+    # that hangs, is found within twice this.
     keep_alive_interval_seconds: float = Field(default=KEEP_ALIVE_INTERVAL_S, ge=1)  # brokers hang up on more pings
 
 
 class ProducerOptions(Configuration):
-    # None: the broker makes one.
+    # None: the broker chooses one.
     producer_name: str | None = Field(default=None, min_length=1)
     value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")  # pydantic's models have a method `schema`
-    # The first message has the one behind it. None: behind what is stored of this producer's name.
+    # The first message gets the next one. None: the next one after the last stored message of this producer's name.
     initial_sequence_id: int | None = Field(default=None, ge=-1, lt=2**63 - 1)
-    # 0: pending messages wait for ever.
+    # 0: pending messages never time out.
     send_timeout_millis: int = Field(default=30_000, ge=0)
     compression_type: CompressionType = CompressionType.NONE
-    # Of one partition, and of all partitions together.
+    # For one partition, and for all partitions together.
     max_pending_messages: int = Field(default=1_000, gt=0)
     max_pending_messages_across_partitions: int = Field(default=50_000, gt=0)
     block_if_queue_full: bool = False
@@ -107,26 +118,26 @@ class ProducerOptions(Configuration):
     batching_max_publish_delay_ms: int = Field(default=10, ge=0)
     chunking_enabled: bool = unsupported(False, "split large messages yourself, or leave it out")
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
-    # Partitions beyond the first one used are opened when something is sent to them.
+    # A partition other than the first one is opened when a message is sent to it.
     lazy_start_partitioned_producers: bool = False
-    # What the broker shows of this producer.
+    # Shown in the topic's statistics.
     properties: Mapping[str, str] = Field(default_factory=dict)
     batching_type: BatchingType = unsupported(BatchingType.Default, "use BatchingType.Default")
     encryption_key: Any = unsupported(instead=NO_ENCRYPTION)
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
     access_mode: ProducerAccessMode = unsupported(ProducerAccessMode.Shared, "use ProducerAccessMode.Shared")
-    # Given a message and the number of partitions, the partition. Implies CustomPartition.
+    # Returns the partition, given a message and the number of partitions. Implies CustomPartition.
     message_router: Callable[[Any, int], int] | None = None
     hashing_scheme: HashingScheme = HashingScheme.JavaStringHash
-    # Of all partitions together, but at least 1 MiB for each.
+    # For all partitions together, but at least 1 MiB for each.
     max_pending_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
-    # How often is looked whether the topic has more partitions; 0: never.
+    # How often the client checks whether the topic has more partitions. 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
 
     @model_validator(mode="after")
     def _router_with_its_mode(self) -> ProducerOptions:
         if self.message_routing_mode is PartitionsRoutingMode.CustomPartition and self.message_router is None:
-            raise ValueError("message_routing_mode is CustomPartition, and there is no message_router")
+            raise ValueError("message_routing_mode is CustomPartition, and there is no message_router: pass one")
         return self
 
 
@@ -141,14 +152,14 @@ def producer_options(arguments: Mapping[str, Any]) -> ProducerOptions:
 
 
 def option_fields(kind: type[Configuration]) -> dict[str, FieldInfo]:
-    """The fields under the names of their options."""
+    """Return the fields by the names of their options."""
     return {field.alias or name: field for name, field in kind.model_fields.items()}
 
 
 def check_options(kind: type[C], arguments: Mapping[str, Any]) -> C:
-    """Pick the options of this kind out of a call's arguments, and check them.
+    """Return the options of this kind among a call's arguments, checked.
 
-    Raises InvalidConfiguration, which names everything that is wrong, and OperationNotSupported.
+    Raises InvalidConfiguration, which names every wrong option, and OperationNotSupported.
     """
     given: dict[str, Any] = {}
     problems = []
@@ -168,7 +179,7 @@ def check_options(kind: type[C], arguments: Mapping[str, Any]) -> C:
         for one in error.errors(include_url=False, include_context=False, include_input=False):
             name, top = ".".join(map(str, one["loc"])), str(one["loc"][0]) if one["loc"] else ""
             text = f"{name} = {given[top]!r}" if top in given else name or "options"
-            # A ValueError of our own: its text alone.
+            # pydantic puts this in front of the text of our own ValueError.
             problems.append(f"{text}: {one['msg'].removeprefix('Value error, ')}")
     if problems:
         raise InvalidConfiguration("; ".join(problems))
@@ -184,10 +195,65 @@ def _check_supported(name: str, value: Any, default: Any, *, instead: Any, accep
 
 
 def _nearest_member(choices: type[enum.Enum], value: Any) -> str:
-    """Name the member to use: by a text, or by the name of a member of another library's enum."""
+    """Return the name of the member to use, for a text or a member of another library's enum."""
     names = {name.lower(): name for name in choices.__members__}
     text = str(value if isinstance(value, str) else getattr(value, "name", "")).rpartition(".")[2].lower()
     near = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     if near:
         return f"{choices.__name__}.{names[near[0]]}"
     return "one of " + ", ".join(f"{choices.__name__}.{name}" for name in choices.__members__)
+
+
+def parse_topic_name(text: str) -> TopicName:
+    """Return the topic's name. Raises the SDK's InvalidTopicName."""
+    if not isinstance(text, str):
+        raise InvalidTopicName(f"a topic name is a str, not {type(text).__name__}")
+    try:
+        return TopicName.parse(text)
+    except errors.InvalidTopicName as error:
+        raise InvalidTopicName(str(error)) from None
+
+
+def suggest_keywords(function: F) -> F:
+    """Have calls with an unknown keyword argument raise UnknownOption, which names the nearest option.
+
+    Python 3.11's TypeError names none. This wraps the function at runtime only: type checkers, help() and
+    inspect.signature show the function's own parameters.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    is_method = bool(parameters) and parameters[0].name == "self"
+    known = frozenset(one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY)
+
+    def check(arguments: tuple[Any, ...], given: Mapping[str, object]) -> None:
+        if not known.issuperset(given):
+            called = function.__qualname__
+            if is_method and arguments:  # by the object's class: the function's own may be an internal base class
+                called = f"{type(arguments[0]).__name__}.{function.__name__}"
+            raise _unknown_option(called, given, [name for name in known if name[0] != "_"])
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def call_async(*arguments: Any, **given: Any) -> Any:
+            check(arguments, given)
+            return await function(*arguments, **given)
+
+        return cast(F, call_async)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **given: Any) -> Any:
+        check(arguments, given)
+        return function(*arguments, **given)
+
+    return cast(F, call)
+
+
+def _unknown_option(qualname: str, given: Mapping[str, object], known: list[str]) -> UnknownOption:
+    called = qualname.removesuffix(".__init__")
+    options = sorted(name for name in known if name != "self")
+    problems = []
+    for name in given:
+        if name not in known:
+            hint = suggest_nearest(name, options) or f": its options are {', '.join(options)}"
+            problems.append(f"{called} has no option {name!r}{hint}")
+    return UnknownOption("; ".join(problems))

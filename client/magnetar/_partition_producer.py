@@ -20,24 +20,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from magnetar import exceptions
 from magnetar._batch import Batch
-from magnetar._callbacks import CallbackThread
-from magnetar._connections import Connections
+from magnetar._client_core import ClientCore
+from magnetar._errors import from_problem, from_transport, is_retryable
 from magnetar._expiry import Expiry
 from magnetar._in_flight import InFlight
-from magnetar._opening import opening
+from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._options import ProducerOptions
-from magnetar._problems import from_problem, from_transport, is_passing
-from magnetar._produce_link import ProduceLink
+from magnetar._produce_stream import ProduceStream
 from magnetar._receipts import Flush, Place, call_back, tell_waiters
-from magnetar._retry import Backoff
 from magnetar._send_queue import Bounds, SendQueue
-from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -52,39 +47,28 @@ __all__ = ["PartitionProducer"]
 log = logging.getLogger(__name__)
 
 
-class Home(Protocol):
-    """Where a client's parts live."""
-
-    connections: Connections
-    callbacks: CallbackThread
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """On the client's loop, from any thread."""
-
-
 class PartitionProducer:
-    def __init__(self, home: Home, topic: TopicName, options: ProducerOptions, bounds: Bounds) -> None:
+    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions, bounds: Bounds) -> None:
         self.topic = str(topic)
         self.producer_name = options.producer_name or ""
         # The highest that is known to be stored.
         self.last_sequence_id = -1 if options.initial_sequence_id is None else options.initial_sequence_id
         self._partition = topic.partition_index
-        self._home = home
-        self._connections = home.connections
-        self._clock = home.connections.clock
+        self._client = client
+        self._clock = client.clock
         self._options = options
         self._bounds = bounds
         # It was opened once: then it is known what the first message's number is, and `queue` is the one that counts.
         self.begun = False
         self.queue: SendQueue = SendQueue(bounds, 0, self._wake, self._clock.monotonic)
         self._in_flight = InFlight()
-        self._instance = self._connections.randomness.token(16)
+        self._instance = client.randomness.token(16)
         self._epoch = 0
         self._incarnation = ""
         # What all entries have in common.
         self._shared = MessageMetadata()
         # The present opening: its link, and its id there, 0 without one; and whether the broker has agreed to it.
-        self._link: ProduceLink | None = None
+        self._link: ProduceStream | None = None
         self._id = 0
         self._open = False
         # The broker has paused this opening: its topic has no room.
@@ -96,7 +80,7 @@ class PartitionProducer:
         self._opened_at = 0.0
         # Receipts have come since.
         self._got_on = False
-        self._backoff = Backoff(self._connections.randomness)
+        self._backoff = Backoff(client.randomness)
         # What whoever opens, or closes, waits for.
         self._answer: asyncio.Future[None] | None = None
         self._reconnecting: asyncio.Task[None] | None = None
@@ -114,13 +98,13 @@ class PartitionProducer:
     async def open(self) -> None:
         """For the first time. Raises what the broker says, and, after the operation's time, what is in the way."""
         try:
-            await self._connections.retried(self._open_once)
+            await self._client.operations.retry(self._open_once)
         except BaseException:
             self._leave()
             raise
 
     async def _open_once(self) -> None:
-        address = await self._connections.lookup(self.topic, was_open=self.begun)
+        address = await self._client.lookup.find_owner(self.topic, was_open=self.begun)
         answer = self._answer = asyncio.get_running_loop().create_future()
         self._waiting_for = ""
         self._epoch += 1
@@ -133,13 +117,13 @@ class PartitionProducer:
             properties=dict(self._options.properties),
         )
         try:
-            self._link = self._connections.link(address, ProduceLink, ProduceLink.method)
+            self._link = self._client.pool.stream(address, ProduceStream)
             self._id = self._link.open(self, request)
         except TransportError as error:
             raise from_transport(error) from error
         try:
-            await opening(
-                self._connections, answer, self.topic, address, "a producer", lambda: self._why_nothing_is_stored
+            await self._client.lookup.wait_opened(
+                answer, self.topic, address, "a producer", lambda: self._why_nothing_is_stored
             )
         finally:
             if not self._open:
@@ -188,7 +172,7 @@ class PartitionProducer:
         self._in_flight.send_again()
 
     def _wake(self) -> None:
-        self._home.call_soon(self._take)
+        self._client.call_soon(self._take)
 
     def _take(self) -> None:
         """What has come through the queue."""
@@ -285,7 +269,7 @@ class PartitionProducer:
             log.warning("topic %s was deleted: what was pending fails, and the next one is asked for", self.topic)
             self._incarnation = ""
             self._fail_all(exceptions.IncarnationChanged(str(error)))
-        elif not (is_passing(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
+        elif not (is_retryable(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
             log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
             self.end(error)
 
@@ -311,7 +295,7 @@ class PartitionProducer:
         calling = batch.callbacks is not None
         self.queue.released(batch.count, batch.bytes, uncalled=calling)
         if calling:
-            self._home.callbacks.put(partial(self._call, batch, outcome))
+            self._client.callbacks.call_later(partial(self._call, batch, outcome))
         if self._flushes:
             for flush in self._flushes:
                 flush.decided(batch, error)
@@ -352,7 +336,7 @@ class PartitionProducer:
             failure = error
         if self.queue.calling and not in_callback:
             called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._home.callbacks.put(lambda: self._home.call_soon(partial(_set, called)))
+            self._client.callbacks.call_later(lambda: self._client.call_soon(partial(_set, called)))
             await called
         if failure is not None:
             raise failure
@@ -369,9 +353,7 @@ class PartitionProducer:
         for with one that does not."""
         self._add(self.queue.end(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed")))
         try:
-            async with asyncio.timeout(
-                self._options.send_timeout_millis / 1000 or self._connections.operation_timeout_s
-            ):
+            async with asyncio.timeout(self._options.send_timeout_millis / 1000 or self._client.operations.timeout_s):
                 await self._decided()
         except (MagnetarException, TimeoutError) as error:
             log.warning("producer %s on %s closes with sends that failed: %s", self.producer_name, self.topic, error)
@@ -384,7 +366,7 @@ class PartitionProducer:
             if self._open and self._link is not None:
                 self._answer = asyncio.get_running_loop().create_future()
                 self._link.close(self._id)
-                await within(self._connections, self._answer, "the broker has not closed it", LEAVING_S)
+                await self._client.operations.wait_for(self._answer, "the broker has not closed it", CLOSE_TIMEOUT_S)
         except MagnetarException as error:  # it is gone, or will be with its connection
             log.debug("producer %s on %s is closed: %s", self.producer_name, self.topic, error)
         finally:

@@ -10,20 +10,17 @@ import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from magnetar._batch import Callback
-from magnetar._outgoing import check_size, outgoing
-from magnetar._repr import repr_of
+from magnetar._event_loop import background
+from magnetar._outgoing_message import check_size, outgoing
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._send_queue import HEAD_BYTES, Bounds, SendQueue
 from magnetar._topic_producer import TopicProducer
-from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import MagnetarException
 from magnetar_wire.interruptible_wait import acquire
 from magnetar_wire.message_id import MessageId
-
-if TYPE_CHECKING:
-    from magnetar._client import Client
 
 __all__ = ["Producer"]
 
@@ -63,8 +60,7 @@ class Producer(Unpicklable):
     A producer that was created before the process forked is closed in the child: create another one there.
     """
 
-    def __init__(self, client: Client, core: TopicProducer) -> None:
-        self._client = client
+    def __init__(self, core: TopicProducer) -> None:
         self._core = core
         self._block = core.options.block_if_queue_full
         self._compression = core.options.compression_type
@@ -181,11 +177,13 @@ class Producer(Unpicklable):
     def flush(self) -> None:
         """Sends what is in open batches, and returns when all that was sent before is durable and its callbacks were
         called. Raises the first error that any of it met."""
-        self._client._run(self._core.flush(in_callback=self._client._in_callback))
+        background.run(self._core.flush(in_callback=self._core.client.callbacks.is_current))
 
     def close(self) -> None:
         """Sends what is pending, waits for its receipts, and leaves."""
-        self._client._close_member(self._core)
+        client = self._core.client
+        if not client.closed:
+            background.run(client.close_member(self._core))
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +202,7 @@ class Producer(Unpicklable):
             message.content, message.properties, message.key, message.ordering_key, message.event_time
         )
         if not part.begun:
-            self._client._run(self._core.begin(part))
+            background.run(self._core.begin(part))
         queue = part.queue
         check_size(message.content, queue.bounds.max_message_bytes, self._compression)
         queue.add(
@@ -218,7 +216,7 @@ class Producer(Unpicklable):
             message.event_time,
             message.sequence_id,
             block=self._block,
-            in_callback=self._client._in_callback,
+            in_callback=self._core.client.callbacks.is_current,
         )
         if message.key is None and not self._core.routes_each:
             self._queue = queue

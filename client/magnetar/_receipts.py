@@ -6,16 +6,19 @@ Message ids are made here, of a whole batch at once, and only where somebody tak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from magnetar._batch import Batch
-from magnetar._callbacks import call_all
+from magnetar._batch import Batch, Callback
 from magnetar.exceptions import MagnetarException, Result
 from magnetar_wire.message_id import MessageId, ids_of_batch
 
 __all__ = ["Flush", "Place", "call_back", "tell_waiters"]
+
+
+log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
@@ -52,6 +55,16 @@ def _ids(batch: Batch, place: Place, indexes: Sequence[int]) -> list[MessageId]:
     if batch.count == 1:
         return ids_of_batch(partition, ledger_id, entry_id, (-1,), 0, topic)
     return ids_of_batch(partition, ledger_id, entry_id, indexes, batch.count, topic)
+
+
+def call_all(callbacks: Iterable[Callback | None], result: Result, message_ids: Iterable[MessageId | None]) -> None:
+    """One that raises is logged, and the others are called all the same."""
+    for callback, message_id in zip(callbacks, message_ids, strict=False):
+        if callback is not None:
+            try:
+                callback(result, message_id)
+            except BaseException:
+                log.exception("the callback %r of a message failed", callback)
 
 
 class Flush:

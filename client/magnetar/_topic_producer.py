@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from magnetar._options import ProducerOptions
-from magnetar._partition_producer import Home, PartitionProducer
+from magnetar._client_core import ClientCore
+from magnetar._options import ProducerOptions, parse_topic_name
+from magnetar._partition_producer import PartitionProducer
 from magnetar._routing import OutgoingMessage, Router
 from magnetar._send_queue import Bounds
 from magnetar.exceptions import AlreadyClosed, MagnetarException
@@ -20,18 +21,27 @@ from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["TopicProducer"]
+__all__ = ["TopicProducer", "open_producer"]
 
 log = logging.getLogger(__name__)
 _LEAST_PENDING_BYTES = 1024 * 1024
 
 
+async def open_producer(client: ClientCore, topic: str, options: ProducerOptions) -> TopicProducer:
+    """Return a producer, opened, which the client closes when it is closed itself."""
+    client.check_open()
+    producer = TopicProducer(client, parse_topic_name(topic), options)
+    await producer.open()
+    client.add_member(producer)
+    return producer
+
+
 class TopicProducer:
-    def __init__(self, home: Home, topic: TopicName, options: ProducerOptions) -> None:
+    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions) -> None:
         self.topic = str(topic)
         self.options = options
         self._name = topic
-        self._home = home
+        self.client = client
         # Replaced as a whole when the topic grows: other threads look at it.
         self.parts: list[PartitionProducer] = []
         self._partitioned = False
@@ -59,14 +69,14 @@ class TopicProducer:
 
     async def open(self) -> None:
         """Raises what is in the way; then nothing is open."""
-        count = await self._home.connections.partitions(self.topic)
+        count = await self.client.lookup.count_partitions(self.topic)
         self._partitioned = count > 0
         self._router = Router(
             self.options.message_routing_mode,
             self.options.hashing_scheme,
             self.options.message_router,
             max(1, count),
-            self._home.connections.randomness,
+            self.client.randomness,
         )
         parts = self.parts = self._make(0, max(1, count), max(1, count))
         first = parts[self._router.first]
@@ -161,13 +171,13 @@ class TopicProducer:
             MAX_MESSAGE_BYTES,
         )
         names = [self._name.partition(index) if self._partitioned else self._name for index in range(first, end)]
-        return [PartitionProducer(self._home, name, options, bounds) for name in names]
+        return [PartitionProducer(self.client, name, options, bounds) for name in names]
 
     async def _watch(self, interval_s: float) -> None:
         while True:
-            await self._home.connections.clock.sleep(interval_s)
+            await self.client.clock.sleep(interval_s)
             try:
-                count = await self._home.connections.partitions(self.topic, create=False)
+                count = await self.client.lookup.count_partitions(self.topic, create=False)
                 if count > len(self.parts):
                     new = self._make(len(self.parts), count, count)
                     if not self.options.lazy_start_partitioned_producers:

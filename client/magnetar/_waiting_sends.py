@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from magnetar._outgoing import Outgoing
+from magnetar._outgoing_message import Outgoing
 from magnetar._partition_producer import PartitionProducer
 from magnetar.exceptions import MagnetarException
 

@@ -11,10 +11,9 @@ import asyncio
 from collections.abc import Callable
 
 from magnetar._arrivals import Arrivals
-from magnetar._connections import Connections
+from magnetar._client_core import ClientCore
 from magnetar._places import WHOLE_ENTRY, Place, last_place, read_up_to, resumed
 from magnetar._receiver_queue import ReceiverQueue, Source
-from magnetar._within import within
 from magnetar.exceptions import TopicNotFound
 from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
@@ -26,7 +25,7 @@ class Whereabouts:
     def __init__(
         self,
         topic: str,
-        connections: Connections,
+        client: ClientCore,
         queue: ReceiverQueue,
         source: Source,
         arrivals: Arrivals,
@@ -34,7 +33,7 @@ class Whereabouts:
     ) -> None:
         """`ask` has the broker send what it may."""
         self._topic = topic
-        self._connections = connections
+        self._client = client
         self._queue = queue
         self._source = source
         self._arrivals = arrivals
@@ -65,7 +64,7 @@ class Whereabouts:
         if start.WhichOneof("at") != "latest":
             return start
         try:
-            answer = await self._connections.last_message(self._topic)
+            answer = await self._client.lookup.last_message(self._topic)
         except TopicNotFound:
             return start
         if not answer.HasField("last"):
@@ -78,13 +77,13 @@ class Whereabouts:
     async def find_behind(self, start: StartAt) -> None:
         """Where the broker did not say what the epoch lies behind, the last message that there is now."""
         if self._behind is None and start.WhichOneof("at") in ("latest", "time_ms"):
-            answer = await self._connections.last_message(self._topic)
+            answer = await self._client.lookup.last_message(self._topic)
             if self._behind is None:
                 self._behind = last_place(answer.last) if answer.HasField("last") else (-1, -1, -1)
 
     async def has_more(self) -> bool:
         while not self._is_here():
-            answer = await self._connections.last_message(self._topic)
+            answer = await self._client.lookup.last_message(self._topic)
             if self._is_here():
                 break
             last = self._delivered_up_to
@@ -105,7 +104,7 @@ class Whereabouts:
             self._queue.waiting += 1
         try:
             self._ask(eager=True)
-            await within(self._connections, news, f"the last message of {self._topic} has not come")
+            await self._client.operations.wait_for(news, f"the last message of {self._topic} has not come")
         finally:
             with self._queue.lock:
                 self._queue.waiting -= 1
@@ -123,7 +122,7 @@ class Whereabouts:
 
     async def last_message_id(self, partition: int) -> MessageId:
         """Of no message, the place before all."""
-        answer = await self._connections.last_message(self._topic)
+        answer = await self._client.lookup.last_message(self._topic)
         if not answer.HasField("last"):
             return MessageId(partition=partition, topic_name=self._topic)
         last = answer.last

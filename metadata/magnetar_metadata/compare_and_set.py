@@ -1,52 +1,56 @@
-"""The one loop through which metadata nodes are changed: read, decide, put at the version that was read.
+"""The one loop that changes metadata nodes: read, decide, and put at the version that was read (compare-and-set).
 
 Why a lost answer needs care
 ----------------------------
-When the answer to a put is lost, the change was made, or will be, or never. Three things do not settle it. A plain read
-may come from a server that lags behind. A fresh read that shows the old version proves nothing either: the first put
-may still be on its way and land after the read. And reading the expected payload proves nothing, since another writer
-may have written the same.
+If the answer to a put is lost, the change was made, or will be made, or never will be. Three things don't tell which:
 
-What settles it
----------------
-Of a node that was read at version v: repeat the same compare-and-set, the same bytes at the same version.
+- A plain read: the server that answers may lag behind.
+- A fresh read that shows the old version: the first put may still be in flight and be executed after the read.
+- A read that shows the expected payload: another writer may have written the same.
 
-- It succeeds. Then exactly one of the two was made: versions only count up, so version v was left once. Whichever it
-  was, the other finds another version and is refused for ever. The bytes are the same, so it does not matter which.
-- It is refused because the node has left version v. No copy of ours can be made any more. Either one was, or somebody
-  else's change was. Version v + 1 has a token: its writer's. After a `sync`, which the read that follows can't be older
-  than, the node is at some version w > v, and the token of v + 1 is at place w - (v + 1) of those kept. Ours: it was
-  made. Another: it was not, and we go round with the new value.
-- It is refused for any other reason (a quota, rights, children that have come since). That is said of the repeat alone.
-  The same reading decides what can be decided; the refusal itself is not passed on, as it would be taken for a no.
-- Its answer is lost too: repeat.
+How it is found out
+-------------------
+For a node that was read at version v, the same compare-and-set is repeated: the same bytes at the same version.
 
-Of a node that was absent: repeat the create, but with another token. "Absent" comes back while a version does not: the
-first copy may have been made, and deleted by another session, before the second is made. With the same bytes that would
-be the deleted incarnation risen again, and who deleted it would take the node for the one that is gone. With a token
-for each copy it is plainly another. Nothing is lost by it: a refused copy is judged by all the tokens tried.
+- The repeat succeeds. Then exactly one of the two was made: versions only grow, so the node left version v only once.
+  The other one finds another version and is refused for ever. It doesn't matter which one was made, since their bytes
+  are the same.
+- The repeat is refused because the node has left version v. Then no copy of our change can be made any more. Either one
+  was made, or another writer's change. Version v + 1 has a token that identifies its writer. A read after a `sync`
+  shows the node at some version w > v, and the token of v + 1 is at index w - (v + 1) of the stored tokens. If it is
+  ours, our change was made. If not, it wasn't, and the loop continues with the new value.
+- The repeat is refused for another reason (a quota, permissions, new children). That only says that the repeat was not
+  made. The same read decides, if it can. The refusal itself is not raised, because the caller would take it for a no.
+- The answer to the repeat is lost, too: repeat again.
+
+For a node that was absent, the create is repeated with another token. A node can become absent again, while a version
+never returns: the first copy may have been made, and deleted by another session, before the second one is made. With
+the same bytes, the second would be the deleted incarnation again, and the session that deleted it would not notice.
+With a token per copy it is a new incarnation. Nothing is lost by this: a refused copy is compared with all tokens that
+were tried.
 
 What remains
 ------------
-- The token is no longer among the `KEPT_TOKENS` newest, or the node is another incarnation or gone: our version may
-  have been made and overwritten or deleted since. That is `OutcomeUnknown`, honestly.
-- A create may be made more than once, each time as another incarnation, if others delete it between: its repeat
-  succeeds after a copy was made and deleted, or finds somebody else's node and goes round. In the node that lives it is
-  once. So others may have seen, acted on and deleted an incarnation that its own maker never hears of: who keeps
-  something by incarnation (an intent, a topic's ledgers) must be able to clean up after one that nobody claims, and
-  believes only what `change` returned to be its own.
-- A create can't land after its repeat was answered: the server takes a session's requests in order and from one
-  connection, so by then the first copy has landed or never will. The same is relied on when a delete is found not made.
-- Versions of two incarnations look alike to the server: a put or a delete at version v of a node that was deleted and
-  made again is made if the new one is at v too. A node whose incarnations must not be mixed up is not made again under
-  its path.
-- A delete leaves no token. Repeated, "no node" may mean ours or another's: `OutcomeUnknown`. The same incarnation still
-  there means that it was not made.
+- If the token is no longer among the `STORED_TOKENS` newest ones, or the node is another incarnation or deleted, our
+  version may have been made and then overwritten or deleted. That raises `OutcomeUnknown`.
+- A create may be made more than once, each time as another incarnation, if other sessions delete the node in between.
+  The existing node has it once. So other sessions may have seen, used and deleted an incarnation that its creator never
+  learns of. Code that stores something by incarnation (an intent, a topic's ledgers) must be able to clean up after an
+  incarnation without an owner, and may treat only the result of `change` as its own.
+- A create can't be executed after its repeat was answered: the server executes a session's requests in order and from
+  one connection, so the first copy was executed before, or never will be. The same holds for a delete that was found
+  not made.
+- The server can't distinguish equal versions of two incarnations: a put or a delete at version v of a node that was
+  deleted and created again is executed if the new node has version v, too. If the incarnations of a node must not be
+  confused, don't create it again under the same path.
+- A delete leaves no token. If its repeat finds no node, our delete or another one was executed: `OutcomeUnknown`. If
+the
+  same incarnation still exists, it was not.
 
-A caller's update function is pure: it is called again for each value that turns out to be the one to change. What it
-concludes without a change (`LEAVE`, or an exception) is believed of a fresh read only.
+The caller's update function is pure: it is called again for each new value. If it returns `LEAVE` or raises, that
+counts only for a fresh read.
 
-A store that answers "not now" while it is connected is asked again after a pause that grows; the first time at once.
+A connected store that can't answer is asked again: the first time at once, then after growing pauses.
 """
 
 from __future__ import annotations
@@ -86,7 +90,7 @@ from magnetar_wire.randomness import Randomness
 
 
 class Instead(enum.Enum):
-    """What an update function returns instead of a new payload."""
+    """An update function's result other than a new payload."""
 
     LEAVE = "leave"
     DELETE = "delete"
@@ -102,36 +106,36 @@ Update = Callable[[bytes | None], bytes | Instead]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A node that is changed through this loop."""
+    """A node that is changed by this loop."""
 
     payload: bytes
     version: int
-    # The same as long as the node is not deleted, and never the same again.
+    # Constant until the node is deleted, and different for every later node.
     incarnation: bytes
-    # The whole value, with its writers' tokens.
+    # The stored value, with its writers' tokens.
     value: bytes = field(default=b"", repr=False, compare=False)
 
 
 async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> Stored | None:
-    """The node's payload. Possibly stale, as `MetadataStore.get` is, unless it is to be fresh."""
+    """Read a node. The result may be stale, as with `MetadataStore.get`, unless `fresh` is set."""
     node = await (get_fresh(store, path) if fresh else store.get(path))
     version, envelope = _opened(path, node)
     return Stored(envelope.payload, version, envelope.incarnation, node.value) if node and envelope else None
 
 
 def first_value(payload: bytes, randomness: Randomness) -> bytes:
-    """What a node that is changed through this loop holds when it is made by a transaction of the caller's own."""
+    """Return the value for a node that the caller creates in its own transaction, to be changed by this loop later."""
     return following(None, randomness.token(TOKEN_BYTES), payload).encode()
 
 
 def made(value: bytes, version: int = 0) -> Stored:
-    """Returns the node that holds `value` at `version`, to be passed as `known` to `change`. The default version is
-    that of a node which a transaction has made with this `first_value`. Raises `ForeignValue`."""
+    """Return the node that has `value` at `version`, to be passed as `known` to `change`. The default version is that
+    of a node that a transaction has created with `first_value`. Raises `ForeignValue`."""
     return _stored(decode(value), version)
 
 
 def next_value(stored: Stored, payload: bytes, randomness: Randomness) -> bytes:
-    """The value for a `Put` at `stored.version` in a transaction of the caller's own. `stored` comes from `read`."""
+    """Return the value for a `Put` at `stored.version` in the caller's own transaction. `stored` comes from `read`."""
     return following(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
 
 
@@ -146,17 +150,17 @@ async def change(
     timeout_s: float = 30.0,
     known: Stored | None = None,
 ) -> Stored | None:
-    """Changes the node to what `update` makes of its payload (None: it is absent). Returns what is there then.
+    """Change the node's payload to `update(payload)`, where None is an absent node. Return the resulting node.
 
-    While the store has no connection this waits for it, until `timeout_s` from now. Raises `OutcomeUnknown` if the
-    change may have been made and it can't be found out, `NotSent` if it was not made for want of a connection, and
-    `SessionLost`; besides, what refuses the change whatever its version, and what `update` raises.
+    If the store is not connected, wait for it, for at most `timeout_s`. Raises `OutcomeUnknown` if the change may have
+    been made and this can't be found out, `NotSent` if it was not made because there was no connection, `SessionLost`,
+    refusals that don't depend on the version, and errors of `update`.
 
-    With `known`, which `read`, `made` or `change` returned, nothing is read first: it is as good as another possibly
-    stale read.
+    With `known`, a result of `read`, `made` or `change`, the node is not read first: `known` counts as a read that may
+    be stale.
 
-    `along` are made in the same transaction, or neither is. One of them that is refused raises its `Refused`, whose
-    `index` is its place among `along` plus one: nothing was changed.
+    The changes of `along` are made in the same transaction. If one of them is refused, nothing is changed, and its
+    `Refused` is raised with its index in `along` plus one.
     """
     loop = _Loop(store, path, clock, clock.monotonic() + timeout_s, tuple(along))
     return await loop.run(update, randomness, (known.version, decode(known.value)) if known is not None else None)
@@ -171,7 +175,7 @@ class _Loop:
     clock: Clock
     deadline: float
     along: tuple[Change, ...] = ()
-    # How long to wait before a store that is connected and gave no answer is asked again.
+    # The pause before a connected store that gave no answer is asked again.
     pause_s: float = 0.0
 
     async def run(
@@ -198,20 +202,20 @@ class _Loop:
                 if stored is not None:
                     return stored
             elif new is not DELETE:
-                raise InvalidChange(f"the update of {self.path!r} made {new!r:.80}: not bytes, LEAVE or DELETE")
+                raise InvalidChange(f"the update of {self.path!r} returned {new!r:.80}: return bytes, LEAVE or DELETE")
             else:
                 assert old is not None
                 if await self._delete(version, old):
                     return None
-            # Somebody else changed it, so what was read is old, and a server that lags would show it again.
+            # Another session has changed the node. A server that lags behind would return the old value again.
             fresh = True
 
     async def _put(self, expected: int, old: Envelope | None, payload: bytes, randomness: Randomness) -> Stored | None:
-        """Puts it at the version `expected`, or returns None for a definite no."""
+        """Put the payload at the version `expected`. Return None if it was definitely not put."""
         written: list[Envelope] = []
 
         def next_copy() -> Put:
-            # A create has a token for each copy, a later version one for all.
+            # Each copy of a create has its own token; all copies of a later version have the same.
             if old is None or not written:
                 written.append(following(old, randomness.token(TOKEN_BYTES), payload))
             return Put(self.path, written[-1].encode(), expected)
@@ -227,13 +231,13 @@ class _Loop:
             return _stored(written[verdicts.index(Verdict.OURS)], expected + 1)
         if Verdict.UNKNOWN in verdicts:
             raise OutcomeUnknown(
-                f"nobody can tell whether our change of {self.path!r} was made: it was changed often, or deleted, or "
-                f"its repeat was refused: {refusal.error}"
+                f"unknown whether {self.path!r} was changed by this client: it was changed often or deleted "
+                f"since, or the retry was refused: {refusal.error}"
             ) from refusal.unknown
         return None
 
     async def _delete(self, version: int, old: Envelope) -> bool:
-        """Deletes it, or returns False for a definite no."""
+        """Delete the node. Return False if it was definitely not deleted."""
         refusal = await self._settle(lambda: Delete(self.path, version))
         if refusal is None:
             return True
@@ -241,11 +245,11 @@ class _Loop:
             return False
         _, current = await self._read_to_judge(refusal.unknown)
         if judge_delete(old.incarnation, current) is Verdict.UNKNOWN:
-            raise OutcomeUnknown(f"{self.path!r} is gone, by our delete or by somebody else's") from refusal.unknown
+            raise OutcomeUnknown(f"{self.path!r} was deleted, by this client or another one") from refusal.unknown
         return False
 
     async def _settle(self, next_copy: Callable[[], Put | Delete]) -> _Refusal | None:
-        """Repeats the change until it is answered. None: it was made."""
+        """Repeat the change until it is answered. Return None if it was made."""
         unknown: OutcomeUnknown | None = None
         while True:
             try:
@@ -257,13 +261,15 @@ class _Loop:
             except NotSent as error:
                 await self._connected(unknown or error)
             except Refused as error:
-                # Said of this copy only: an earlier one may have been made.
+                # This copy was refused; an earlier one may have been made.
                 if unknown is None and (error.index > 0 or not isinstance(error, (BadVersion, NoNode))):
                     raise
                 return _Refusal(error, unknown)
             except SessionLost as error:
                 if unknown is not None:
-                    raise OutcomeUnknown(f"the session was lost while a change of {self.path!r} was open") from error
+                    raise OutcomeUnknown(
+                        f"unknown whether {self.path!r} was changed: the session was lost before the answer"
+                    ) from error
                 raise
 
     async def _read(self, fresh: bool) -> tuple[int, Envelope | None]:
@@ -278,10 +284,12 @@ class _Loop:
         try:
             return await self._read(fresh=True)
         except (Unavailable, SessionLost) as error:
-            raise OutcomeUnknown(f"whether {self.path!r} was changed could not be read: {error}") from unknown
+            raise OutcomeUnknown(
+                f"unknown whether {self.path!r} was changed, since it can't be read: {error}"
+            ) from unknown
 
     async def _connected(self, error: Unavailable) -> None:
-        """Returns when it is time to ask again (or the session is lost), raises `error` at the deadline."""
+        """Wait until it is time to ask again, or the session is lost. Raise `error` at the deadline."""
         session = self.store.session
         wait_s = self.deadline - self.clock.monotonic()
         if session.state is SessionState.CONNECTED:
@@ -307,7 +315,7 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The last copy of a change was refused; `unknown` if an earlier one may have been made."""
+    """The refusal of a change's last copy. `unknown` is set if an earlier copy may have been made."""
 
     error: Refused
     unknown: OutcomeUnknown | None
@@ -328,4 +336,6 @@ def _opened(path: str, node: Node | None) -> tuple[int, Envelope | None]:
 
 def _check_payload(path: str, payload: bytes) -> None:
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise ValueTooLarge(f"the payload for {path!r} takes {len(payload)} bytes, above {MAX_PAYLOAD_BYTES}")
+        raise ValueTooLarge(
+            f"the payload for {path!r} has {len(payload)} bytes, above the limit of {MAX_PAYLOAD_BYTES}"
+        )

@@ -1,28 +1,28 @@
-"""What can go wrong with the metadata store.
+"""The errors of the metadata store.
 
     MetadataError
     ├── InvalidPath, InvalidChange    the caller's mistake: nothing was sent
-    ├── ValueTooLarge                 likewise: a node holds at most MAX_VALUE_BYTES
+    ├── ValueTooLarge                 a value above MAX_VALUE_BYTES: nothing was sent
     ├── Refused                       the store answered, and did nothing: a definite no
-    │   ├── BadVersion                the node is not at the expected version
-    │   │   └── NodeExists            it was expected to be absent
-    │   ├── NoNode                    it was expected to be there
-    │   ├── NotEmpty                  it has children, so it can't be deleted
-    │   ├── NoChildrenAllowed         its parent is ephemeral
-    │   └── StoreFull                 its disk has too little space left to write
+    │   ├── BadVersion                the node has another version than expected
+    │   │   └── NodeExists            the node exists, and was expected to be absent
+    │   ├── NoNode                    the node does not exist, and was expected to
+    │   ├── NotEmpty                  the node has children, so it can't be deleted
+    │   ├── NoChildrenAllowed         the parent is ephemeral
+    │   └── StoreFull                 the store's disk has too little free space
     ├── Unavailable                   there is no answer
-    │   ├── NotSent                   and nothing was or will be done: the request never left, or was turned away unread
-    │   └── OutcomeUnknown            the request left: it was done, or will be, or never: see compare_and_set.py
-    ├── SessionLost                   this store's session is over for good: open another store
-    │   └── Closed                    because its owner closed it
-    ├── ForeignValue                  a node that compare_and_set was asked to change holds another writer's bytes
-    ├── InvalidLocation               what should say where a store is says nothing of the kind
-    ├── NoStore                       there is no store, and the caller did not ask to create one
-    ├── StoreInUse                    another process has the embedded store's folder open
-    └── StoreDamaged                  the embedded store's folder lacks changes that were acknowledged
+    │   ├── NotSent                   the request was never sent, or rejected unread: it is not done, now or later
+    │   └── OutcomeUnknown            the request was sent: it is done, or will be, or never: see compare_and_set.py
+    ├── SessionLost                   the store's session is over for good: open another store
+    │   └── Closed                    the store was closed by its owner
+    ├── ForeignValue                  a node that compare_and_set should change holds another writer's bytes
+    ├── InvalidLocation               an invalid location of a store
+    ├── NoStore                       there is no store at the location, and the caller did not ask to create one
+    ├── StoreInUse                    another process, or another store of this one, uses the embedded store's folder
+    └── StoreDamaged                  the embedded store's folder lacks acknowledged changes, or can't be read
 
-Unknown is not no: only `Refused` and `NotSent` say that a change did not happen. A request that was on its way when the
-session was lost raises `OutcomeUnknown`; one made after raises `SessionLost`, and was not sent.
+Unknown is not no: only `Refused` and `NotSent` say that a change did not happen. A request that was in flight when the
+session was lost raises `OutcomeUnknown`; a later one raises `SessionLost`, and was not sent.
 """
 
 from __future__ import annotations
@@ -53,31 +53,31 @@ __all__ = [
 
 
 class MetadataError(Exception):
-    """Whatever the metadata store raises."""
+    """The base of all errors of the metadata store."""
 
 
 class InvalidPath(MetadataError, ValueError):
-    """A path that no node can have."""
+    """An invalid path of a node."""
 
 
 class InvalidChange(MetadataError, ValueError):
-    """A change that can't be made as it is put, whatever the store holds."""
+    """A change that is invalid for any state of the store."""
 
 
 class NoStore(MetadataError):
-    """There is no metadata store at the location, and the caller did not ask to create one."""
+    """A location without a metadata store, where the caller did not ask to create one."""
 
 
 class InvalidLocation(MetadataError, ValueError):
-    """A line of configuration that names no metadata store."""
+    """An invalid location of a metadata store."""
 
 
 class ValueTooLarge(MetadataError, ValueError):
-    """A value above the limit of one node."""
+    """A value above the limit of a node."""
 
 
 class Refused(MetadataError):
-    """The store answered and did nothing. `index` is the place in its transaction of the change that was refused."""
+    """A definite no: the store answered and did nothing. `index` is that of the refused change in its transaction."""
 
     def __init__(self, message: str, path: str, index: int = 0) -> None:
         super().__init__(message)
@@ -86,56 +86,56 @@ class Refused(MetadataError):
 
 
 class BadVersion(Refused):
-    """The node is not at the version that was expected."""
+    """A node with another version than expected."""
 
 
 class NodeExists(BadVersion):
-    """The node was expected to be absent."""
+    """A node that exists, and was expected to be absent."""
 
 
 class NoNode(Refused):
-    """The node was expected to be there."""
+    """A node that does not exist, and was expected to."""
 
 
 class NotEmpty(Refused):
-    """The node has children, so it can't be deleted."""
+    """A node with children, which can't be deleted."""
 
 
 class NoChildrenAllowed(Refused):
-    """An ephemeral node has no children."""
+    """A parent that is ephemeral, and so can't have children."""
 
 
 class StoreFull(Refused):
-    """The store's disk has too little space left to write."""
+    """A disk of the store with too little free space to write."""
 
 
 class Unavailable(MetadataError):
-    """There is no answer."""
+    """A request without an answer."""
 
 
 class NotSent(Unavailable):
-    """The request never left, or was turned away unread: nothing was done, and nothing will be."""
+    """A request that was never sent, or rejected unread: it is not done, now or later."""
 
 
 class OutcomeUnknown(Unavailable):
-    """The request left, and its answer did not come. A change may be done already, or be done later, or never."""
+    """A request without an answer that was sent: a change may be done already, or be done later, or never."""
 
 
 class SessionLost(MetadataError):
-    """The session is over, and with it this store: what was ephemeral is gone or will be."""
+    """The end of the session, and with it of this store: its ephemeral nodes are deleted, or will be."""
 
 
 class Closed(SessionLost):
-    """The store was closed by its owner."""
+    """A store that was closed by its owner."""
 
 
 class StoreInUse(MetadataError):
-    """Another process, or another store of this one, has the folder open."""
+    """A folder in use by another process, or by another store of this one."""
 
 
 class StoreDamaged(MetadataError):
-    """What is on the disk lacks changes that were acknowledged, or can't be read."""
+    """A folder that lacks acknowledged changes, or can't be read."""
 
 
 class ForeignValue(MetadataError, ValueError):
-    """A value that is not in the form in which compare_and_set.py keeps values."""
+    """A value in another format than that of compare_and_set.py."""

@@ -1,7 +1,7 @@
-"""Watches as flags: up when what is watched may have changed, and who has to be told of which change.
+"""Watches as flags: set when a watched node may have changed.
 
-A `Flag` is what a caller holds. The `FlagBoard` of a store finds the flags that a change concerns. Flags start up, so
-that a watcher's loop reads once before it waits for anything.
+The user of a watch has a `Flag`. A store's `FlagBoard` finds the flags that a change concerns. A flag is set at the
+start, so that a watcher's loop reads once before it waits.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from magnetar_metadata.errors import Closed, SessionLost
 
 
 class Flag:
-    """A `Watch`."""
+    """A `Watch`: a flag that is set when a watched node may have changed."""
 
     def __init__(self, on_close: Callable[[Flag], object]) -> None:
         self._up = asyncio.Event()
         self._up.set()
         self._on_close: Callable[[Flag], object] | None = on_close
-        # Makes what `wait` raises, once there is something to raise.
+        # Returns the error that `wait` raises, after the end of the session or the watch.
         self._over: Callable[[], SessionLost] | None = None
 
     async def wait(self) -> None:
@@ -31,7 +31,7 @@ class Flag:
         self._up.clear()
 
     def close(self) -> None:
-        self.end(lambda: Closed("this watch was closed"))
+        self.end(lambda: Closed("this watch is closed"))
 
     def put_up(self) -> None:
         self._up.set()
@@ -46,7 +46,7 @@ class Flag:
 
 
 class FlagBoard:
-    """The flags of one store, by what they watch."""
+    """The flags of one store, by the node or subtree that they watch."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, list[Flag]] = {}

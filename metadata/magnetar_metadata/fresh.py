@@ -1,8 +1,8 @@
-"""A read that is as new as the call.
+"""A read that returns the node as it was at the call, or later.
 
-The read is sent when the sync is answered, and not right behind it: concurrent callers may share a sync
-(shared_sync.py), which is then sent later than the read would be. Should the connection break between the two, the read
-is made over another one, to a server that has seen what this session was told last, the sync's answer included.
+The read is sent after the answer to the sync, not together with it: concurrent callers may share a sync
+(shared_sync.py), which is then sent later than the read would be. If the connection breaks in between, the read goes
+to a server that has seen everything that was answered to this session, including the sync.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ __all__ = ["get_fresh"]
 
 
 async def get_fresh(store: MetadataStore, path: str) -> Node | None:
-    """The node as it was at this call or later."""
+    """Return the node as it was at this call, or later."""
     await store.sync()
     return await store.get(path)

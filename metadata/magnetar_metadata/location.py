@@ -1,10 +1,10 @@
-"""Where a metadata store is, in one line of configuration, and opening it.
+"""The location of a metadata store as one string of a configuration, and opening the store.
 
     zookeeper://host:port,host:port/chroot?session_timeout_s=10&connect_timeout_s=15
     embedded:///absolute/folder
 
-ZooKeeper's port is 2181 where none is named; chroot and options may be left out. The embedded store is for the one
-process that has its folder open.
+ZooKeeper's default port is 2181. The chroot and the options are optional. The embedded store is for the one process
+that has opened its folder.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from magnetar_wire.clock import Clock
 
 __all__ = ["EmbeddedLocation", "Location", "ZooKeeperLocation", "open_metadata", "parse_location"]
 
-_FORMS: Final = "it is zookeeper://host:port,host:port/chroot or embedded:///folder"
+_FORMS: Final = "use zookeeper://host:port,host:port/chroot or embedded:///folder"
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 _MAX_PORT: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLocation:
-    # As its client is told.
+    # host:port,host:port,…: kazoo's format.
     hosts: str
     chroot: str = ROOT
     session_timeout_s: float = 10.0
@@ -46,29 +46,29 @@ Location = ZooKeeperLocation | EmbeddedLocation
 
 
 def parse_location(location: str) -> Location:
-    """Raises `InvalidLocation`."""
+    """Parse a location. Raises `InvalidLocation`."""
     try:
         parts = urlsplit(location)
     except ValueError as error:
         raise _invalid(location, str(error)) from None
     if parts.fragment:
-        raise _invalid(location, "nothing may follow a '#'")
+        raise _invalid(location, "'#' is not allowed")
     if parts.scheme == "zookeeper":
         return _zookeeper(location, parts)
     if parts.scheme == "embedded":
         return _embedded(location, parts)
-    raise _invalid(location, f"there is no kind {parts.scheme!r}" if parts.scheme else "it names no kind")
+    raise _invalid(location, f"the scheme {parts.scheme!r} is unknown" if parts.scheme else "it has no scheme")
 
 
 async def open_metadata(
     location: str, clock: Clock, *, subtree_roots: Sequence[str] = (), create: bool = True
 ) -> MetadataStore:
-    """Open a session with the store there. Raises `InvalidLocation`, and what the store raises if it can't be opened.
+    """Open a session with the store at the location. Raises `InvalidLocation` and the store's errors.
 
     A store that does not exist is created, unless `create` is false: that raises `NoStore`.
     """
     parsed = parse_location(location)
-    # Imported here: one needs kazoo, the other rocksdict, and a process needs one of them.
+    # Imported here, because a process needs only one of kazoo and rocksdict.
     if isinstance(parsed, EmbeddedLocation):
         from magnetar_metadata.embedded import open_embedded
 
@@ -88,11 +88,11 @@ async def open_metadata(
 
 def _zookeeper(location: str, parts: SplitResult) -> ZooKeeperLocation:
     if not parts.netloc:
-        raise _invalid(location, "it names no server")
+        raise _invalid(location, "it has no server")
     for host in parts.netloc.split(","):
         found = _HOST.fullmatch(host)
         if found is None or not 0 < int(found["port"] or 1) <= _MAX_PORT:
-            raise _invalid(location, f"{host!r} is no host:port")
+            raise _invalid(location, f"{host!r} is not host:port")
     chroot = unquote(parts.path).rstrip("/") or ROOT
     try:
         check_path(chroot)
@@ -108,12 +108,12 @@ def _zookeeper(location: str, parts: SplitResult) -> ZooKeeperLocation:
 
 def _embedded(location: str, parts: SplitResult) -> EmbeddedLocation:
     if parts.netloc:
-        raise _invalid(location, "a folder begins with a third '/': embedded:///folder")
+        raise _invalid(location, "a folder begins with a third '/', as in embedded:///folder")
     if parts.query:
         raise _invalid(location, "the embedded store has no options")
     folder = Path(unquote(parts.path))
     if not folder.is_absolute() or folder == Path("/") or "\0" in str(folder):
-        raise _invalid(location, "it names no folder")
+        raise _invalid(location, "it has no folder")
     return EmbeddedLocation(folder)
 
 
@@ -128,4 +128,4 @@ def _positive(location: str, name: str, value: str) -> float:
 
 
 def _invalid(location: str, problem: str) -> InvalidLocation:
-    return InvalidLocation(f"{location!r:.200} is no metadata store: {problem} ({_FORMS})")
+    return InvalidLocation(f"{location!r:.200} is not a metadata store: {problem} ({_FORMS})")

@@ -1,7 +1,7 @@
-"""A store's session as its owner sees it: the state, who listens to it, and how long it can be believed.
+"""A store's session: its state, the listeners to it, and how long it can be relied on.
 
-A state only moves between CONNECTED and SUSPENDED until it is LOST, which is told once and last. What is wrong with a
-request at this moment is said here too (`check`), so that every store says it in the same words and order.
+The state alternates between CONNECTED and SUSPENDED until it is LOST, which is reported once and last. `check` raises
+the error of a request that is made now, so all stores raise the same errors in the same order.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Listener = Callable[[SessionState], object]
 
 
 class StoreSession:
-    """The `Session` of all three stores; the store moves its state."""
+    """The `Session` of all three stores. The store sets its state."""
 
     def __init__(self, clock: Clock, session_id: int, timeout_s: float) -> None:
         self._clock = clock
         self.id = session_id
         self.timeout_s = timeout_s
         self.state = SessionState.CONNECTED
-        # Never goes back: an answer that comes late belongs to a request sent early.
+        # Never decreases: a late answer belongs to an early request.
         self.answered_sent_at = clock.monotonic()
         self.lost_because: str | None = None
         self.closed = False
@@ -56,17 +56,17 @@ class StoreSession:
         await self._lost.wait()
 
     def check(self) -> None:
-        """Raises what a request made now must raise, if anything."""
+        """Raise the error of a request that is made now, if it can't be made."""
         if self.state is SessionState.LOST:
             raise self.over()
         if self.state is SessionState.SUSPENDED:
-            raise NotSent("there is no connection to the metadata store at the moment")
+            raise NotSent("the metadata store is disconnected: nothing was sent")
 
     def over(self) -> SessionLost:
-        """What is raised after the end: a new object each time, since a traceback is tied to it."""
+        """Return the error to raise after the end. It is a new object each time, since it gets a traceback."""
         if self.closed:
-            return Closed("this metadata store was closed")
-        return SessionLost(f"the metadata store's session is lost: {self.lost_because}; open another store")
+            return Closed("the metadata store is closed")
+        return SessionLost(f"the session with the metadata store was lost: {self.lost_because}; open another store")
 
     def suspend(self) -> None:
         self._move(SessionState.SUSPENDED)
@@ -88,7 +88,7 @@ class StoreSession:
         if self.state in (state, SessionState.LOST):
             return
         self.state = state
-        # A listener may end itself or others while they are being called.
+        # A listener may remove itself or others during the calls.
         for listener in list(self._listeners):
             if listener in self._listeners:
                 self._call(listener)
@@ -98,5 +98,5 @@ class StoreSession:
     def _call(self, listener: Listener) -> None:
         try:
             listener(self.state)
-        except Exception:  # A listener's mistake must not keep the others from hearing.
-            log.exception("A listener to the metadata session's state failed at %s", self.state)
+        except Exception:  # the other listeners must be called, too
+            log.exception("A session listener of the metadata store failed on %s", self.state)

@@ -2,33 +2,34 @@
 
 Theory of operation
 -------------------
-A node has a path, a value of at most `MAX_VALUE_BYTES`, and a version, 0 when it is made and one more at each change.
-Changes are linearisable; `get`, `exists` and `children` may be stale, but show this store's own answered changes, and
-after `sync` are at least as new as the sync.
-A node made again after a delete starts at 0: what may be deleted and made again carries an incarnation in its value.
-Parents come by themselves, empty and at version 0, when a node below them is made, and stay when it goes.
+A node has a path, a value of at most `MAX_VALUE_BYTES`, and a version: 0 when it is created, and one more after each
+change. Changes are linearisable. `get`, `exists` and `children` may return stale data, but never older than this
+store's own answered changes, and after `sync` never older than the sync. A node that is deleted and created again
+starts at version 0. If that can happen to a node, its value must contain an incarnation. Missing parents are created,
+empty and at version 0, with the first node below them, and stay when it is deleted.
 
-**Changes.** `Put` and `Delete` name the version that they expect: a number, `ABSENT` (the node is made), or `ANY`
-(which makes it or overwrites it, and must not be used where two may write). Several in one `transaction` happen
-together or not at all. Ephemeral nodes go with the session that made them; sequential ones get ten digits, above all
-that their parent has ever given out. Nobody else makes nodes with such names: where the next number is taken by its
-full name, a sequential put is refused with `NodeExists`, each time, until that node goes.
+**Changes.** `Put` and `Delete` name the version that they expect: a number, `ABSENT` (the node is created), or `ANY`
+(the node is created or overwritten; not to be used where there may be two writers). The changes of one `transaction`
+are all made, or none. Ephemeral nodes are deleted with the session that created them. Sequential nodes get ten digits,
+a number above all that their parent has assigned. Don't create nodes with such names in another way: if the next
+number is taken, every sequential put is refused with `NodeExists` until that node is deleted.
 
-**Sessions.** One store object is one session, and ends with it. `session.state` is CONNECTED, SUSPENDED (no connection;
-the session may live on or not) or LOST (for ever). While it is suspended nothing is answered: requests raise
-`Unavailable`. A lost session can't be missed: listeners are called, `wait_lost` returns, and every request and every
-watch of this store raises `SessionLost` from then on; going on means opening a new store, so nobody works on an
-ephemeral node that is no longer theirs. What must not be believed too long asks `session.safe_until`: the server may
-give the session up one session time-out after the last request that it answered was **sent**, so ask by then, on this
-process' monotonic clock, less a margin. `ping` is a request for that purpose.
+**Sessions.** One store object is one session, and ends with it. `session.state` is CONNECTED, SUSPENDED (not connected;
+the session may or may not have expired) or LOST (final). A suspended session gets no answers: requests raise
+`Unavailable`. The loss of a session can't be missed: listeners are called, `wait_lost` returns, and every later request
+and watch of this store raises `SessionLost`. To continue, open a new store. So nobody works on an ephemeral node that
+no longer exists. Code that must not rely on the session for too long checks `session.safe_until`: the server may expire
+the session one session time-out after the last answered request was **sent**, so act before then, on this process's
+monotonic clock, minus a margin. `ping` is a request for that purpose.
 
-**Watches.** A watch is a flag, not a queue of events: it goes up at least once after the last change, may fold many
-changes into one, may go up without any (always once at the start, and after each reconnect), and says nothing of what
-changed: take the flag down, then read. `watch` covers the node (made, changed, deleted) and the names of its children.
-`watch_subtree` covers every node below a declared root; declared, because ZooKeeper's clients watch single nodes only:
-each change below a declared root also bumps the root's change counter, in the same transaction, and that one node is
-watched. All processes of a cluster must declare the same roots. Ephemeral nodes vanish without a writer who could bump,
-so they are refused below a declared root: watch the folder that holds them.
+**Watches.** A watch is a flag, not a queue of events. It is set at least once after the last change. It may combine
+many changes, may be set without a change (always once at the start, and after each reconnect), and does not say what
+changed. Clear the flag, then read. `watch` covers the node (created, changed, deleted) and the names of its children.
+`watch_subtree` covers every node below a declared root. Roots are declared because ZooKeeper's clients can watch single
+nodes only: each change below a declared root also increments the root's change counter, in the same transaction, and
+that one node is watched. All processes of a cluster must declare the same roots. An ephemeral node is deleted by the
+server, which would not increment the counter, so ephemeral nodes are refused below a declared root: watch their folder
+instead.
 """
 
 from __future__ import annotations
@@ -42,29 +43,29 @@ from typing import Final, Protocol, Self
 ABSENT: Final = -1
 ANY: Final = -2
 
-# ZooKeeper's packets end at 1 MiB; what is left is for the path and the rest of the request.
+# ZooKeeper's packets have at most 1 MiB; the difference is for the path and the rest of the request.
 MAX_VALUE_BYTES: Final = 1_000_000
 MAX_PATH_BYTES: Final = 4096
 MAX_CHANGES: Final = 500
 MAX_VERSION: Final = 2**31 - 1
-# Of a transaction: its values, and the path and 80 bytes for each node that it may have to write: each change's, each
-# parent's that a put which makes a node may find missing (once), each change counter's. One value of the largest size
-# fits, with a path of the largest size, unless that has more than some ten parents.
+# The size of a transaction: its values, and for each node that it may have to write the path and 80 bytes. These nodes
+# are the changed ones, the parents that may have to be created (each once), and change counters. One value and one path
+# of the maximum size fit, unless the path has more than about ten parents.
 MAX_TRANSACTION_BYTES: Final = 1_040_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a node is besides its value."""
+    """A node's properties without its value."""
 
     version: int
-    # The session that the node goes with; 0: it stays.
+    # The session with which the node is deleted; 0: the node is not ephemeral.
     ephemeral_owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as it was read."""
+    """A node that was read."""
 
     value: bytes
     stat: Stat
@@ -76,14 +77,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Makes the node or changes its value.
+    """A change that creates a node or changes its value.
 
-    With `sequential` the path is the beginning of the name, ten digits are added, and `expected` is ABSENT.
+    With `sequential`, ten digits are appended to the path, and `expected` is ABSENT.
 
-    With `ephemeral` and a version the node at that version, which has no children, is replaced by one of this session:
-    deleted and made in one step. The new node's version is 1 if 0 was expected, else 0. It always differs from the
-    expected one, so of several sessions that replace the same node only one succeeds. With `ephemeral` and ANY is
-    refused.
+    With `ephemeral` and a version, the node with that version, which must have no children, is replaced by an ephemeral
+    one of this session: deleted and created in one step. The new node's version is 1 if 0 was expected, else 0. It
+    always differs from the expected one, so if several sessions replace the same node, only one succeeds. `ephemeral`
+    with ANY is refused.
     """
 
     path: str
@@ -95,7 +96,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes the node, which has no children. With `ANY` it must be there too."""
+    """A change that deletes a node without children. The node must exist, even with `ANY`."""
 
     path: str
     expected: int
@@ -103,7 +104,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Changes nothing; the transaction fails unless the node is at this version, 0 or above."""
+    """A condition: the transaction fails unless the node has this version, 0 or above."""
 
     path: str
     expected: int
@@ -114,9 +115,9 @@ Change = Put | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a change came to: the path (a sequential node's whole one) and the version that the node now has.
+    """The result of a change: the node's path (with the digits of a sequential node) and its new version.
 
-    A deleted node's is ABSENT, a checked one's what was expected.
+    The version is ABSENT for a deletion, and the expected version for a check.
     """
 
     path: str
@@ -130,48 +131,48 @@ class SessionState(enum.Enum):
 
 
 class Session(Protocol):
-    """A store's session, as its owner sees it."""
+    """A store's session, for the store's user."""
 
     @property
     def state(self) -> SessionState: ...
 
     @property
     def id(self) -> int:
-        """What `Stat.ephemeral_owner` names; never 0."""
+        """The id that `Stat.ephemeral_owner` has; never 0."""
 
     @property
     def timeout_s(self) -> float:
-        """After so long without a request the server gives the session up. The server has the last word on it."""
+        """The time without a request after which the server expires the session. The server decides on it."""
 
     @property
     def answered_sent_at(self) -> float:
-        """When the last request that was answered was sent, on the store's monotonic clock."""
+        """The time at which the last answered request was sent, on the store's monotonic clock."""
 
     def safe_until(self, margin_s: float = 1.0) -> float:
-        """Until then, on the monotonic clock, nobody else can have been told that this session is over."""
+        """Return the time, on the monotonic clock, before which no other client can see this session as expired."""
 
     def listen(self, listener: Callable[[SessionState], object]) -> Callable[[], None]:
-        """Calls `listener` on the event loop at each change of state; returns what ends that.
+        """Call `listener` on the event loop at each change of state. Return a function that removes the listener.
 
-        Called at once if the session is lost already. Changes arrive in order, LOST last and once.
+        If the session is already lost, `listener` is called at once. Changes arrive in order; LOST is the last one.
         """
 
     async def wait_lost(self) -> None:
-        """Returns when the session is lost, or the store closed."""
+        """Wait until the session is lost, or the store is closed."""
 
 
 class Watch(Protocol):
-    """A flag that goes up when what is watched may have changed."""
+    """A flag that is set when a watched node may have changed."""
 
     async def wait(self) -> None:
-        """Waits until the flag is up, and takes it down. Raises `SessionLost` once the session is over."""
+        """Wait until the flag is set, and clear it. Raises `SessionLost` after the end of the session."""
 
     def close(self) -> None:
-        """Ends the watch, and any `wait` on it with `Closed`."""
+        """End the watch. A pending `wait` raises `Closed`."""
 
 
 class MetadataStore(ABC):
-    """One session with the metadata store. All methods are for one event loop."""
+    """One session with the metadata store. It belongs to one event loop."""
 
     @property
     @abstractmethod
@@ -179,52 +180,53 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def get(self, path: str) -> Node | None:
-        """The node, or None where there is none. Possibly stale: see `sync`."""
+        """Return the node, or None if it doesn't exist. It may be stale: see `sync`."""
 
     @abstractmethod
     async def exists(self, path: str) -> Stat | None:
-        """The node without its value, or None where there is none."""
+        """Return the node's properties, or None if it doesn't exist."""
 
     @abstractmethod
     async def children(self, path: str) -> list[str]:
-        """The names of the node's children, sorted; none where there is no such node."""
+        """Return the sorted names of the node's children; an empty list if the node doesn't exist."""
 
     @abstractmethod
     async def transaction(self, changes: Sequence[Change]) -> list[Made]:
-        """Makes all the changes, in order, or none: then the first one refused raises, with its `index`.
+        """Make all changes, in order, or none: then raise the error of the first one that was refused, with its
+        `index`.
 
-        The answers are in the order of the changes. A node may be changed once in a transaction, nothing is put below a
-        node that it deletes, and "/" can't be changed.
+        The results are in the order of the changes. A transaction can change a node only once, can't put a node below
+        one that it deletes, and can't change "/".
         """
 
     @abstractmethod
     async def sync(self) -> None:
-        """Reads of this store that begin after the return see all that was done before this call."""
+        """Wait until this store's reads see all changes that were made before this call."""
 
     @abstractmethod
     async def ping(self) -> None:
-        """Asks for an answer and nothing else."""
+        """Send a request that changes nothing, and wait for the answer."""
 
     @abstractmethod
     def watch(self, path: str) -> Watch:
-        """Watches one node, whether it is there or not, and the names of its children."""
+        """Watch one node, which need not exist, and the names of its children."""
 
     @abstractmethod
     def watch_subtree(self, root: str) -> Watch:
-        """Watches every node at or below one of the declared roots."""
+        """Watch a declared root, and every node below it."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends the session; its ephemeral nodes go at once where the store can be reached."""
+        """End the session. If the store can be reached, its ephemeral nodes are deleted at once."""
 
     async def put(
         self, path: str, value: bytes, expected: int, *, ephemeral: bool = False, sequential: bool = False
     ) -> Made:
-        """One `Put`."""
+        """Make one `Put`."""
         return (await self.transaction([Put(path, value, expected, ephemeral, sequential)]))[0]
 
     async def delete(self, path: str, expected: int) -> None:
-        """One `Delete`."""
+        """Make one `Delete`."""
         await self.transaction([Delete(path, expected)])
 
     async def __aenter__(self) -> Self:

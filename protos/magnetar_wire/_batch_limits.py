@@ -10,13 +10,14 @@ def check_batch_metadata(size: int) -> None:
     """`size` is what the batch has besides its payloads."""
     if size > MAX_BATCH_METADATA_BYTES:
         raise TooLarge(
-            f"the batch has {size} bytes besides its payloads, and at most {MAX_BATCH_METADATA_BYTES} are allowed: "
-            "fewer messages to a batch, or fewer properties to a message"
+            f"the metadata of the batch's messages has {size} bytes, above the limit of "
+            f"{MAX_BATCH_METADATA_BYTES}: put fewer messages in a batch, or fewer properties in a message"
         )
 
 
 def check_record_metadata(size: int) -> None:
     if size > MAX_RECORD_METADATA_BYTES:
         raise TooLarge(
-            f"a message's metadata in a batch has {size} bytes, and at most {MAX_RECORD_METADATA_BYTES} are allowed"
+            f"a message's metadata in a batch has {size} bytes, above the limit of "
+            f"{MAX_RECORD_METADATA_BYTES}: use a shorter key, or fewer or shorter properties"
         )

@@ -129,7 +129,7 @@ def bytes_key(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (Base64Error, ValueError) as error:
-        raise MalformedEntry(f"a key is said to be base64, and is not: {error}") from None
+        raise MalformedEntry(f"a message's key is marked as base64, and is not: {error}") from None
 
 
 def _parse(metadata: list[bytes], no_size: int) -> tuple[Columns, bool]:
@@ -218,7 +218,7 @@ def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, s
     try:
         head = SingleMessageMetadata.FromString(b"".join(chain.from_iterable((prefixes[len(p)], p) for p in pairs)))
     except DecodeError as error:
-        raise MalformedEntry(f"the batch is malformed, a property in it can't be read: {error}") from None
+        raise MalformedEntry(f"the batch is malformed: a property can't be decoded: {error}") from None
     parsed: list[Mapping[str, str]] = []
     properties: dict[str, str] = {}
     for pair, fields in zip(pairs, head.properties, strict=True):
@@ -228,9 +228,9 @@ def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, s
         elif fields.IsInitialized():
             properties[fields.key] = fields.value
         else:
-            raise MalformedEntry("the batch is malformed, a property in it lacks its name or its value")
+            raise MalformedEntry("the batch is malformed: a property lacks its name or its value")
     if len(parsed) != count:  # a pair was the separator itself
-        raise MalformedEntry("the batch is malformed, a property in it lacks its name or its value")
+        raise MalformedEntry("the batch is malformed: a property lacks its name or its value")
     return parsed
 
 

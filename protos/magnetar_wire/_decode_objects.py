@@ -23,7 +23,7 @@ _SMALLEST_RECORD: Final = _SIZE.size + 2  # its size, and a payload size of 0
 
 def decode_objects(batch: bytes, count: int) -> Messages:
     if not 0 < count <= len(batch) // _SMALLEST_RECORD:
-        raise MalformedEntry(f"the batch is said to have {count} messages, and has {len(batch)} bytes")
+        raise MalformedEntry(f"the batch is too short: {count} messages are declared, and it has {len(batch)} bytes")
     if len(batch) > MAX_BATCH_METADATA_BYTES:  # read twice, so that nothing is kept before all of it is allowed
         check_batch_metadata(len(batch) - sum(end - at for _, at, end in _records(batch, count)))
     # What is said of each message; its object takes six times as much memory.
@@ -49,12 +49,13 @@ def _records(batch: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, 
         end = at + head.payload_size
         if not at <= end <= len(batch):
             raise MalformedEntry(
-                f"message {index} is said to have {head.payload_size} bytes, and {len(batch) - at} are left"
+                f"message {index} declares a payload of {head.payload_size} bytes, and {len(batch) - at} "
+                "are left in the batch"
             )
         yield head, at, end
         at = end
     if at != len(batch):
-        raise MalformedEntry(f"{len(batch) - at} bytes are left behind the batch's last message")
+        raise MalformedEntry(f"the batch has {len(batch) - at} bytes after its last message")
 
 
 def _row(head: SingleMessageMetadata, payload: bytes) -> tuple[Any, ...]:
@@ -76,16 +77,16 @@ def _read_head(batch: bytes, at: int, index: int) -> tuple[SingleMessageMetadata
         raise MalformedEntry(f"the batch ends before message {index}")
     (size,) = _SIZE.unpack_from(batch, at)
     if size > left:
-        raise MalformedEntry(f"message {index}'s metadata is said to be {size} bytes, and {left} are left")
+        raise MalformedEntry(f"message {index} declares {size} bytes of metadata, and {left} are left in the batch")
     check_record_metadata(size)
     at += _SIZE.size
     try:
         head = SingleMessageMetadata.FromString(batch[at : at + size])
     except DecodeError as error:
-        raise MalformedEntry(f"message {index}'s metadata can't be read: {error}") from None
+        raise MalformedEntry(f"the metadata of message {index} can't be decoded: {error}") from None
     if not head.IsInitialized():
         missing = head.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
-        raise MalformedEntry(f"message {index}'s metadata lacks {', '.join(missing)}")
+        raise MalformedEntry(f"the metadata of message {index} lacks {', '.join(missing)}")
     return head, at + size
 
 

@@ -56,7 +56,7 @@ def payload_bytes(payload: object) -> bytes | bytearray | None:
         return payload
     view = memoryview(payload)  # type: ignore[arg-type]  # it says itself what is no buffer
     if not view.c_contiguous or view.nbytes != len(view):
-        raise TypeError("a payload is bytes, or a buffer that has as many elements as bytes, one behind the other")
+        raise TypeError("a payload must be bytes, or a contiguous buffer of single bytes")
     return view.tobytes()
 
 
@@ -92,7 +92,7 @@ class _SizeFields(dict[int, bytes]):
 
     def __missing__(self, size: int) -> bytes:
         if size > MAX_INT32:
-            raise OverflowError(f"its payload has {size} bytes")
+            raise OverflowError(f"its payload has {size} bytes, above the limit of {MAX_INT32}")
         field = self[size] = _PAYLOAD_SIZE + varint(size)
         return field
 
@@ -146,7 +146,9 @@ def _kinds(values: Sequence[object], *allowed: type) -> set[type]:
     kinds = set(map(type, values))
     for kind in kinds:
         if not issubclass(kind, allowed):
-            raise TypeError(f"{kind.__name__} is none of {', '.join(each.__name__ for each in allowed)}")
+            raise TypeError(
+                f"{kind.__name__} is not a valid type: use {' or '.join(each.__name__ for each in allowed)}"
+            )
     return kinds
 
 
@@ -165,7 +167,7 @@ def _flag_fields(tag: bytes, flags: Sequence[bool]) -> list[bytes]:
 
 def _uint64(value: int) -> int:
     if not 0 <= value <= MAX_UINT64:
-        raise OverflowError(f"{value} is not in 0 … 2^64 - 1")
+        raise OverflowError(f"{value} is out of range: use 0 … 2^64 - 1")
     return value
 
 
@@ -227,5 +229,5 @@ def _property_fields(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[b
 
 def _text(value: str) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a property's name and value are text, not {value!r}")
+        raise TypeError(f"a property's name and value must be str, not {value!r}")
     return value

@@ -39,7 +39,7 @@ def encode_uniform(messages: Messages) -> bytearray | None:
         return None
     size = sizes.pop()
     if size > MAX_INT32:
-        raise OverflowError(f"its payload has {size} bytes")
+        raise OverflowError(f"its payload has {size} bytes, above the limit of {MAX_INT32}")
     metadata = PAYLOAD_SIZE_TAG + varint(size)
     columns: list[bytes] = []
     ids: Sequence[Any] | None = messages.sequence_ids
@@ -54,7 +54,7 @@ def encode_uniform(messages: Messages) -> bytearray | None:
     batch = bytearray(head).join([b"", *payloads])
     record = len(head) + size
     if len(batch) != record * len(payloads):
-        raise TypeError("a payload is bytes, or a buffer that has as many elements as bytes")
+        raise TypeError("a payload must be bytes, or a buffer of single bytes")
     for column, place in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
         batch[place::record] = column
     return batch

@@ -80,15 +80,17 @@ def encode_batch(messages: Messages, shared: MessageMetadata, compression: Compr
     """One entry that holds all the messages. A single message makes a batch of one."""
     _check_columns(messages)
     if len(messages) > MAX_BATCH_MESSAGES:
-        raise TooLarge(f"the batch has {len(messages)} messages, and the largest allowed has {MAX_BATCH_MESSAGES}")
+        raise TooLarge(f"the batch has {len(messages)} messages, above the limit of {MAX_BATCH_MESSAGES}")
     metadata = _without(shared, _OF_BATCH)
     metadata.num_messages_in_batch = len(messages)
     if messages.batch_indexes is not None:
-        raise InvalidMessage("a batch's messages are encoded in their places 0, 1, 2 …: batch_indexes must be None")
+        raise InvalidMessage("batch_indexes must be None in a new batch: its messages are numbered 0, 1, 2 …")
     ids = messages.sequence_ids
     if ids is not None and not _all_none(ids):
         if ids[0] is None or ids[-1] is None:
-            raise InvalidMessage("a batch's first and last messages have sequence ids, or none of its messages has")
+            raise InvalidMessage(
+                "the first and last messages of a batch must have sequence ids if any of its messages has one"
+            )
         _set(metadata, sequence_id=ids[0], highest_sequence_id=ids[-1])
     try:
         payload = encode_uniform(messages) or encode_columns(messages)
@@ -108,9 +110,9 @@ def message_parts(
     """What `encode_message` makes an entry of: the metadata, and the payload, compressed."""
     _check_columns(message)
     if len(message) != 1:
-        raise InvalidMessage(f"an entry without a batch holds one message, not {len(message)}")
+        raise InvalidMessage(f"an entry that is not a batch holds one message, not {len(message)}")
     if message.batch_indexes is not None or (message.compacted_out is not None and message.compacted_out[0]):
-        raise InvalidMessage("a message not in a batch has no place in one, and is not compacted out of one")
+        raise InvalidMessage("a message outside a batch can't have a batch index or be compacted out")
     metadata = _without(shared, _OF_MESSAGE)
     try:
         payload = payload_bytes(message.payloads[0])
@@ -148,18 +150,19 @@ def open_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED
         check_not_encrypted(metadata)
     if entry.is_chunk:
         raise PartOfMessage(
-            f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of message {metadata.uuid!r}"
+            f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of message "
+            f"{metadata.uuid!r}: it can be decoded only together with the others"
         )
     count = message_count(entry)
     if count > MAX_BATCH_MESSAGES:
-        raise TooLarge(f"the batch is said to have {count} messages, and at most {MAX_BATCH_MESSAGES} are taken")
+        raise TooLarge(f"the batch declares {count} messages, above the limit of {MAX_BATCH_MESSAGES}")
     return decompress(entry.payload, metadata.compression, metadata.uncompressed_size, max_uncompressed_bytes)
 
 
 def check_not_encrypted(metadata: MessageMetadata) -> None:
     """Raises EncryptedEntry."""
     if metadata.encryption_keys:
-        raise EncryptedEntry(f"the entry is encrypted under the keys {[key.key for key in metadata.encryption_keys]}")
+        raise EncryptedEntry(f"the entry is encrypted with the keys {[key.key for key in metadata.encryption_keys]}")
 
 
 def message_count(entry: Entry) -> int:
@@ -196,7 +199,10 @@ def _single(metadata: MessageMetadata, payload: bytes) -> Messages:
 
 def _kept_indexes(kept: list[int], batch_size: int) -> list[int]:
     if kept[0] < 0 or kept[-1] >= batch_size or any(a >= b for a, b in pairwise(kept)):
-        raise MalformedEntry(f"of a batch of {batch_size} messages these are said to be left: {kept[:20]}")
+        raise MalformedEntry(
+            f"the indexes {kept[:20]} of the messages left in a compacted batch of {batch_size} are not "
+            "ascending or out of range"
+        )
     return kept
 
 
@@ -209,7 +215,7 @@ def _compressed(
     if compression != NONE:
         size = len(payload)
         if size > MAX_UNCOMPRESSED_BYTES:  # no reader would take it
-            raise TooLarge(f"the payload has {size} bytes uncompressed, and the limit is {MAX_UNCOMPRESSED_BYTES}")
+            raise TooLarge(f"the payload has {size} bytes uncompressed, above the limit of {MAX_UNCOMPRESSED_BYTES}")
         payload = compress(payload, compression)
         metadata.compression = compression
         metadata.uncompressed_size = size
@@ -220,13 +226,13 @@ def _check_columns(messages: Messages) -> None:
     try:
         count = len(messages)
         if not count:
-            raise InvalidMessage("a batch has at least one message")
+            raise InvalidMessage("a batch must have at least one message")
         for name in _COLUMNS:
             column = getattr(messages, name)
             if column is not None and len(column) != count:
-                raise InvalidMessage(f"there are {count} payloads, and {len(column)} {name}")
+                raise InvalidMessage(f"there are {count} payloads, but {len(column)} {name}")
     except TypeError as error:
-        raise InvalidMessage(f"a column is a sequence: {error}") from None
+        raise InvalidMessage(f"a column must be a sequence: {error}") from None
 
 
 def _all_none(ids: Sequence[int | None]) -> bool:
@@ -246,7 +252,7 @@ def _set_properties(metadata: MessageMetadata, properties: Mapping[str, str]) ->
     try:
         for name, value in properties.items():
             if not isinstance(name, str) or not isinstance(value, str):  # protobuf would take bytes, too
-                raise TypeError(f"a property's name and value are text, not {name!r} and {value!r}")
+                raise TypeError(f"a property's name and value must be str, not {name!r} and {value!r}")
             metadata.properties.add(key=name, value=value)
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidMessage(f"a property can't be encoded: {error}") from None

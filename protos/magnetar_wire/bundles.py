@@ -35,14 +35,14 @@ class BundleRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.lower < self.upper <= LAST_HASH:
-            raise ValueError(f"Not a bundle's range: {self.lower:#x} … {self.upper:#x}, within 0 … {LAST_HASH:#x}")
+            raise ValueError(f"invalid bundle {self.lower:#x} … {self.upper:#x}: use a range within 0 … {LAST_HASH:#x}")
 
     @classmethod
     def parse(cls, text: str) -> BundleRange:
         """Raises ValueError unless `text` is like 0x00000000_0x40000000."""
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise ValueError(f"Not a bundle's range: {text[:50]!r}; write it like 0x00000000_0x40000000")
+            raise ValueError(f"invalid bundle {text[:50]!r}: write it like 0x00000000_0x40000000")
         return cls(int(match[1], 16), int(match[2], 16))
 
     def __contains__(self, topic_hash: int) -> bool:
@@ -60,7 +60,7 @@ def bundle_hash(topic: TopicName) -> int:
 def default_bundles(count: int) -> tuple[BundleRange, ...]:
     """The hashes cut into `count` ranges of one size; the last one is larger by what does not divide."""
     if not 1 <= count <= MAX_BUNDLES:
-        raise ValueError(f"A namespace can't have {count:,} bundles: use 1 … {MAX_BUNDLES:,}")
+        raise ValueError(f"a namespace can't have {count:,} bundles: use 1 … {MAX_BUNDLES:,}")
     size = (LAST_HASH + 1) // count
     ends = [*(size * number for number in range(1, count)), LAST_HASH]
     return tuple(BundleRange(lower, upper) for lower, upper in zip([0, *ends], ends, strict=False))
@@ -69,5 +69,5 @@ def default_bundles(count: int) -> tuple[BundleRange, ...]:
 def bundle_of(topic_hash: int, bundles: Sequence[BundleRange]) -> BundleRange:
     """Which of a namespace's bundles, all of them in order, `topic_hash` falls in."""
     if not 0 <= topic_hash <= LAST_HASH:
-        raise ValueError(f"Not a topic's hash: {topic_hash}, not within 0 … {LAST_HASH:#x}")
+        raise ValueError(f"invalid topic hash {topic_hash}: it must be within 0 … {LAST_HASH:#x}")
     return bundles[bisect.bisect_right(bundles, topic_hash, key=lambda bundle: bundle.lower) - 1]

@@ -37,9 +37,9 @@ def encode_chunks(
     alone among all that its topic's producers send in chunks.
     """
     if not 0 < max_payload_bytes <= MAX_MESSAGE_BYTES:
-        raise ValueError(f"a chunk has 1 … {MAX_MESSAGE_BYTES} bytes of payload, not {max_payload_bytes}")
+        raise ValueError(f"a chunk can't have {max_payload_bytes} bytes of payload: use 1 … {MAX_MESSAGE_BYTES}")
     if not uuid:
-        raise ValueError("the chunks of a message are found by its uuid: it can't be empty")
+        raise ValueError("the uuid of a message in chunks is empty: its chunks are matched by it")
     metadata, payload = message_parts(message, shared, compression)
     total = len(payload)
     if total <= max_payload_bytes:
@@ -58,7 +58,7 @@ def encode_chunks(
 def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
     """The message that all of `chunks` make up, in their order; what is said of it is what the first says."""
     if not chunks:
-        raise PartOfMessage("there are no chunks, and a message has one at least")
+        raise PartOfMessage("no chunks were given: a message has at least one")
     first = chunks[0].metadata
     if len(chunks) == 1 and not chunks[0].is_chunk:
         return decode_messages(chunks[0], max_uncompressed_bytes=max_uncompressed_bytes)
@@ -66,12 +66,12 @@ def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UN
         _check_chunk(chunk, index, first)
     if len(chunks) < first.num_chunks_from_msg:
         raise PartOfMessage(
-            f"{len(chunks)} of the {first.num_chunks_from_msg} chunks of message {first.uuid!r} are here"
+            f"message {first.uuid!r} is incomplete: {len(chunks)} of its {first.num_chunks_from_msg} chunks were given"
         )
     total = sum(len(chunk.payload) for chunk in chunks)
     if total != first.total_chunk_msg_size:
         raise MalformedEntry(
-            f"message {first.uuid!r} is said to have {first.total_chunk_msg_size} bytes in all chunks, and has {total}"
+            f"message {first.uuid!r} declares {first.total_chunk_msg_size} bytes in all chunks, but has {total}"
         )
     _check_total(total, max_uncompressed_bytes)
     metadata = MessageMetadata()
@@ -84,15 +84,15 @@ def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UN
 def _check_chunk(chunk: Entry, index: int, first: MessageMetadata) -> None:
     metadata = chunk.metadata
     if not chunk.is_chunk or chunk.is_batch:
-        raise MalformedEntry(f"entry {index} of the chunks of message {first.uuid!r} is no chunk")
+        raise MalformedEntry(f"entry {index} of message {first.uuid!r} is not a chunk")
     if _of_whole(metadata) != _of_whole(first):
         raise MalformedEntry(
-            f"chunk {index} says {_of_whole(metadata)} of its message, and the first {_of_whole(first)}"
+            f"chunk {index} declares {_of_whole(metadata)} for its message, but the first chunk {_of_whole(first)}"
         )
     if metadata.chunk_id != index or index >= metadata.num_chunks_from_msg:
         raise MalformedEntry(
-            f"in place {index} is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg}"
-            f" of message {metadata.uuid!r}"
+            f"chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of message {metadata.uuid!r} is "
+            f"out of order: chunk {index} was expected"
         )
 
 
@@ -111,4 +111,4 @@ def _of_whole(metadata: MessageMetadata) -> tuple[str | int, ...]:
 
 def _check_total(size: int, limit: int) -> None:
     if size > limit:
-        raise UncompressedTooLarge(f"the message has {size} bytes in all its chunks, and at most {limit} are allowed")
+        raise UncompressedTooLarge(f"the message has {size} bytes in all its chunks, above the limit of {limit}")

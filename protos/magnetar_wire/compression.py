@@ -59,7 +59,7 @@ def compress(payload: bytes | bytearray, compression: int) -> bytes | bytearray:
     try:
         encode = _COMPRESS[compression]
     except KeyError:
-        raise UnknownCompression(f"compression {compression} is unknown: known are {_known()}") from None
+        raise UnknownCompression(f"compression {compression} is unknown: use one of {_known()}") from None
     return encode(payload)
 
 
@@ -70,17 +70,15 @@ def decompress(payload: bytes, compression: int, size: int, limit: int = MAX_UNC
     try:
         name, decode = _DECOMPRESS[compression]
     except KeyError:
-        raise UnknownCompression(f"the payload has compression {compression}: known are {_known()}") from None
+        raise UnknownCompression(f"the payload's compression {compression} is unknown: known are {_known()}") from None
     if size > limit:
-        raise UncompressedTooLarge(
-            f"the payload is said to be {size} bytes uncompressed, and the reader's limit is {limit}"
-        )
+        raise UncompressedTooLarge(f"the payload has {size} bytes uncompressed, above the reader's limit of {limit}")
     try:
         decoded = decode(payload, size)
     except _BROKEN as error:
-        raise MalformedEntry(f"the payload is no {name} of {size} bytes: {error}") from None
+        raise MalformedEntry(f"the payload is not a valid {name} of {size} bytes: {error}") from None
     if len(decoded) != size:
-        raise MalformedEntry(f"the payload is said to be {size} bytes uncompressed, and is {len(decoded)}")
+        raise MalformedEntry(f"the payload declares {size} bytes uncompressed, but has {len(decoded)}")
     return decoded
 
 
@@ -89,7 +87,7 @@ def uncompressed_at_most(payload_bytes: int, compression: int) -> int:
     try:
         return payload_bytes * _AT_MOST[compression]
     except KeyError:
-        raise UnknownCompression(f"the payload has compression {compression}: known are {_known()}") from None
+        raise UnknownCompression(f"the payload's compression {compression} is unknown: known are {_known()}") from None
 
 
 # What the libraries raise at input that is not of their kind.
@@ -106,7 +104,7 @@ def _compress_lz4(payload: bytes | bytearray) -> bytes:
 
 def _decompress_lz4(payload: bytes, size: int) -> bytes:
     if size > len(payload) * _LZ4_AT_MOST:
-        raise ValueError(f"{len(payload)} bytes can't come to so many")
+        raise ValueError(f"{len(payload)} bytes can't decompress to {size}")
     return cast(bytes, lz4.block.decompress(payload, uncompressed_size=size))
 
 
@@ -114,7 +112,7 @@ def _decompress_zlib(payload: bytes, size: int) -> bytes:
     stream = zlib.decompressobj()
     decoded = stream.decompress(payload, size + 1)  # one more than is due, to see whether there is more
     if not stream.eof or stream.unused_data:
-        raise ValueError("it ends too early, or goes on")
+        raise ValueError("it is truncated, or followed by other bytes")
     return decoded
 
 
@@ -125,7 +123,7 @@ def _compress_zstd(payload: bytes | bytearray) -> bytes:
 def _decompress_zstd(payload: bytes, size: int) -> bytes:
     stated = zstandard.get_frame_parameters(payload).content_size
     if stated not in (size, zstandard.CONTENTSIZE_UNKNOWN):  # it would be believed, and taken from memory at once
-        raise ValueError(f"its own header says {stated}")
+        raise ValueError(f"its header declares {stated} bytes")
     if not size:  # the library would not look for what stands behind the frame
         return _decompress_empty_zstd(payload)
     return _zstd.decompressor.decompress(payload, max_output_size=size, allow_extra_data=False)
@@ -133,11 +131,11 @@ def _decompress_zstd(payload: bytes, size: int) -> bytes:
 
 def _decompress_empty_zstd(payload: bytes) -> bytes:
     if len(payload) > _ZSTD_EMPTY_AT_MOST:
-        raise ValueError("it has more than the frame of nothing can have")
+        raise ValueError("it is too long for an empty frame")
     stream = _zstd.decompressor.decompressobj()
     decoded = stream.decompress(payload)
     if not stream.eof or stream.unused_data:
-        raise ValueError("it ends too early, or goes on")
+        raise ValueError("it is truncated, or followed by other bytes")
     return decoded
 
 
@@ -147,7 +145,7 @@ def _compress_snappy(payload: bytes | bytearray) -> bytes:
 
 def _decompress_snappy(payload: bytes, size: int) -> bytes:
     if size > len(payload) * _SNAPPY_AT_MOST:
-        raise ValueError(f"{len(payload)} bytes can't come to so many")
+        raise ValueError(f"{len(payload)} bytes can't decompress to {size}")
     stated = shift = 0
     for byte in payload[:5]:
         stated |= (byte & 0x7F) << shift
@@ -155,7 +153,7 @@ def _decompress_snappy(payload: bytes, size: int) -> bytes:
         if byte < 0x80:
             break
     if stated != size:
-        raise ValueError(f"its own header says {stated}")
+        raise ValueError(f"its header declares {stated} bytes")
     return bytes(cramjam.snappy.decompress_raw(payload))
 
 

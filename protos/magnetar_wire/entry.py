@@ -71,11 +71,11 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
     try:
         head = metadata.SerializeToString()
     except EncodeError as error:
-        raise InvalidMessage(f"the entry's metadata is not complete: {error}") from None
+        raise InvalidMessage(f"the entry's metadata is incomplete: {error}") from None
     _check_size(len(head), MAX_METADATA_BYTES, "entry's metadata")
     _check_size(len(payload), MAX_MESSAGE_BYTES, "entry's payload")
     size = _HEADER.size + len(head) + len(payload)
-    _check_size(size, MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without a broker's part")
+    _check_size(size, MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without broker entry metadata")
     covered = _UINT32.pack(len(head)) + head
     return b"".join((_MAGIC, _UINT32.pack(crc32c(payload, crc32c(covered))), covered, payload))
 
@@ -109,22 +109,22 @@ def check_entry(entry: bytes) -> tuple[MessageMetadata, int]:
     metadata, payload_at = _head(entry, 0, verify=True)
     payload_bytes = len(entry) - payload_at
     _check_size(payload_bytes, MAX_MESSAGE_BYTES, "entry's payload")
-    _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without a broker's part")
+    _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without broker entry metadata")
     return metadata, payload_bytes
 
 
 def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int]:
     """The metadata of the entry that begins there, and where its payload does."""
     if len(stored) - at < _HEADER.size:
-        raise MalformedEntry(f"an entry has at least {_HEADER.size} bytes, this one {len(stored) - at}")
+        raise MalformedEntry(f"the entry has {len(stored) - at} bytes, and at least {_HEADER.size} are needed")
     magic, checksum, metadata_bytes = _HEADER.unpack_from(stored, at)
     if magic != _MAGIC:
-        raise MalformedEntry(f"an entry starts with {_MAGIC.hex()}, this one with {magic.hex()}")
+        raise MalformedEntry(f"the entry starts with {magic.hex()}, not with the magic number {_MAGIC.hex()}")
     head_at = at + _HEADER.size
     payload_at = head_at + metadata_bytes
     if payload_at > len(stored):
         raise MalformedEntry(
-            f"the metadata is said to be {metadata_bytes} bytes, and only {len(stored) - head_at} are left"
+            f"the entry declares {metadata_bytes} bytes of metadata, and {len(stored) - head_at} are left"
         )
     _check_size(metadata_bytes, MAX_METADATA_BYTES, "entry's metadata")
     if verify:
@@ -132,11 +132,13 @@ def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int
         # A small entry is sooner copied than looked at through a view.
         found = crc32c(stored[covered:] if len(stored) < _SMALL else memoryview(stored)[covered:])
         if found != checksum:
-            raise ChecksumMismatch(f"the entry's checksum is {checksum:08x}, its bytes have {found:08x}")
+            raise ChecksumMismatch(
+                f"the entry is corrupt: its checksum is {checksum:08x}, that of its bytes {found:08x}"
+            )
     try:
         metadata = MessageMetadata.FromString(stored[head_at:payload_at])
     except DecodeError as error:
-        raise MalformedEntry(f"the entry's metadata can't be read: {error}") from None
+        raise MalformedEntry(f"the entry's metadata can't be decoded: {error}") from None
     if not metadata.IsInitialized():  # protobuf checks what is required in writing only
         missing = metadata.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
         raise MalformedEntry(f"the entry's metadata lacks {', '.join(missing)}")
@@ -148,8 +150,8 @@ def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes
     try:
         part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
     except (TypeError, ValueError) as error:
-        raise InvalidMessage(f"the broker's part can't be encoded: {error}") from None
-    _check_size(6 + len(part) + len(entry), MAX_ENTRY_BYTES, "entry with its broker's part")
+        raise InvalidMessage(f"the broker entry metadata can't be encoded: {error}") from None
+    _check_size(6 + len(part) + len(entry), MAX_ENTRY_BYTES, "entry with broker entry metadata")
     return b"".join((_BROKER_MAGIC, _UINT32.pack(len(part)), part, entry))
 
 
@@ -169,13 +171,13 @@ def _as_bytes(stored: bytes | bytearray | memoryview) -> bytes:
     if isinstance(stored, bytes):
         return stored
     if not isinstance(stored, (bytearray, memoryview)):  # bytes(5) would be five zeros
-        raise TypeError(f"an entry is bytes, not {type(stored).__name__}")
+        raise TypeError(f"an entry must be bytes, not {type(stored).__name__}")
     return bytes(stored)
 
 
 def _check_size(size: int, limit: int, what: str) -> None:
     if size > limit:
-        raise TooLarge(f"the {what} has {size} bytes, and the largest allowed has {limit}")
+        raise TooLarge(f"the {what} has {size} bytes, above the limit of {limit}")
 
 
 def _broker_part(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
@@ -183,12 +185,14 @@ def _broker_part(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
     if stored[:2] != _BROKER_MAGIC:
         return None, 0
     if len(stored) < 6:
-        raise MalformedEntry(f"a broker's part has at least 6 bytes, this one {len(stored)}")
+        raise MalformedEntry(f"the broker entry metadata has {len(stored)} bytes, and at least 6 are needed")
     (size,) = _UINT32.unpack_from(stored, 2)
     if size > len(stored) - 6:
-        raise MalformedEntry(f"the broker's part is said to be {size} bytes, and only {len(stored) - 6} are left")
-    _check_size(size, MAX_METADATA_BYTES, "broker's part")
+        raise MalformedEntry(
+            f"the entry declares {size} bytes of broker entry metadata, and {len(stored) - 6} are left"
+        )
+    _check_size(size, MAX_METADATA_BYTES, "broker entry metadata")
     try:
         return BrokerEntryMetadata.FromString(stored[6 : 6 + size]), 6 + size
     except DecodeError as error:
-        raise MalformedEntry(f"the broker's part can't be read: {error}") from None
+        raise MalformedEntry(f"the broker entry metadata can't be decoded: {error}") from None

@@ -1,18 +1,18 @@
-"""What can be wrong with what travels and is stored.
+"""The errors about invalid names, messages, entries and frames.
 
 WireError
-├── InvalidTopicName          a topic, namespace or tenant can't be called that
-├── InvalidMessageId          numbers, or bytes, that are no message id
-├── InvalidMessage            the caller's: a message that can't be encoded as it is
-├── MalformedEntry            the peer's or the disk's: bytes that are no entry
-│   ├── ChecksumMismatch      they were one: some of them changed on the way
-│   └── MalformedFrame        likewise of a frame
-├── TooLarge                  a size above a stated limit, refused before memory is taken for it
-│   └── UncompressedTooLarge  of a payload without its compression: the limit is the reader's own
-└── UnsupportedEntry          a good entry that this code can't open
-    ├── UnknownCompression    compressed in a way that it does not know
-    ├── EncryptedEntry        encrypted
-    └── PartOfMessage         one chunk of a message: only all of them together can be opened
+├── InvalidTopicName          an invalid name of a topic, namespace or tenant
+├── InvalidMessageId          numbers or bytes that are not a message id
+├── InvalidMessage            the caller's mistake: a message that can't be encoded
+├── MalformedEntry            the peer's or the disk's fault: bytes that are not an entry
+│   ├── ChecksumMismatch      an entry whose bytes do not match its checksum
+│   └── MalformedFrame        bytes that are not a frame
+├── TooLarge                  a size above a limit, refused before memory is allocated for it
+│   └── UncompressedTooLarge  an uncompressed payload above the reader's limit
+└── UnsupportedEntry          a valid entry that this version can't decode
+    ├── UnknownCompression    an unknown compression
+    ├── EncryptedEntry        an encrypted payload
+    └── PartOfMessage         one chunk of a message, which can be decoded only together with the others
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ __all__ = [
 
 
 class WireError(Exception):
-    """Whatever this package raises about what it was given."""
+    """The base of all errors about names, messages, entries and frames."""
 
 
 class InvalidTopicName(WireError, ValueError):
-    """A name that no topic, namespace or tenant can have."""
+    """An invalid name of a topic, namespace or tenant."""
 
 
 class InvalidMessageId(WireError, ValueError):
-    """Numbers, or bytes, that are no message id."""
+    """Numbers or bytes that are not a message id."""
 
 
 class InvalidMessage(WireError, ValueError):
-    """A message that can't be encoded as it is."""
+    """A message that can't be encoded."""
 
 
 class MalformedEntry(WireError):
-    """Bytes that are no entry."""
+    """Bytes that are not an entry."""
 
 
 class ChecksumMismatch(MalformedEntry):
-    """An entry whose bytes changed since its checksum was made."""
+    """An entry whose bytes do not match its checksum."""
 
 
 class MalformedFrame(MalformedEntry):
-    """Bytes that are no frame."""
+    """Bytes that are not a frame."""
 
 
 class TooLarge(WireError):
-    """A size above a stated limit."""
+    """A size above a limit."""
 
 
 class UncompressedTooLarge(TooLarge):
-    """A payload that is larger without its compression than the reader allows."""
+    """An uncompressed payload above the reader's limit."""
 
 
 class UnsupportedEntry(WireError):
-    """A good entry that this code can't open."""
+    """A valid entry that this version can't decode."""
 
 
 class UnknownCompression(UnsupportedEntry):
-    """An entry compressed in a way that this code does not know."""
+    """An entry with an unknown compression."""
 
 
 class EncryptedEntry(UnsupportedEntry):
-    """An entry whose payload is encrypted."""
+    """An entry with an encrypted payload."""
 
 
 class PartOfMessage(UnsupportedEntry):
-    """One chunk of a message that was too large for one entry."""
+    """One chunk of a message, which can be decoded only together with the others."""

@@ -47,9 +47,9 @@ class FrameBuilder:
         max_entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> None:
         if not 0 < fill_bytes <= MAX_ENTRY_BYTES:
-            raise ValueError(f"a frame is filled up to 1 … {MAX_ENTRY_BYTES} bytes, not {fill_bytes}")
+            raise ValueError(f"a frame can't be filled up to {fill_bytes} bytes: use 1 … {MAX_ENTRY_BYTES}")
         if not 0 < max_entries <= MAX_FRAME_ENTRIES:
-            raise ValueError(f"a frame has at most 1 … {MAX_FRAME_ENTRIES} entries, not {max_entries}")
+            raise ValueError(f"a frame can't have at most {max_entries} entries: use 1 … {MAX_FRAME_ENTRIES}")
         self._fill_bytes = fill_bytes
         self._max_entries = max_entries
         # Ledger records are entries with a header in front: a little more.
@@ -77,9 +77,9 @@ class FrameBuilder:
         that channel's next number, unless it is to begin a new one: something else is said of it beside the frame.
         """
         if len(entry) > self._max_entry_bytes:
-            raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {self._max_entry_bytes}")
+            raise TooLarge(f"the entry has {len(entry)} bytes, above the limit of {self._max_entry_bytes}")
         if not (0 <= channel <= _MAX_NUMBER and 0 <= number <= _MAX_NUMBER):
-            raise InvalidMessage(f"a channel and a number are in 0 … 2^64 - 1, and not {channel} and {number}")
+            raise InvalidMessage(f"channel {channel} or number {number} is out of range: use 0 … 2^64 - 1")
         if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, self._max_entry_bytes)):
             return False
         last = self._runs[-1] if self._runs else None
@@ -113,31 +113,31 @@ def decode_frame(
     """The runs of a frame, as it came or as a part of a larger message."""
     frame = _parse(data) if isinstance(data, bytes) else data
     if len(frame.entries) > max_entries:
-        raise TooLarge(f"the frame has {len(frame.entries)} entries, and at most {max_entries} are taken")
+        raise TooLarge(f"the frame has {len(frame.entries)} entries, above the limit of {max_entries}")
     entries = list(frame.entries)
     largest = max(map(len, entries), default=0)
     if largest > max_entry_bytes:
-        raise TooLarge(f"the frame has an entry of {largest} bytes, and the largest allowed has {max_entry_bytes}")
+        raise TooLarge(f"the frame has an entry of {largest} bytes, above the limit of {max_entry_bytes}")
     return list(_cut(frame, entries))
 
 
 def _parse(data: bytes) -> Frame:
     if len(data) > MAX_FRAME_BYTES:
-        raise TooLarge(f"the frame has {len(data)} bytes, and the largest allowed has {MAX_FRAME_BYTES}")
+        raise TooLarge(f"the frame has {len(data)} bytes, above the limit of {MAX_FRAME_BYTES}")
     try:
         return Frame.FromString(data)
     except DecodeError as error:
-        raise MalformedFrame(f"the frame can't be read: {error}") from None
+        raise MalformedFrame(f"the frame can't be decoded: {error}") from None
 
 
 def _cut(frame: Frame, entries: list[bytes]) -> Iterator[DecodedRun]:
     if len(frame.runs) > len(entries) or sum(run.count for run in frame.runs) != len(entries):
-        raise MalformedFrame(f"the frame's runs add up to another number than its {len(entries)} entries")
+        raise MalformedFrame(f"the frame's runs do not add up to its {len(entries)} entries")
     at = 0
     for run in frame.runs:
         if not run.count:
             raise MalformedFrame("the frame has a run without entries")
         if run.first > _MAX_NUMBER - run.count + 1:
-            raise MalformedFrame(f"a run of {run.count} entries starts at {run.first}, which is too near the end")
+            raise MalformedFrame(f"a run of {run.count} entries starts at {run.first}, and would exceed 2^64 - 1")
         yield DecodedRun(run.channel, run.first, entries[at : at + run.count])
         at += run.count

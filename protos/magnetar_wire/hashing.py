@@ -86,7 +86,9 @@ _HASH_OF_SCHEME: Final = {
 def partition_of(key: str, partitions: int, scheme: HashingScheme = HashingScheme.JavaStringHash) -> int:
     """Which of a topic's `partitions` what carries `key` goes to: the key's text as it stands in the metadata."""
     if partitions < 1:
-        raise ValueError(f"No partition for a key among {partitions}: a partitioned topic has 1 or more")
+        raise ValueError(
+            f"a key can't be assigned to one of {partitions} partitions: a partitioned topic has at least 1"
+        )
     return _HASH_OF_SCHEME[scheme](key) % partitions
 
 

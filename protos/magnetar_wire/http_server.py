@@ -141,7 +141,9 @@ class _Bounded:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._max_body_bytes:
-                raise HTTPException(_TOO_LARGE, f"a request's body has at most {self._max_body_bytes} bytes")
+                raise HTTPException(
+                    _TOO_LARGE, f"the request's body has more than {self._max_body_bytes} bytes, the maximum"
+                )
             return message
 
         # Whoever asked is cut off by then: there is nobody to tell.

@@ -58,7 +58,7 @@ class InProcessTransport:
                 self._ports += 1
                 address = f"{host}:{self._ports}"
         if address in self._listeners:
-            raise NotReached(f"{address} is taken")
+            raise NotReached(f"{address} is in use")
         listener = self._listeners[address] = _Listener(address, service, self._listeners)
         return listener
 
@@ -94,8 +94,8 @@ async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) 
         raise Rejected(refusal.code, str(refusal)) from None
     except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
         if not isinstance(error, GivenUp):
-            _log.exception("a request failed")
-        raise Failed("the server broke off: its log says why") from None
+            _log.exception("a request failed with an internal error")
+        raise Failed("the server failed with an internal error: see its log") from None
 
 
 class _Connection:
@@ -113,7 +113,7 @@ class _Connection:
         try:
             return self._listeners[self._address]
         except KeyError:
-            raise NotReached(f"nobody listens at {self._address}") from None
+            raise NotReached(f"nothing listens at {self._address}") from None
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         check_size(request)
@@ -127,7 +127,7 @@ class _Connection:
             if not task.done():
                 raise DeadlinePassed(f"{method} at {self._address} did not answer within {timeout_s} s")
             if task.cancelled():
-                raise Disconnected(f"{self._address} went away during {method}")
+                raise Disconnected(f"the connection to {self._address} broke during {method}")
             answer: bytes = task.result()
             return answer
         finally:
@@ -175,7 +175,7 @@ async def _answer(service: Service, method: str, request: bytes) -> bytes:
 
 def _stream_served(task: asyncio.Task[None], forth: Pipe, back: Pipe) -> None:
     """However the service ended, the client's end learns it, and is not left waiting to send."""
-    error = Disconnected("the server went away") if task.cancelled() else task.exception()
+    error = Disconnected("the server is shutting down") if task.cancelled() else task.exception()
     if error is None:
         back.finish()
     else:

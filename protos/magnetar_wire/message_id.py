@@ -73,11 +73,13 @@ class MessageId:
             and 0 <= batch_size <= _MAX_INT32
         ):
             raise InvalidMessageId(
-                f"Not a message id: {partition=}, {ledger_id=}, {entry_id=}, {batch_index=}, {batch_size=}; ledger and "
-                "entry are -1 … 2^63 - 1, partition and batch index -1 … 2^31 - 1, the batch size 0 … 2^31 - 1"
+                f"invalid message id: partition={partition!r}, ledger_id={ledger_id!r}, "
+                f"entry_id={entry_id!r}, batch_index={batch_index!r}, batch_size={batch_size!r}; ledger and "
+                "entry are -1 … 2^63 - 1, partition and batch index -1 … 2^31 - 1, the batch size 0 … 2^31 "
+                "- 1"
             )
         if first_chunk_message_id is not None and first_chunk_message_id._more[2] is not None:
-            raise InvalidMessageId(f"A first chunk's id has no first chunk of its own: {first_chunk_message_id}")
+            raise InvalidMessageId(f"the id of a first chunk can't have a first chunk itself: {first_chunk_message_id}")
         # Past __setattr__, which refuses.
         set_slot = object.__setattr__
         set_slot(self, "_place", (ledger_id, entry_id, batch_index, partition))
@@ -118,7 +120,7 @@ class MessageId:
     def wrap(cls, msg_id: MessageId) -> MessageId:
         """The id itself: there is but one kind of ids here."""
         if not isinstance(msg_id, cls):
-            raise TypeError(f"a message's id, not {type(msg_id).__name__}")
+            raise TypeError(f"a message id is needed, not {type(msg_id).__name__}")
         return msg_id
 
     @staticmethod
@@ -129,12 +131,12 @@ class MessageId:
         """
         if len(message_id_bytes) > MAX_SERIALIZED_BYTES:
             raise InvalidMessageId(
-                f"Not a message id: {len(message_id_bytes):,} bytes, above the limit of {MAX_SERIALIZED_BYTES:,}"
+                f"invalid message id: {len(message_id_bytes):,} bytes, above the limit of {MAX_SERIALIZED_BYTES:,}"
             )
         try:
             data = MessageIdData.FromString(bytes(message_id_bytes))
         except DecodeError as error:
-            raise InvalidMessageId(f"Not a message id: {bytes(message_id_bytes[:50])!r}: {error}") from error
+            raise InvalidMessageId(f"invalid message id: {bytes(message_id_bytes[:50])!r}: {error}") from error
         first_chunk = None
         if data.HasField("first_chunk_message_id"):
             first_chunk = _from_data(data.first_chunk_message_id, None, "")
@@ -178,10 +180,10 @@ class MessageId:
         return text + ")"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"A message id does not change: {name} can't be set; make another MessageId")
+        raise AttributeError(f"message ids are immutable: {name} can't be set; create another MessageId")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"A message id does not change: {name} can't be deleted")
+        raise AttributeError(f"message ids are immutable: {name} can't be deleted")
 
     def __reduce__(self) -> tuple[type[MessageId], tuple[object, ...]]:
         ledger_id, entry_id, batch_index, partition = self._place
@@ -229,9 +231,9 @@ def _to_data(message_id: MessageId) -> MessageIdData:
 def _from_data(data: MessageIdData, first_chunk: MessageId | None, topic: str) -> MessageId:
     # The parser does not miss required fields by itself.
     if not (data.HasField("ledgerId") and data.HasField("entryId")):
-        raise InvalidMessageId("Not a message id: the bytes have no ledger id or no entry id")
+        raise InvalidMessageId("invalid message id: the bytes have no ledger id or no entry id")
     if data.HasField("first_chunk_message_id") and first_chunk is None:
-        raise InvalidMessageId("Not a message id: a first chunk's id has no first chunk of its own")
+        raise InvalidMessageId("invalid message id: the id of its first chunk has a first chunk itself")
     return MessageId(
         data.partition,
         _signed(data.ledgerId),

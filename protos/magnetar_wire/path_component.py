@@ -29,14 +29,14 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 def encode_path_component(text: str) -> str:
     """The component that stands for `text`. Raises ValueError if there is none: `text` is empty or has surrogates."""
     if not text:
-        raise ValueError("An empty text can't be a component of a path")
+        raise ValueError("a component of a path can't be empty")
     return _DOTS.get(text) or quote(text, safe="")
 
 
 def decode_path_component(component: str) -> str:
     """The text that `component` stands for. Raises ValueError if it stands for none."""
     if not component or "/" in component:
-        raise ValueError(f"Not one component of a path: {component!r}")
+        raise ValueError(f"{component!r} is not one component of a path")
     if _BROKEN_ESCAPE.search(component):
-        raise ValueError(f"Not percent-encoded: {component!r} has a % without two hexadecimal digits after it")
+        raise ValueError(f"{component!r} is not percent-encoded: it has a % without two hexadecimal digits after it")
     return unquote_to_bytes(component.replace("+", " ")).decode("utf-8")

@@ -44,7 +44,7 @@ class Pipe:
 
     async def put(self, message: bytes) -> None:
         if self._putting is not None:
-            raise RuntimeError("a stream has one sender at a time: the order of two would be chance")
+            raise RuntimeError("two tasks send to one stream: their order would be undefined")
         while self._full and not self._ended:
             self._putting = asyncio.get_running_loop().create_future()
             try:
@@ -86,7 +86,7 @@ class Pipe:
 
     async def get(self) -> bytes | None:
         if self._getting is not None:
-            raise RuntimeError("a stream has one receiver at a time: who gets what would be chance")
+            raise RuntimeError("two tasks receive from one stream: each would get some of the messages")
         while not self._messages and not self._ended:
             self._getting = asyncio.get_running_loop().create_future()
             try:
@@ -128,7 +128,7 @@ class PipedStream:
     async def send(self, message: bytes) -> None:
         check_size(message)
         if self._finished:
-            raise RuntimeError("a stream was sent to after it was finished")
+            raise RuntimeError("a finished stream can't send")
         await self._outgoing.put(message)
 
     async def receive(self) -> bytes | None:
@@ -141,7 +141,7 @@ class PipedStream:
 
 def check_size(message: bytes) -> None:
     if len(message) > MAX_TRANSPORT_BYTES:
-        raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")
+        raise ValueError(f"the message has {len(message)} bytes, above the limit of {MAX_TRANSPORT_BYTES}")
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

@@ -34,7 +34,7 @@ class SharedQuestion:
         if not question.done():
             return f"has not answered for {self._clock.monotonic() - self._asked_at:.1f} s"
         error = None if question.cancelled() else question.exception()
-        return "" if error is None else f"gives no answer: {type(error).__name__}: {error}"
+        return "" if error is None else f"failed: {type(error).__name__}: {error}"
 
     async def close(self) -> None:
         if self._question is not None:

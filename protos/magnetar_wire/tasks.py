@@ -40,14 +40,14 @@ class OrderedTaskGroup:
 
     async def __aenter__(self) -> Self:
         if self._owner is not None:
-            raise RuntimeError("a task group is entered once")
+            raise RuntimeError("a task group can be entered only once")
         self._owner = asyncio.current_task()
         return self
 
     def create_task(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         if self._owner is None or self._ending or (self._leaving and not self._tasks):
             work.close()
-            raise RuntimeError("the task group is " + ("not entered yet" if self._owner is None else "ending"))
+            raise RuntimeError("the task group is " + ("not entered yet" if self._owner is None else "closing"))
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._task_done)

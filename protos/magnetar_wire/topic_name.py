@@ -145,7 +145,9 @@ class TopicName:
     def partition(self, index: int) -> TopicName:
         """Partition `index` of this topic. Raises InvalidTopicName if this is a partition: those have none."""
         if self.is_partition:
-            raise InvalidTopicName(f"{self._full} is a partition and has none of its own: ask its base, {self.base}")
+            raise InvalidTopicName(
+                f"{self._full} is a partition and has no partitions itself: use its partitioned topic, {self.base}"
+            )
         if not 0 <= index <= MAX_PARTITION_INDEX:
             raise InvalidTopicName(f"Invalid partition {index} of topic {self._full}: use 0 … {MAX_PARTITION_INDEX:,}")
         return _parse(f"{self._full}{_PARTITION}{index}")
@@ -167,7 +169,9 @@ class TopicName:
 def _parse(text: str) -> TopicName:
     """Keeps what it made. Failures are not kept: a bad name must not push out good ones."""
     if len(text) > _MAX_TEXT:
-        raise InvalidTopicName(f"Invalid topic name {_shown(text)}: {len(text):,} characters are too long for one")
+        raise InvalidTopicName(
+            f"Invalid topic name {_shown(text)}: it has {len(text):,} characters, above the limit of {_MAX_TEXT:,}"
+        )
     domain, separator, rest = text.partition(_SEPARATOR)
     parts = (rest if separator else text).split("/")
     if not separator:
@@ -184,10 +188,10 @@ def _parse(text: str) -> TopicName:
 
 def _wrong_number(parts: int, *, full: bool) -> str:
     if parts == 2 and not full:
-        return "it has two parts, and no tenant or no namespace"
+        return "it has two parts, and lacks the tenant or the namespace"
     if parts == 4 and full:
-        return "it has four parts: the form with a cluster is not supported"
-    return f"it has {parts} part(s) in place of {'three' if full else 'one or three'}"
+        return "it has four parts: the old form with a cluster is not supported"
+    return f"it has {parts} part(s) instead of {'three' if full else 'one or three'}"
 
 
 def _take_apart(local_name: str) -> tuple[str, int]:
@@ -202,7 +206,7 @@ def _domain(text: str) -> TopicDomain:
     try:
         return TopicDomain(text)
     except ValueError:
-        raise InvalidTopicName(f"unknown domain {_shown(text)}, neither persistent nor non-persistent") from None
+        raise InvalidTopicName(f"unknown domain {_shown(text)}: use persistent or non-persistent") from None
 
 
 def _check_named(what: str, name: str, limit: int) -> None:
@@ -210,7 +214,7 @@ def _check_named(what: str, name: str, limit: int) -> None:
         raise InvalidTopicName(f"the {what} is empty")
     if not _ALPHABET.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicName(
-            f"the {what} {_shown(name)} is not made of ASCII letters, digits and _ - = : . (and is not . or ..)"
+            f"the {what} {_shown(name)} has other characters than ASCII letters, digits and _ - = : ., or is . or .."
         )
     if len(name) > limit:
         raise InvalidTopicName(f"the {what} {_shown(name)} has {len(name):,} bytes, above the limit of {limit}")
@@ -218,16 +222,16 @@ def _check_named(what: str, name: str, limit: int) -> None:
 
 def _check_local_name(name: str) -> None:
     if not name:
-        raise InvalidTopicName("the topic's own name is empty")
+        raise InvalidTopicName("the topic's local name is empty")
     if name in (".", ".."):
-        raise InvalidTopicName(f"a topic can't be called {name!r}, which has a meaning in paths")
+        raise InvalidTopicName(f"a topic can't be named {name!r}")
     if refused := _REFUSED.search(name):
-        kind = "a slash" if refused[0] == "/" else f"U+{ord(refused[0]):04X}, a control character or surrogate"
-        raise InvalidTopicName(f"the topic's own name {_shown(name)} has {kind} at {refused.start()}")
+        kind = "a slash" if refused[0] == "a slash" else f"U+{ord(refused[0]):04X}, a control character or surrogate"
+        raise InvalidTopicName(f"the topic's local name {_shown(name)} has {kind} at index {refused.start()}")
     size = len(name.encode())
     if size > MAX_LOCAL_NAME_BYTES:
         raise InvalidTopicName(
-            f"the topic's own name {_shown(name)} has {size:,} UTF-8 bytes, above the limit of {MAX_LOCAL_NAME_BYTES}"
+            f"the topic's local name {_shown(name)} has {size:,} UTF-8 bytes, above the limit of {MAX_LOCAL_NAME_BYTES}"
         )
 
 

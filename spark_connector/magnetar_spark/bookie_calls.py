@@ -2,9 +2,9 @@
 
 Spark forks its Python workers off a daemon that never used gRPC, and gives a worker one task after the other. So the
 connections are made in the worker, by the first task that asks, and live on the loop thread that the SDK has for a
-process (magnetar/_loop.py), which also sees to it that a worker may fork. Between tasks they stay for a few seconds,
-since the next task comes at once while a query runs; then they are closed, and a worker that waits for its next query
-holds none.
+process (magnetar/_event_loop.py), which also sees to it that a worker may fork. Between tasks they stay for a few
+seconds, since the next task comes at once while a query runs; then they are closed, and a worker that waits for its
+next query holds none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar._loop import background
+from magnetar._event_loop import background
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.transport import Connection, Failed, NotReached, Transport
@@ -75,7 +75,7 @@ class BookieCalls:
         for connection in connections.values():
             await connection.close()
 
-    # Around a fork, and at the process' end: see magnetar/_loop.py.
+    # Around a fork, and at the process' end: see magnetar/_event_loop.py.
 
     async def _suspend(self) -> None:
         self._suspended = True

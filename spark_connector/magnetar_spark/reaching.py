@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from magnetar._problems import is_passing
+from magnetar._errors import is_retryable
 from magnetar.exceptions import ConnectError, MagnetarException, OperationNotSupported
 from magnetar_spark.errors import BrokersAway, NobodyAnswers
 from magnetar_spark.options import SourceOptions
@@ -62,7 +62,7 @@ async def naming_reconnect_timeout(options: SourceOptions, work: Coroutine[Any, 
     try:
         return await work
     except MagnetarException as error:
-        if not is_passing(error):
+        if not is_retryable(error):
             raise
         raise BrokersAway(
             f"brokers did not do what this query needs for {options.reconnect_s} s, for which requests are retried "

@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magnetar._loop import background
+from magnetar._event_loop import background
 from magnetar_spark.arrow import EntriesToArrow
 from magnetar_spark.bookie_calls import BookieCalls, of_this_worker
 from magnetar_spark.entry_runs import EntryRun, EntryRuns, Gone, range_entries

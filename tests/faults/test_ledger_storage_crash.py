@@ -81,7 +81,7 @@ async def _copied(folder: Path, copy: Path, options: RocksOptions | None = None)
 
 def test_second_storage_on_the_folder_is_refused(tmp_path: Path) -> None:
     async def body(storage: RocksStorage) -> None:
-        with pytest.raises(StorageFailed, match=f"{tmp_path} is open in another process"):
+        with pytest.raises(StorageFailed, match=f"{tmp_path} is in use by another process"):
             await open_rocksdb(tmp_path)
 
     _on(tmp_path, body)
@@ -97,7 +97,7 @@ def test_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> 
         assert parent.stdout is not None
         try:
             assert parent.stdout.readline() == b"StorageFailed\n"
-            with pytest.raises(StorageFailed, match="is open in another process"):
+            with pytest.raises(StorageFailed, match="is in use by another process"):
                 run(open_rocksdb(tmp_path))
             assert parent.stdout.readline() == b"written\n"
         finally:

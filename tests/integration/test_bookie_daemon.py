@@ -62,7 +62,7 @@ async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(
     again.spawn()
     with again:
         assert await again.ended() == ExitStatus.REFUSED
-        assert "open in another process" in again.said
+        assert "in use by another process" in again.said
     assert await server.stop() == ExitStatus.ENDED
     again.spawn(metadata=server.metadata)
     with again:
@@ -75,7 +75,7 @@ async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(
     server.spawn(metadata="zookeeper://", listen_adress="x")
     assert await server.ended() == ExitStatus.REFUSED
     assert "did you mean 'listen_address'" in server.said
-    assert "it names no server" in server.said
+    assert "it has no server" in server.said
 
 
 async def test_read_only_by_hand_holds_after_a_restart(server: BookieServer) -> None:
@@ -156,7 +156,7 @@ async def test_a_second_signal_ends_it_at_once(server: BookieServer, tmp_path: P
 
     await until(in_line, "the add is on its way")
     server.signal(signal.SIGINT)
-    await until(lambda: "ending in peace" in server.said, "it has heard the first one")
+    await until(lambda: "shutting down gracefully" in server.said, "it has heard the first one")
 
     async def ended() -> bool:
         # What comes in the same moment as the first counts as that one.

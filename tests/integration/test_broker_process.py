@@ -94,7 +94,7 @@ def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
     async def look() -> None:
         status, told = await ask_json(http, "/ready")
         assert (status, told["ready"]) == (503, False)
-        assert "no server of 127.0.0.1:1 gave a ZooKeeper session" in told["reasons"][0]
+        assert "no server of 127.0.0.1:1 opened a ZooKeeper session" in told["reasons"][0]
         status, told = await ask_json(http, "/status")
         assert (status, told["serves"], told["session"]) == (200, False, "lost")
 

@@ -17,8 +17,8 @@ import pulsar
 import pytest
 from pulsar import ConsumerCryptoFailureAction, CryptoKeyReader, MessageId
 
-from magnetar_broker.core.pulsar.frames import MAX_COMMAND_BYTES, FrameReader
-from magnetar_broker.core.pulsar.replies import frame
+from magnetar_broker.server.pulsar.frames import MAX_COMMAND_BYTES, FrameReader
+from magnetar_broker.server.pulsar.replies import frame
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandConnect, CommandLookupTopic
 from tests.running import GENEROUS_S
 from tests.stock_clients import (

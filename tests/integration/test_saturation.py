@@ -78,9 +78,9 @@ async def test_busy_topics_on_a_slow_disk_go_on_in_their_ledgers(lag_bytes: int)
     async with Standalone(settings) as standalone:
         assert standalone.storage is not None
         assert standalone.broker is not None
-        assert standalone.broker.life is not None
+        assert standalone.broker.session is not None
         slow_down(standalone.storage)
-        made = count_ledgers(standalone.broker.life.client)
+        made = count_ledgers(standalone.broker.session.client)
         client = aio.Client(standalone.grpc_url)
         try:
             stored = await asyncio.gather(*(publish(client, number) for number in range(_TOPICS)))

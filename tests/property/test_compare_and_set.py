@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_metadata.compare_and_set import change, read
-from magnetar_metadata.core.envelope import KEPT_TOKENS
+from magnetar_metadata.core.envelope import STORED_TOKENS
 from magnetar_metadata.errors import OutcomeUnknown, SessionLost
 from magnetar_metadata.store import SessionState
 from magnetar_testing.clock import ManualClock
@@ -20,7 +20,7 @@ from tests.examples import examples
 
 _WRITERS = 3
 _CHANGES = 4
-assert _WRITERS * _CHANGES < KEPT_TOKENS
+assert _WRITERS * _CHANGES < STORED_TOKENS
 
 _faults = st.lists(st.one_of(st.none(), st.sampled_from(Fault)), max_size=12)
 _kinds = ["resume", "resume", "release", "lag", "suspend"]

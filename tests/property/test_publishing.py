@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_protos.broker_pb2 import CloseProducer, ErrorCode, OpenProducer, ProduceRequest
 from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire.entry import decode_entry
@@ -97,8 +97,8 @@ class Publishing:
             elif kind == 17 and not chance.randrange(3):
                 log.decide(error=BrokerError(ErrorCode.TOO_MANY_REQUESTS, "later"))
             elif kind == 18 and not chance.randrange(4):
-                log.on_lost(TopicGivenUp("lost"))
-                log.decide(error=TopicGivenUp("lost"))
+                log.on_lost(TopicUnloaded("lost"))
+                log.decide(error=TopicUnloaded("lost"))
             elif kind == 19 and not chance.randrange(4):
                 unloading = asyncio.create_task(self.server.topics.unload(NAME))
                 await asyncio.sleep(0)

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.core.pulsar.acknowledged_ids import (
+from magnetar_broker.server.pulsar.acknowledged_ids import (
     ack_in_parts,
     ranges_of,
     redelivery_in_parts,
     whole_and_partial,
 )
-from magnetar_broker.core.pulsar.frames import FrameReader
-from magnetar_broker.core.pulsar.message_ids import acknowledged_bits, place_of, position_of, unacknowledged_words
-from magnetar_broker.core.pulsar.replies import MessageHeads, ReceiptFrames
+from magnetar_broker.server.pulsar.frames import FrameReader
+from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, place_of, position_of, unacknowledged_words
+from magnetar_broker.server.pulsar.replies import MessageHeads, ReceiptFrames
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

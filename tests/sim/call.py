@@ -44,7 +44,7 @@ class SimulatedCall:
         network = self._network
         listener = self._listener = network.listener(self._source, self._address)
         if listener is None:
-            error = NotReached(f"nobody listens at {self._address}")
+            error = NotReached(f"nothing listens at {self._address}")
             network.later(self._source, network.delay(), self.fail, error)
             return
         for tap in network.taps:
@@ -74,7 +74,7 @@ class SimulatedCall:
 
     def _server_is_gone(self, silent: bool | None) -> None:
         network = self._network
-        error = Disconnected(f"{self._address} went away during {self._method}")
+        error = Disconnected(f"the connection to {self._address} broke during {self._method}")
         network.later(self._source, network.learns_after(silent=silent), self.fail, error)
 
     def _answered(self, answer: bytes | TransportError) -> None:
@@ -137,4 +137,4 @@ class SimulatedCall:
 
 def check_size(message: bytes) -> None:
     if len(message) > MAX_TRANSPORT_BYTES:
-        raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")
+        raise ValueError(f"the message has {len(message)} bytes, above the limit of {MAX_TRANSPORT_BYTES}")

@@ -103,11 +103,11 @@ class SimulatedStream:
 
     async def send(self, message: bytes) -> None:
         if len(message) > MAX_TRANSPORT_BYTES:
-            raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")
+            raise ValueError(f"the message has {len(message)} bytes, above the limit of {MAX_TRANSPORT_BYTES}")
         if self._finished:
-            raise RuntimeError("a stream was sent to after it was finished")
+            raise RuntimeError("a finished stream can't send")
         if self._sending is not None:
-            raise RuntimeError("a stream has one sender at a time: the order of two would be chance")
+            raise RuntimeError("two tasks send to one stream: their order would be undefined")
         while self._outstanding >= _WINDOW and self._broken is None:
             self._sending = self._network.loop.create_future()
             try:
@@ -127,7 +127,7 @@ class SimulatedStream:
 
     async def receive(self) -> bytes | None:
         if self._receiving is not None:
-            raise RuntimeError("a stream has one receiver at a time: who gets what would be chance")
+            raise RuntimeError("two tasks receive from one stream: each would get some of the messages")
         while not self._arrived and self._over is None:
             self._receiving = self._network.loop.create_future()
             try:
@@ -171,7 +171,7 @@ class SimulatedStream:
     def open(self, listener: SimulatedListener | None) -> None:
         network = self._network
         if listener is None:
-            error = NotReached(f"nobody listens at {self._address}")
+            error = NotReached(f"nothing listens at {self._address}")
             network.later(self._process, network.delay(), self.breaks, error)
             return
         self._listener = listener
@@ -236,7 +236,7 @@ class SimulatedStream:
         self._task = None
         ends: _End | TransportError
         if task.cancelled():
-            ends = Disconnected(f"{self._address} went away during {self._method}")
+            ends = Disconnected(f"the connection to {self._address} broke during {self._method}")
         elif (error := task.exception()) is None:
             ends = _END
         elif isinstance(error, Exception):

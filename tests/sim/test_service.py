@@ -20,11 +20,11 @@ _SEEDS: Final = 20
 _MOST_SEEDS: Final = 150
 _BRANCHES: Final = [
     # A list, or a cursor, that another broker has taken over: refused, and closed over (CHK-30).
-    Branch("TopicNode._change", "if node.life != self._life:\nraise TopicGivenUp"),
-    Branch("TopicLedgers.close", 'raise TopicGivenUp(f"topic {name} was taken over: {error}")'),
+    Branch("TopicNode._change", "if node.life != self._life:\nraise TopicUnloaded"),
+    Branch("TopicLedgers.close", 'raise TopicUnloaded(f"topic {name} was taken over: {error}")'),
     Branch("cursor_nodes:_translate_error", "if isinstance(error, Refused) and error.index > 0:\nreturn"),
     # A session that is believed no more (CHK-40).
-    Branch("_give_up", "problem = TopicGivenUp"),
+    Branch("_give_up", "problem = TopicUnloaded"),
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
     Branch("Topic.open_producer", "evicted.end"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).

@@ -6,7 +6,8 @@
     magnetar_cli too: nothing that runs in production imports magnetar_testing.
 
 `core` modules hold rules and do no I/O: neither they nor anything of ours that they import, however indirectly, imports
-what does. The same holds for the modules of magnetar_wire but the few that implement an interface.
+a module that does. The same holds for `RULES_BESIDE_SHELLS`, and for the modules of magnetar_wire except the few that
+implement an interface.
 """
 
 from __future__ import annotations
@@ -34,6 +35,22 @@ MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
     "magnetar_testing": None,  # None: everything
 }
 NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
+# Rules outside `core`, each beside the shell that uses it.
+RULES_BESIDE_SHELLS: Final = frozenset(
+    f"magnetar_broker.server.{name}"
+    for name in (
+        "grpc.produce_answers",
+        "grpc.stream_budget",
+        "outbox_budget",
+        "pulsar.acknowledged_ids",
+        "pulsar.error_codes",
+        "pulsar.frames",
+        "pulsar.incomplete_frames",
+        "pulsar.message_ids",
+        "pulsar.replies",
+        "pulsar.topic_list_rules",
+    )
+)
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
     f"magnetar_wire.{name}"
@@ -132,7 +149,7 @@ def _is_pure(name: str) -> bool:
     parts = name.split(".")
     if parts[0] == "magnetar_wire":
         return ".".join(parts[:2]) not in WIRE_SHELLS
-    return "core" in parts[1:]
+    return "core" in parts[1:] or name in RULES_BESIDE_SHELLS
 
 
 def _reached(module: Module, known: dict[str, Module]) -> dict[str, str]:

@@ -65,8 +65,7 @@ class BundleCalls:
             if found is None:
                 raise BrokerError(
                     ErrorCode.NOT_ALLOWED,
-                    f"bundle {bundle} of {namespace} does not have two topics with different hashes: split it by its "
-                    "range",
+                    f"bundle {bundle} of {namespace} has no two topics with different hashes: split it by its range",
                 )
             return found
         at = request.at

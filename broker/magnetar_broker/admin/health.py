@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from magnetar_broker.admin.health_options import HealthOptions
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.system_topics import heartbeat_topic
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import OpenProducer
@@ -125,10 +125,10 @@ class BrokerHealth:
             producer.publish(0, [encode_entry(metadata, payload)])
             position = await sent.outcome
         finally:
-            topic.leave(producer, TopicGivenUp("the heartbeat was looked at"))
+            topic.leave(producer, TopicUnloaded("the heartbeat was looked at"))
         stored = await topic.log.read_stored(position)
         if stored is None or decode_entry(stored.stored).payload != payload:
-            raise TopicGivenUp(f"the bookies gave something else for {position} of {name} than was stored there")
+            raise TopicUnloaded(f"the bookies gave something else for {position} of {name} than was stored there")
 
 
 class _Sent:

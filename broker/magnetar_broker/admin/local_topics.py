@@ -5,7 +5,7 @@ broker owns it, or if it can't be loaded now. A broker that was killed and resta
 nodes of its former session, and other brokers send calls to it because of them. Admitting the topic replaces such a
 node; without it the calls would be refused until that session is over.
 
-If the topic is unloaded during the call, `TopicGivenUp` is raised, and part of the call may have been done.
+If the topic is unloaded during the call, `TopicUnloaded` is raised, and part of the call may have been done.
 """
 
 from __future__ import annotations

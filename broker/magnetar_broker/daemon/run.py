@@ -181,7 +181,7 @@ class BrokerDaemon:
     def _say_so(self) -> None:
         broker = self.broker
         addresses = ", ".join([*broker.addresses, *(f"pulsar://{address}" for address in broker.pulsar_addresses)])
-        if broker.life is None or broker.life.ownership.waits_for:
+        if broker.session is None or broker.session.ownership.waits_for:
             _log.info("broker %s listens at %s, and is not registered yet", broker.broker_id, addresses)
             return
         _log.info("broker %s serves at %s, and is found at %s", broker.broker_id, addresses, broker.advertised_address)

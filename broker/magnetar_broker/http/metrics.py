@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
-from magnetar_broker.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_metadata.store import SessionState
 from magnetar_wire.metric_families import Families, exposition
 
@@ -46,7 +46,7 @@ class BrokerMetrics:
             of_topics = TopicMetrics(
                 self._cluster, max_topics if self._options.expose_topic_level_metrics_in_prometheus else 0
             )
-            life = self._broker.life
+            life = self._broker.session
             if life is not None:
                 await of_topics.gather(life.topics.loaded())
             others = await self._others() if self._others is not None else ()
@@ -55,7 +55,7 @@ class BrokerMetrics:
 
     def _own(self, totals: Totals) -> Iterator[Metric]:
         broker, counters = self._broker, self._broker.counters
-        life, connections = broker.life, broker.pulsar_connections
+        life, connections = broker.session, broker.pulsar_connections
         session = SessionState.LOST if life is None else life.store.session.state
         connected = session is SessionState.CONNECTED
         yield self._gauge("broker_metadata_connected", "1: there is a session, and it is connected.", connected)

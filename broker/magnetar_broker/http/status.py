@@ -13,7 +13,7 @@ __all__ = ["status_of"]
 
 
 def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
-    life = broker.life
+    life = broker.session
     session = SessionState.LOST if life is None else life.store.session.state
     topics = [] if life is None else life.topics.loaded()
     return {

@@ -28,7 +28,7 @@ async def delete_cursors(
 ) -> None:
     """Deletes all cursors of a topic that is being deleted, ledgers first. Can be called again. Raises `BrokerError`.
 
-    `still`: checks that hold as long as that topic is being deleted; `TopicGivenUp`: they do not any more.
+    `still`: checks that hold as long as that topic is being deleted; `TopicUnloaded`: they do not any more.
     """
     nodes = CursorNodes(name, client, clock, randomness)
     await nodes.claim(incarnation, lambda: still)

@@ -21,7 +21,7 @@ deletion changes it: it is replaced or deleted at the version that was read, wha
 The table's node holds nothing but a life, so one that can't be decoded loses nothing. A claim logs its bytes and
 replaces it at the version that was read. The new version refuses every earlier life, as that of any claim does.
 
-A change raises the broker's errors. `TopicGivenUp`: another broker has claimed the cursors, or the outcome is unknown.
+A change raises the broker's errors. `TopicUnloaded`: another broker has claimed the cursors, or the outcome is unknown.
 `BrokerError` METADATA_ERROR: nothing was done; try again.
 """
 
@@ -38,7 +38,7 @@ from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import IntentSwept
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
 from magnetar_metadata.fresh import get_fresh
@@ -134,7 +134,7 @@ class CursorNodes:
                     Check(paths.incarnation(self._topic, incarnation), 0),
                 )
                 return
-            except TopicGivenUp:
+            except TopicUnloaded:
                 if still_ours() == checks:
                     raise  # else the log has changed the topic's node meanwhile
 
@@ -252,7 +252,7 @@ class CursorNodes:
 
     def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
         if found != known.payload:
-            raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
+            raise TopicUnloaded(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
 
     async def _change_undecoded(self, change: Put | Delete, checks: Sequence[Check]) -> None:
         """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
@@ -312,9 +312,9 @@ def _translate_error(error: Exception, topic: TopicName) -> Exception:
     if isinstance(error, BrokerError | IntentSwept):
         return error
     if isinstance(error, Refused) and error.index > 0:
-        return TopicGivenUp(f"the cursors of {topic} were opened by another broker")
+        return TopicUnloaded(f"the cursors of {topic} were opened by another broker")
     if isinstance(error, NotSent | StoreFull):
         return BrokerError(ErrorCode.METADATA_ERROR, f"the cursors of {topic} were not changed: {error}")
     if isinstance(error, Unavailable):
-        return TopicGivenUp(f"whether the cursors of {topic} were changed is not known: {error}")
-    return TopicGivenUp(f"the cursors of {topic} can't be changed: {error}")
+        return TopicUnloaded(f"whether the cursors of {topic} were changed is not known: {error}")
+    return TopicUnloaded(f"the cursors of {topic} can't be changed: {error}")

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_deletion import log_leaked_ledger
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import damaged_cursor, read_cursor_ledger
@@ -57,7 +57,7 @@ class CursorOpener:
         # Being opened, replaced or deleted, or damaged.
         self._unopened: dict[str, UnopenedCursor] = {}
         # Why nothing is opened any more.
-        self._ended: TopicGivenUp | None = None
+        self._ended: TopicUnloaded | None = None
 
     def names(self) -> list[str]:
         return list(self._unopened)
@@ -107,13 +107,13 @@ class CursorOpener:
             self._on_open(self._make_cursor(unopened, self._make_state(unopened)))
 
     async def _open(self, unopened: UnopenedCursor) -> None:
-        """Try until it is open, or found damaged. Raises `TopicGivenUp`."""
+        """Try until it is open, or found damaged. Raises `TopicUnloaded`."""
         pause_s, slice_s = _PAUSE_S, FIRST_SLICE_S
         while True:
             try:
                 cursor = await unopened.places.run_read(lambda: self._read(unopened), slice_s)
                 break
-            except TopicGivenUp:
+            except TopicUnloaded:
                 raise
             except DamagedCursor as error:
                 unopened.task = None
@@ -248,7 +248,7 @@ class CursorOpener:
         if (unopened := self._unopened.pop(name, None)) is not None:
             unopened.end_attempt()
 
-    def end(self, error: TopicGivenUp) -> None:
+    def end(self, error: TopicUnloaded) -> None:
         """Wakes all callers that wait. The owner of the tasks cancels them."""
         self._ended = self._ended or error
         for unopened in self._unopened.values():
@@ -271,6 +271,6 @@ def begin_state(log: LogPlaces, mark_delete: Position, randomness: Randomness) -
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error to raise: one that ends the topic, if there is any."""
     for error in group.exceptions:
-        if isinstance(error, TopicGivenUp):
+        if isinstance(error, TopicUnloaded):
             return error
     return group.exceptions[0]

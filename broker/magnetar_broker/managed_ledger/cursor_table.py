@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.managed_ledger.cursor_deletion import log_leaked_ledger
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
@@ -107,7 +107,7 @@ class CursorTable:
         randomness: Randomness,
         nodes: CursorNodes,
     ) -> None:
-        self.on_lost: Callable[[TopicGivenUp], object] = lambda _: None
+        self.on_lost: Callable[[TopicUnloaded], object] = lambda _: None
         self._log = log
         self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
@@ -124,7 +124,7 @@ class CursorTable:
         # Transient cursors that are still in use, by the order in which they were created.
         self._transient: weakref.WeakValueDictionary[int, TransientCursor] | None = None
         # Why everything is refused.
-        self._lost: TopicGivenUp | None = None
+        self._lost: TopicUnloaded | None = None
 
     @classmethod
     async def open(
@@ -306,7 +306,7 @@ class CursorTable:
         """Delete the ledgers and the node of a cursor whose node says that it is deleted."""
         try:
             await cursor.delete()
-        except TopicGivenUp:
+        except TopicUnloaded:
             raise
         except BrokerError as error:
             _log.warning("%s is not deleted whole yet: %s", cursor, error)
@@ -348,28 +348,28 @@ class CursorTable:
 
     def abandon(self) -> None:
         """Stop at once. Acknowledgements that were not answered are saved or not."""
-        self._end(TopicGivenUp(f"{self._home.topic} was closed"))
+        self._end(TopicUnloaded(f"{self._home.topic} was closed"))
 
     def _task_failed(self, error: BaseException) -> None:
-        if not isinstance(error, TopicGivenUp):
+        if not isinstance(error, TopicUnloaded):
             _log.error("%s is given up", self._home.topic, exc_info=error)
-            error = TopicGivenUp(f"{self._home.topic} was given up: {error!r}")
+            error = TopicUnloaded(f"{self._home.topic} was given up: {error!r}")
         self._lose(error)
 
     @contextmanager
     def _lost_if_given_up(self) -> Iterator[None]:
         try:
             yield
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._lose(error)
             raise
 
-    def _lose(self, error: TopicGivenUp) -> None:
+    def _lose(self, error: TopicUnloaded) -> None:
         if self._lost is None:
             self._end(error)
             self.on_lost(error)
 
-    def _end(self, error: TopicGivenUp) -> None:
+    def _end(self, error: TopicUnloaded) -> None:
         if self._lost is None:
             self._lost = error
         for cursor in self._cursors.values():

@@ -20,7 +20,7 @@ from typing import Final
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
-from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
 from magnetar_broker.managed_ledger.cursor_ledger import fence_ledger
 from magnetar_broker.managed_ledger.leased_remains import leave_remains
@@ -114,7 +114,7 @@ async def finish_deletion(
             return
         except NothingDone:
             raise
-        except (BadVersion, NoNode, NotEmpty, TopicGivenUp):
+        except (BadVersion, NoNode, NotEmpty, TopicUnloaded):
             # Somebody else is at it, too: he was faster, or begins with the cursors just now.
             if last:
                 raise

@@ -43,7 +43,7 @@ from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerE
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor import AnyCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_all_ledgers
@@ -178,7 +178,7 @@ class DurableCursor(AnyCursor):
         try:
             if not self._state.has_holes:  # there may be some by now
                 await self._leave_place()
-        except TopicGivenUp:
+        except TopicUnloaded:
             raise
         except BrokerError as error:
             _log.info("%s keeps its ledger for now: %s", self, error)
@@ -207,7 +207,7 @@ class DurableCursor(AnyCursor):
             self._timer = None
 
     async def _save_all(self) -> None:
-        """Save groups as long as callers wait for one. Raises `TopicGivenUp`."""
+        """Save groups as long as callers wait for one. Raises `TopicUnloaded`."""
         try:
             while self._dirty:
                 ledger, options = self._ledger, self._home.options
@@ -259,7 +259,7 @@ class DurableCursor(AnyCursor):
                     ledger.writer.abandon()
                     raise
                 break
-            except TopicGivenUp:
+            except TopicUnloaded:
                 raise
             except NotEnoughBookies as error:  # of the creation, or of an add to a ledger that was created
                 self._count_failure(error)
@@ -267,7 +267,7 @@ class DurableCursor(AnyCursor):
             except (AddFailed, IntentSwept, Unavailable, StoreFull, BrokerError) as error:
                 self._count_failure(error)
             except (LedgerError, SessionLost) as error:
-                raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
+                raise TopicUnloaded(f"{self} can't be saved any more: {error}") from error
         self.waiting_for = ""
         self._drop_ledger()
         self._ledger = ledger
@@ -286,7 +286,7 @@ class DurableCursor(AnyCursor):
                 try:
                     await self._leave_place()
                     return True
-                except TopicGivenUp:
+                except TopicUnloaded:
                     raise
                 except BrokerError as error:
                     self.waiting_for = str(error)
@@ -298,7 +298,7 @@ class DurableCursor(AnyCursor):
         try:
             await self._home.striping.wait_for_bookies(self._home.client)
         except ClientClosed as error:
-            raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
+            raise TopicUnloaded(f"{self} can't be saved any more: {error}") from error
 
     def _drop_ledger(self) -> None:
         """Write to it no more. Its records are read all the same, as long as the node points at it."""
@@ -346,7 +346,7 @@ class DurableCursor(AnyCursor):
 
         try:
             await self._write_node(strike_off)
-        except TopicGivenUp:
+        except TopicUnloaded:
             raise
         except BrokerError as error:
             _log.warning("the node of %s still names ledgers that are deleted: %s", self, error)
@@ -396,7 +396,7 @@ class DurableCursor(AnyCursor):
                 await self._ledger.writer.close()
             except (LedgerError, MetadataError) as error:  # all is in it: the next opening closes it
                 _log.info("%s leaves its ledger open: %s", self, error)
-        self.end(TopicGivenUp(f"{self} was closed"))
+        self.end(TopicUnloaded(f"{self} was closed"))
 
     async def _leave_place(self) -> None:
         """Write the mark-delete position to the node, and drop the ledger. Not while there are holes."""
@@ -438,7 +438,7 @@ class DurableCursor(AnyCursor):
             await self._pause()
             try:
                 await self._write_node(_mark_deleted)
-            except TopicGivenUp:
+            except TopicUnloaded:
                 raise
             except BrokerError:
                 self._paused = False

@@ -6,7 +6,7 @@
 
 `ManagedLedger` is the log, and `CursorTable` holds the cursors. Both belong to one broker's life of the topic: when
 either finds that another broker has taken over, or that it can't tell any more, it calls `lost` once, refuses all that
-follows with `TopicGivenUp`, and the topic is given up.
+follows with `TopicUnloaded`, and the topic is given up.
 """
 
 from __future__ import annotations

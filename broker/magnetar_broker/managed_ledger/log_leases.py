@@ -16,7 +16,7 @@ from typing import Final
 from magnetar_broker.core.lease_reads import MAX_PARTS
 from magnetar_broker.core.leases import Lease
 from magnetar_broker.core.ledger_list import ListChange
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import MetadataError
@@ -41,7 +41,7 @@ class LogLeases:
         options: ManagedLedgerOptions,
         clock: Clock,
         check_open: Callable[[], object],
-        give_up: Callable[[TopicGivenUp], object],
+        give_up: Callable[[TopicUnloaded], object],
     ) -> None:
         self._node = node
         self._options = options
@@ -81,8 +81,8 @@ class LogLeases:
         durable. One of the same id is moved there; with `read_id` it is shared, and holds what its other reads need,
         too. Returns when it ends, by the wall clock, for people.
 
-        Raises `BrokerError`: INVALID_ARGUMENT, TOO_MANY_REQUESTS, METADATA_ERROR, and `TopicGivenUp`. Cancelled, it may
-        have been taken.
+        Raises `BrokerError`: INVALID_ARGUMENT, TOO_MANY_REQUESTS, METADATA_ERROR, and `TopicUnloaded`. Cancelled, it
+        may have been taken.
         """
         self._check(lease_id, lease_ms, read_id)
         if not 0 <= from_ledger_id <= _MAX_LEDGER_ID:
@@ -161,7 +161,7 @@ class LogLeases:
         """In the turn of the loop in which it was decided on, unless another one is under way."""
         try:
             await self._node.change(change)
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._give_up(error)
             raise
         except MetadataError as error:

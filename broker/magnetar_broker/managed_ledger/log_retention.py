@@ -13,7 +13,7 @@ from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.core.retention import NO_RETENTION, RetentionWithoutSubscription, deletable_ledgers
 from magnetar_broker.core.system_topics import is_system_topic
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.topic_node import TopicNode
@@ -33,7 +33,7 @@ class LogRetention:
         leases: LogLeases,
         options: ManagedLedgerOptions,
         clock: Clock,
-        give_up: Callable[[TopicGivenUp], object],
+        give_up: Callable[[TopicUnloaded], object],
     ) -> None:
         self._node = node
         self._leases = leases
@@ -67,7 +67,7 @@ class LogRetention:
             while (mark := self._node.list.unsubscribed_up_to) > self._saved_mark:
                 await self._node.change(ListChange())
                 self._saved_mark = max(self._saved_mark, mark)
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._give_up(error)
             raise
         except MetadataError as error:

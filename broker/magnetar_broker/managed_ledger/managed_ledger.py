@@ -20,7 +20,7 @@ from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.lost_entry import nearest_readable
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp, UnreadableEntry
+from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -198,11 +198,11 @@ class ManagedLedger:
 
     async def check_current(self) -> None:
         """Make sure that no other broker had opened the topic when this was called. So what `listed` says afterwards
-        is all that was ever stored by then. Raises `TopicGivenUp`, METADATA_ERROR."""
+        is all that was ever stored by then. Raises `TopicUnloaded`, METADATA_ERROR."""
         self._check_open()
         try:
             await self._node.check_current()
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._given_up(error)
             raise
         except MetadataError as error:
@@ -256,12 +256,12 @@ class ManagedLedger:
         self._writing.on_appended = called
 
     @property
-    def on_lost(self) -> Callable[[TopicGivenUp], object] | None:
+    def on_lost(self) -> Callable[[TopicUnloaded], object] | None:
         """Called once, when the topic is given up."""
         return self._writing.on_lost
 
     @on_lost.setter
-    def on_lost(self, called: Callable[[TopicGivenUp], object] | None) -> None:
+    def on_lost(self, called: Callable[[TopicUnloaded], object] | None) -> None:
         self._writing.on_lost = called
 
     # ── appending ──
@@ -288,7 +288,7 @@ class ManagedLedger:
     # ── reading ──
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
-        """As `Log` says. Raises `TopicGivenUp`."""
+        """As `Log` says. Raises `TopicUnloaded`."""
         self._check_open()
         listed = self._node.list
         place = listed.at_or_after(start)
@@ -316,7 +316,7 @@ class ManagedLedger:
         return found
 
     async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
-        """As `Log` says. Raises `BrokerError`, `TopicGivenUp` and `DamagedEntry` among them."""
+        """As `Log` says. Raises `BrokerError`, `TopicUnloaded` and `DamagedEntry` among them."""
         while True:
             at_hand = self.read_nowait(start, max_entries, max_bytes)
             if at_hand is not None:
@@ -435,7 +435,7 @@ class ManagedLedger:
         up to the first that a lease holds. Durable subscriptions have acknowledged everything up to `up_to()`; None:
         the topic has none. It is called again before each change of the list. Returns whether any was taken off.
 
-        A ledger that can't be deleted now is deleted by a later call. Raises `TopicGivenUp`.
+        A ledger that can't be deleted now is deleted by a later call. Raises `TopicUnloaded`.
         """
         return await self._trim(lambda: self.retention.deletable(up_to()))
 
@@ -452,7 +452,7 @@ class ManagedLedger:
 
     async def truncate(self) -> None:
         """Delete all entries that were stored before this call, read or not, retained or not. Ledgers that leases hold
-        are left to later trims. Raises `TopicGivenUp`."""
+        are left to later trims. Raises `TopicUnloaded`."""
         last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
         await self._writing.roll()
         await self._trim(lambda: self.retention.deletable_up_to(last))
@@ -463,9 +463,9 @@ class ManagedLedger:
 
     def abandon(self) -> None:
         """Stop at once. The outcome of pending appends is unknown."""
-        self._writing.end(TopicGivenUp(f"topic {self.name} was let go here"))
+        self._writing.end(TopicUnloaded(f"topic {self.name} was let go here"))
 
-    def _given_up(self, error: TopicGivenUp) -> None:
+    def _given_up(self, error: TopicUnloaded) -> None:
         self._writing.give_up(error)
 
     def _let_go(self) -> None:

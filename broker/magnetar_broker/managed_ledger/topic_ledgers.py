@@ -2,8 +2,9 @@
 
 Both are retried while the reason may pass: too few bookies are available, the metadata store does not answer or is
 full. If ledgers fail one soon after another, the next one is created after a pause (core/ledger_backoff.py).
-`waiting_for` is the reason for the wait. Other failures are raised, and the caller unloads the topic: `TopicGivenUp` if
-the list or the ledger belongs to another owner or the outcome is unknown; `LedgerError` and `MetadataError` otherwise.
+`waiting_for` is the reason for the wait. Other failures are raised, and the caller unloads the topic: `TopicUnloaded`
+if the list or the ledger belongs to another owner or the outcome is unknown; `LedgerError` and `MetadataError`
+otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import CloseLost, IntentSwept, NotEnoughBookies, OutcomeNotKnown
 from magnetar_broker.core.ledger_backoff import LedgerBackoff
 from magnetar_broker.core.ledger_list import ListChange
-from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import StoreFull, Unavailable
@@ -102,15 +103,15 @@ class TopicLedgers:
                 metadata = await self._closed(writer)
                 break
             except CloseLost as error:
-                raise TopicGivenUp(f"topic {name} was taken over: {error}") from error
+                raise TopicUnloaded(f"topic {name} was taken over: {error}") from error
             except OutcomeNotKnown as error:
                 if attempt == _CLOSES:
-                    raise TopicGivenUp(f"how ledger {ledger_id} of {name} ends is not known: {error}") from error
+                    raise TopicUnloaded(f"how ledger {ledger_id} of {name} ends is not known: {error}") from error
                 await self._wait(error)
         listed = self._node.list.ledgers[-1]
         if (listed.ledger_id, listed.entries - 1) != (ledger_id, metadata.last_entry_id):
             known = f"{listed.entries} entries of {listed.ledger_id} are known"
-            raise TopicGivenUp(f"ledger {ledger_id} of {name} ends at {metadata.last_entry_id}, and {known}")
+            raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at {metadata.last_entry_id}, and {known}")
         self._waits_no_more()
         if writer.failed is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())

@@ -25,7 +25,7 @@ from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_broker import paths
 from magnetar_broker.core.leases import Leases, encoded
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, Instead, Stored, Update, first_value
@@ -179,15 +179,15 @@ class TopicNode:
         return Check(self._path, self._stored.version), self._is_this_one
 
     async def check_current(self) -> None:
-        """Read the node afresh. Raises `TopicGivenUp` if it is not this life's any more, and `MetadataError`."""
+        """Read the node afresh. Raises `TopicUnloaded` if it is not this life's any more, and `MetadataError`."""
         stored = await compare_and_set.read(self._store, self._path, fresh=True)
         if stored is None or decode_topic(self._path, stored.payload).life != self._life:
-            raise TopicGivenUp(f"topic {self.name} was opened by another broker, or deleted")
+            raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
     async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
 
-        Raises `TopicGivenUp` if the node is not this life's any more or nobody can tell, and `IntentSwept`; of other
+        Raises `TopicUnloaded` if the node is not this life's any more or nobody can tell, and `IntentSwept`; of other
         errors of the metadata store nothing was changed.
         """
         await self.settled()
@@ -215,9 +215,9 @@ class TopicNode:
             nonlocal result
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING:
-                raise TopicGivenUp(f"topic {self.name} is deleted")
+                raise TopicUnloaded(f"topic {self.name} is deleted")
             if node.life != self._life:
-                raise TopicGivenUp(f"topic {self.name} was opened anew, by this broker or another one")
+                raise TopicUnloaded(f"topic {self.name} was opened anew, by this broker or another one")
             known.encode(change, node)
             del node.leases[:]
             node.leases.extend(map(encoded, leases))
@@ -236,11 +236,11 @@ class TopicNode:
             else:
                 stored = await self._changed_to(changed, along, self._stored)
         except OutcomeUnknown as error:
-            raise TopicGivenUp(
+            raise TopicUnloaded(
                 f"whether the ledgers of topic {self.name} were changed is not known: {error}"
             ) from error
         except (BadVersion, NoNode) as error:
-            raise TopicGivenUp(f"topic {self.name} was deleted: {error}") from error
+            raise TopicUnloaded(f"topic {self.name} was deleted: {error}") from error
         assert stored is not None
         self._stored = stored
         known.apply(change, result)

@@ -19,7 +19,7 @@ from typing import Final
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_broker.core.ledger_list import ListChange
-from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import MetadataError
 
@@ -34,7 +34,7 @@ _DELETED_AT_A_TIME: Final = 16
 class Trimming:
     __slots__ = ("_background", "_client", "_give_up", "_node", "_running")
 
-    def __init__(self, node: TopicNode, client: LedgerClient, give_up: Callable[[TopicGivenUp], object]) -> None:
+    def __init__(self, node: TopicNode, client: LedgerClient, give_up: Callable[[TopicUnloaded], object]) -> None:
         self._node = node
         self._client = client
         self._give_up = give_up
@@ -55,7 +55,7 @@ class Trimming:
             while await self._take_off(deletable):
                 await self._delete()
             await self._delete()
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._give_up(error)
             raise
         except (LedgerError, MetadataError) as error:
@@ -96,7 +96,7 @@ class Trimming:
             if listed.empty is not None:
                 await self._node.change(ListChange(empty=listed.empty))
             await self._delete()
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._give_up(error)
         except (LedgerError, MetadataError) as error:
             _log.warning("ledgers of topic %s can't be deleted now: %s", self._node.name, error)

@@ -33,7 +33,7 @@ from magnetar_broker.core.append_queue import Append, AppendDone, AppendQueue
 from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
@@ -109,9 +109,9 @@ class LogWriting:
         self.queue = AppendQueue(node.list.next_index, node.list.last_time_ms, options.managed_ledger_max_pending_bytes)
         self.written: Written | None = None
         # Why nothing is taken any more.
-        self.ended: TopicGivenUp | None = None
+        self.ended: TopicUnloaded | None = None
         self.on_appended: Callable[[], object] | None = None
-        self.on_lost: Callable[[TopicGivenUp], object] | None = None
+        self.on_lost: Callable[[TopicUnloaded], object] | None = None
         # A ledger was closed empty, and nothing is to follow it at once.
         self._on_left_empty = on_left_empty
         self._on_ended = on_ended
@@ -148,7 +148,7 @@ class LogWriting:
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
         if self.ended is not None or self._closing:
-            self.queue.refuse(self.ended or TopicGivenUp(f"topic {self._node.name} is being closed"), done)
+            self.queue.refuse(self.ended or TopicUnloaded(f"topic {self._node.name} is being closed"), done)
             self._tell_refused_soon()
             return 0
         taken = self.queue.append(entries, done, self._clock.time_ms(), self.waiting_for)
@@ -311,16 +311,16 @@ class LogWriting:
                     self._feed()
                 else:
                     break
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             self._driver = None
             self.give_up(error)
         except (LedgerError, MetadataError) as error:
             self._driver = None
-            self.give_up(TopicGivenUp(f"topic {self._node.name} can't be written here any more: {error}"))
+            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written here any more: {error}"))
         except Exception as error:  # noqa: BLE001 (whoever appends must hear of it)
             _log.exception("topic %s", self._node.name)
             self._driver = None
-            self.give_up(TopicGivenUp(f"topic {self._node.name} can't be written here any more: {error!r}"))
+            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written here any more: {error!r}"))
         finally:
             self._driver = None
 
@@ -342,7 +342,7 @@ class LogWriting:
 
     # ── the end ──
 
-    def give_up(self, error: TopicGivenUp) -> None:
+    def give_up(self, error: TopicUnloaded) -> None:
         """Once; what has no outcome by now is unknown."""
         if self.ended is None:
             _log.warning("given up: %s", error)
@@ -351,7 +351,7 @@ class LogWriting:
             if self.on_lost is not None and not closing:
                 self.on_lost(error)
 
-    def end(self, error: TopicGivenUp) -> None:
+    def end(self, error: TopicUnloaded) -> None:
         """Stops at once. The ledger stays as it is, for whoever opens the topic next."""
         if self.ended is not None:
             return
@@ -374,7 +374,7 @@ class LogWriting:
             self._roll(self.written)
             while self._driver is not None and self.ended is None and self.written is not None:
                 await asyncio.wait([self._driver])
-        self.end(TopicGivenUp(f"topic {self._node.name} was closed here"))
+        self.end(TopicUnloaded(f"topic {self._node.name} was closed here"))
 
 
 def _end(written: Written) -> None:

@@ -9,9 +9,9 @@
 However many look up topics of a bundle, its node is read, and the bundle given to somebody, once at a time.
 
 **The session.** While it is suspended nothing is claimed, since the store gives no answer, and bundles that are held go
-on. With it all is lost (life.py): this object ends, and the next life's begins owning nothing. What is held may always
-be rebuilt from the store: a node of this session's own that is not held, which only an outcome that could not be told
-leaves behind, is taken in when somebody looks for its bundle.
+on. With it all is lost (broker_session.py): this object ends, and the next life's begins owning nothing. What is held
+may always be rebuilt from the store: a node of this session's own that is not held, which only an outcome that could
+not be told leaves behind, is taken in when somebody looks for its bundle.
 
 **Owners that are gone.** A node that this broker left behind when it was killed, or lost a session, is replaced when a
 lookup meets it here (predecessor.py). Other brokers answer lookups by it, and the clients come here. The node of

@@ -17,7 +17,7 @@ from typing import Any
 
 from magnetar_broker.core.bundle_map import BundleMap
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
 from magnetar_broker.ownership.interface import BundleTopics
 from magnetar_broker.ownership.owner_nodes import OwnerNode, OwnerNodes
 from magnetar_broker.ownership.shared_work import outcome
@@ -123,7 +123,7 @@ class HeldBundles:
         if held.work is not None:
             await asyncio.wait([held.work])
         elif not held.serving:
-            raise TopicGivenUp("the broker is ending: look the topic up again")
+            raise TopicUnloaded("the broker is ending: look the topic up again")
 
     async def work_on(self, held: HeldBundle, work: Coroutine[Any, Any, None], *, serving: bool = False) -> None:
         """Nothing is being done with it. Raises what `work` raises."""
@@ -162,7 +162,7 @@ class HeldBundles:
                 self.lose(held, "its node is gone")
                 return
         held.serving = False
-        problem = TopicGivenUp(f"{held} is given to another broker: look the topic up again")
+        problem = TopicUnloaded(f"{held} is given to another broker: look the topic up again")
         await self.topics.unload_within(held.namespace, held.bundle, problem)
         with told(str(held)):
             await self._nodes.drop(held.namespace, held.bundle)
@@ -195,7 +195,7 @@ class HeldBundles:
         held.serving = False
         self._remove(held)
         self._counters.bundles_lost += 1
-        problem = TopicGivenUp(f"{held} is not this broker's any more: look the topic up again")
+        problem = TopicUnloaded(f"{held} is not this broker's any more: look the topic up again")
         self.topics.give_up_within(held.namespace, held.bundle, problem)
 
     def verify(self, held: HeldBundle) -> None:

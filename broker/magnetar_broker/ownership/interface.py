@@ -118,7 +118,7 @@ class Ownership(Protocol):
         somebody first. Raises `NothingDone` where another broker has it, and `BrokerError` where nobody can tell."""
 
     async def confirm(self, topic: TopicName) -> None:
-        """Returns when it was read afresh that this broker has the topic's bundle. Raises `TopicGivenUp` where it does
+        """Returns when it was read afresh that this broker has the topic's bundle. Raises `TopicUnloaded` where it does
         not, and `BrokerError` where nobody can tell."""
 
     def doubt(self, topic: TopicName) -> None:

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
 from magnetar_broker.core.namespace_bundles import bundles_of, starts_after_split
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.ownership.held_bundles import HeldBundle, HeldBundles
 from magnetar_broker.ownership.owner_nodes import OwnerNodes
 from magnetar_broker.ownership.store_errors import told
@@ -46,7 +46,7 @@ async def split(
     def cut(payload: bytes | None) -> bytes:
         node = None if payload is None else _decoded(payload)
         if node is None or node.incarnation != held.namespace_incarnation:
-            raise TopicGivenUp(f"namespace {name} was deleted, or made again: look its bundles up again")
+            raise TopicUnloaded(f"namespace {name} was deleted, or made again: look its bundles up again")
         if len(bundles_of(node.bundle_starts)) >= max_bundles:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,

@@ -22,7 +22,7 @@ from magnetar_broker.core.dispatch.consumer_state import ConsumerState
 from magnetar_broker.core.dispatch.dispatch import Deliverable, Dispatch, Reading
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
+from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, Log
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_wire.clock import Clock, Timer
@@ -127,7 +127,7 @@ class DispatchPump:
                     return
                 try:
                     entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
-                except TopicGivenUp as error:
+                except TopicUnloaded as error:
                     dispatch.not_read(reading)
                     self.failed = str(error)
                     return  # the topic's end comes
@@ -208,7 +208,7 @@ class DispatchPump:
         self._reading = None
         self.dispatch.not_read(reading)
         self.failed = str(error) or type(error).__name__
-        if isinstance(error, TopicGivenUp):
+        if isinstance(error, TopicUnloaded):
             return  # the topic's end comes
         pause = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1

@@ -14,7 +14,7 @@ import logging
 from typing import Final
 
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
@@ -112,7 +112,7 @@ class Housekeeping:
                 _log.info("%s has no subscription and nobody uses it: it is deleted", topic.name)
                 await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_go(topic, one))
             elif self._idle_too_long(topic, now):
-                await self._topics.unload(topic.name, TopicGivenUp(f"{topic.name} was idle, and was closed"))
+                await self._topics.unload(topic.name, TopicUnloaded(f"{topic.name} was idle, and was closed"))
         except BrokerError as error:
             _log.info("%s could not be looked after: %s", topic.name, error)
         except Exception:  # noqa: BLE001 (one topic's trouble is not the others')

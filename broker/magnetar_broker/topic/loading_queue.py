@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from magnetar_broker.core.loading_places import LoadingPlaces, TopicLoading
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -92,5 +92,5 @@ class LoadingQueue:
 
 def _is_failure(error: Exception) -> bool:
     if isinstance(error, BrokerError):
-        return error.code in _FAILURES and not isinstance(error, TopicGivenUp)
+        return error.code in _FAILURES and not isinstance(error, TopicUnloaded)
     return True

@@ -17,7 +17,7 @@ from typing import Final
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
@@ -152,7 +152,7 @@ class StoredTopics:
             log_opened(topic)
             await cursors.open_all()
         except BaseException as error:
-            topic.abandon(TopicGivenUp(f"{name} could not be opened: {str(error) or 'it was unloaded meanwhile'}"))
+            topic.abandon(TopicUnloaded(f"{name} could not be opened: {str(error) or 'it was unloaded meanwhile'}"))
             raise
         return topic
 

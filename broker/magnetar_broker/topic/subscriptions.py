@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from magnetar_broker.core.counters import Deliveries, DeliveryCounters
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
+from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.progress import NO_OWNER, ProgressOwner, advance, check_consumable
@@ -371,7 +371,7 @@ class Subscriptions:
         async def begin() -> T:
             try:
                 await self._cursors.wait_until_open(name, wait_again=unopened is None)
-            except TopicGivenUp:
+            except TopicUnloaded:
                 raise
             except BrokerError:
                 if unopened is None:
@@ -397,7 +397,7 @@ class Subscriptions:
 
     async def close(self, problem: BrokerError | None = None) -> None:
         """End all consumers and cancel all changes. The topic closes the cursors."""
-        self.end(problem or TopicGivenUp(f"topic {self._name} was closed here: look it up again"))
+        self.end(problem or TopicUnloaded(f"topic {self._name} was closed here: look it up again"))
         await self._tasks.cancel()
 
     def end(self, problem: BrokerError) -> None:

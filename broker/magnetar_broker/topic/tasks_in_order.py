@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.errors import TopicUnloaded
 
 __all__ = ["TasksInOrder"]
 
@@ -33,14 +33,14 @@ class TasksInOrder:
             task.exception()  # whoever waits for it meets it; a caller that was cancelled does not
 
     async def wait_whole(self, task: asyncio.Task[T], /) -> T:
-        """Waits for one of the tasks, which goes on if the caller is cancelled. Raises `TopicGivenUp` if the task was
+        """Waits for one of the tasks, which goes on if the caller is cancelled. Raises `TopicUnloaded` if the task was
         cancelled, because the topic ends."""
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and caller is not None and not caller.cancelling():
-                raise TopicGivenUp("the topic was closed meanwhile: whether it was done is not known") from None
+                raise TopicUnloaded("the topic was closed meanwhile: whether it was done is not known") from None
             raise
 
     async def cancel(self) -> None:

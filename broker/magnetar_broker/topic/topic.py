@@ -1,7 +1,7 @@
 """A topic as one broker serves it: its log, its subscriptions, and who publishes.
 
 One object is one life of the topic. It ends when the topic is unloaded or deleted here, or when its log or its cursors
-have found that they are another broker's (`TopicGivenUp`): then all producers and consumers are told, and whoever asks
+have found that they are another broker's (`TopicUnloaded`): then all producers and consumers are told, and whoever asks
 for the topic next has it opened anew.
 
 **Ending in peace.** Nothing more is taken first; then what was taken is decided and told, published and acknowledged

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.core.topics_by_hash import TopicsByHash
-from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.topic.loading_queue import LoadingQueue
 from magnetar_broker.topic.options import TopicOptions
@@ -155,7 +155,7 @@ class Topics:
                 return topic
             await asyncio.wait([opening.task])
             if opening.task.cancelled():
-                raise TopicGivenUp(f"{name} was not opened: ask again")
+                raise TopicUnloaded(f"{name} was not opened: ask again")
             error = opening.task.exception()
             if error is None:
                 return opening.task.result()
@@ -176,7 +176,7 @@ class Topics:
 
     async def unload(self, name: TopicName, problem: BrokerError | None = None) -> None:
         """Ends the topic's life here, if it has one. Whoever asks for it next has it opened again."""
-        problem = problem or TopicGivenUp(f"{name} was unloaded: look it up again")
+        problem = problem or TopicUnloaded(f"{name} was unloaded: look it up again")
         while (opening := self._opening.get(name)) is not None:
             await asyncio.wait([opening.task])
         topic = self._loaded.get(name)
@@ -211,7 +211,7 @@ class Topics:
                     confirmed = topic
                 else:
                     break
-        except TopicGivenUp as elsewhere:
+        except TopicUnloaded as elsewhere:
             raise NothingDone(str(elsewhere)) from elsewhere
         if only_if is not None and not only_if(topic):
             raise NothingDone(f"{name} is not deleted: it was used, or closed, meanwhile")
@@ -224,7 +224,7 @@ class Topics:
         deleting = self._begin_ending(name, self._delete(name, topic, force))
         await asyncio.wait([deleting])
         if deleting.cancelled():
-            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+            raise TopicUnloaded(f"whether {name} was deleted is not known: ask again")
         if (error := deleting.exception()) is not None:
             raise _told(name, error)
 
@@ -353,7 +353,7 @@ class Topics:
     def _why_not_here(self, name: TopicName) -> BrokerError | None:
         try:
             self._ownership.check(name)
-        except TopicGivenUp as error:
+        except TopicUnloaded as error:
             return error
         return None
 
@@ -389,13 +389,13 @@ class Topics:
         if topic is not None:
             await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
         if self._given_up:
-            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+            raise TopicUnloaded(f"whether {name} was deleted is not known: ask again")
         deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
         self._deleting[deleting] = None
         deleting.add_done_callback(self._deleting.pop)
         await asyncio.wait([deleting])
         if deleting.cancelled():
-            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+            raise TopicUnloaded(f"whether {name} was deleted is not known: ask again")
         deleting.result()
 
     async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
@@ -412,7 +412,7 @@ class Topics:
                 return  # whoever deleted it before has not finished, or was faster
             try:
                 await self._ownership.confirm(name)
-            except TopicGivenUp as elsewhere:
+            except TopicUnloaded as elsewhere:
                 raise NothingDone(str(elsewhere)) from elsewhere
         try:
             await self._storage.delete(name, None if force else life, incarnation)

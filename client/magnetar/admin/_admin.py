@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from magnetar._client_core import LateTransport
-from magnetar._loop import background
-from magnetar._unpicklable import Unpicklable
+from magnetar._connection_pool import LazyGrpcTransport
+from magnetar._event_loop import background
+from magnetar._public_object import Unpicklable
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin._groups import AsyncBrokers, AsyncNamespaces, AsyncSubscriptions, AsyncTenants, AsyncTopics
 from magnetar.admin._reading import AsyncReading, Reading
@@ -40,7 +40,7 @@ class AsyncAdmin(Unpicklable):
     ) -> None:
         self._url = service_url
         self._calls = AdminCalls(
-            service_url, operation_timeout_seconds, lambda: transport or LateTransport(), _clock, _randomness
+            service_url, operation_timeout_seconds, lambda: transport or LazyGrpcTransport(), _clock, _randomness
         )
         self.tenants = AsyncTenants(self._calls)
         self.namespaces = AsyncNamespaces(self._calls)
@@ -106,13 +106,13 @@ class Admin(Unpicklable):
     ) -> None:
         self.close()
 
-    # ── around a fork: see magnetar/_loop.py ──
+    # ── around a fork: see magnetar/_event_loop.py ──
 
     async def _suspend(self) -> None:
-        await self._asynchronous._calls.connections.suspend()
+        await self._asynchronous._calls.suspend()
 
     def _resume(self) -> None:
-        self._asynchronous._calls.connections.resume()
+        self._asynchronous._calls.resume()
 
     def _forked(self) -> None:
         """It has nothing but connections, so it goes on with others."""

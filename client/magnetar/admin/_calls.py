@@ -1,6 +1,6 @@
 """An administrator's way to the brokers: any of them is asked, and does it or has it done by the one whose it is.
 
-What only looks is asked of the addresses of the service's URL as a client's questions are (_any_broker.py): of the next
+What only looks is asked of the addresses of the service's URL as a client's questions are (_lookup.py): of the next
 one after any trouble of the moment, and besides where one is silent for a while. What changes something goes on to the
 next only where nothing was done: nobody was reached, or the broker says so (it has no metadata session, or too much to
 do). Where the answer was lost the caller is told so, since only the caller can tell whether a second attempt would be
@@ -16,10 +16,12 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar._any_broker import AnyBroker
-from magnetar._connections import Connections
-from magnetar._problems import from_problem, from_transport
-from magnetar._service_url import check_service_url, parse_service_url
+from magnetar._connection_pool import ConnectionPool
+from magnetar._endpoint_check import EndpointCheck, check_service_url
+from magnetar._errors import from_problem, from_transport
+from magnetar._lookup import AnyBroker
+from magnetar._operations import Operations
+from magnetar._service_url import parse_service_url
 from magnetar.exceptions import (
     ConnectError,
     MagnetarException,
@@ -64,16 +66,16 @@ class AdminCalls:
         self._clock = clock or SystemClock()
         self._any = AnyBroker(self._addresses, self._clock, _PATIENCE_S)
         self._randomness = randomness or SystemRandomness()
-        self.connections = self._new_connections()
+        self._connect()
 
     def set_operation_timeout(self, seconds: float) -> None:
-        self._timeout_s = self.connections.operation_timeout_s = seconds
+        self._timeout_s = self._operations.timeout_s = seconds
 
     async def look(self, method: str, request: Message, kind: type[A]) -> A:
         ask_at = self._asking(method, request, kind, _MAX_LOOK_S)
         started = self._clock.monotonic()
         try:
-            return await self.connections.retried(lambda: self._any.ask(ask_at))
+            return await self._operations.retry(lambda: self._any.ask(ask_at))
         except ConnectError as error:
             if error.found is not None:
                 raise
@@ -94,7 +96,7 @@ class AdminCalls:
                     raise
                 return _Told(_unknown(method, error))
 
-        outcome = await self.connections.retried(attempt)
+        outcome = await self._operations.retry(attempt)
         if isinstance(outcome, _Told):
             raise outcome.error
         return outcome
@@ -125,7 +127,7 @@ class AdminCalls:
         deadline = self._clock.monotonic() + self._timeout_s
 
         async def ask_at(address: str) -> A:
-            connection = await self.connections.connection(address)
+            connection = await self._pool.connection(address)
             timeout_s = min(max(deadline - self._clock.monotonic(), _LEAST_WAIT_S), max_attempt_s)
             try:
                 answer = await connection.call(f"admin.{method}", encoded, timeout_s=timeout_s)
@@ -135,21 +137,27 @@ class AdminCalls:
 
         return ask_at
 
-    def _new_connections(self) -> Connections:
-        return Connections(
-            self._transport(),
-            self._addresses,
-            self._clock,
-            self._randomness,
-            operation_timeout_s=self._timeout_s,
-        )
+    def _connect(self) -> None:
+        transport = self._transport()
+        self._pool = ConnectionPool(transport, self._addresses)
+        self._endpoint_check = EndpointCheck(self._addresses, self._clock, transport)
+        self._operations = Operations(self._pool, self._endpoint_check, self._clock, self._randomness, self._timeout_s)
+
+    async def suspend(self) -> None:
+        """Close all connections before a fork, and open none until `resume`."""
+        self._endpoint_check.stop(self._pool.cancel)
+        await self._pool.suspend()
+
+    def resume(self) -> None:
+        self._pool.resume()
 
     def forked(self) -> None:
-        """In the child of a fork: what there was is the parent's."""
-        self.connections = self._new_connections()
+        """Connect again in the child of a fork: the old connections are the parent's."""
+        self._connect()
 
     async def close(self) -> None:
-        await self.connections.close()
+        self._endpoint_check.stop(self._pool.cancel)
+        await self._pool.close()
 
 
 @dataclass(frozen=True, slots=True)

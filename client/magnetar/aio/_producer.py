@@ -17,19 +17,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
-from magnetar._outgoing import Outgoing, check_size, outgoing
+from magnetar._outgoing_message import Outgoing, check_size, outgoing
 from magnetar._partition_producer import PartitionProducer
-from magnetar._repr import repr_of
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._topic_producer import TopicProducer
-from magnetar._unpicklable import Unpicklable
 from magnetar._waiting_sends import WaitingSends
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
-
-if TYPE_CHECKING:
-    from magnetar.aio import Client
 
 __all__ = ["Producer"]
 
@@ -37,8 +33,7 @@ __all__ = ["Producer"]
 class Producer(Unpicklable):
     """Publishes messages on one topic. `await client.create_producer(…)` makes it."""
 
-    def __init__(self, client: Client, core: TopicProducer) -> None:
-        self._client = client
+    def __init__(self, core: TopicProducer) -> None:
         self._core = core
         # By partition, for partitions that a send had to wait for once.
         self._waiting: dict[PartitionProducer, WaitingSends] = {}
@@ -138,7 +133,9 @@ class Producer(Unpicklable):
 
     async def close(self) -> None:
         """Send what is pending, wait until it is stored, and leave. Sends that wait for capacity meet AlreadyClosed."""
-        await self._client._close_member(self._core)
+        client = self._core.client
+        if not client.closed:
+            await client.close_member(self._core)
 
     def __repr__(self) -> str:
         return repr_of(self, "topic", "producer_name", "is_connected", "last_sequence_id")

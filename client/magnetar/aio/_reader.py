@@ -10,8 +10,7 @@ from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_front import no_receive, seek_target
 from magnetar._listening import TaskListening
 from magnetar._message import Message
-from magnetar._repr import repr_of
-from magnetar._unpicklable import Unpicklable
+from magnetar._public_object import Unpicklable, repr_of
 from magnetar._waiting import TaskWaiting
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId

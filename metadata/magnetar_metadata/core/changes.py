@@ -1,6 +1,7 @@
-"""What can be said against a transaction without looking at what the store holds.
+"""Checks of a transaction that need no knowledge of the store's content.
 
-All that is refused here is the caller's mistake, found before anything is sent, and the same for every store.
+Everything that is refused here is the caller's mistake. It is found before anything is sent, and is the same for every
+store.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from magnetar_metadata.store import (
     Put,
 )
 
-# What stands before each path on ZooKeeper, at most.
+# The maximum length of the chroot, which ZooKeeper puts before each path.
 MAX_CHROOT_BYTES: Final = 32
-# What a node takes in a request besides its path and value, at most: 48 for the create of an open node, with its ACL.
+# The maximum size of a node in a request, without its path and value: 48 bytes for a create with its ACL.
 CHANGE_OVERHEAD_BYTES: Final = 48 + MAX_CHROOT_BYTES
 
 
 def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -> None:
-    """Raises `InvalidPath`, `InvalidChange` or `ValueTooLarge` for what can't be asked of any store."""
+    """Check a transaction. Raises `InvalidPath`, `InvalidChange` or `ValueTooLarge`."""
     if not 0 < len(changes) <= MAX_CHANGES:
-        raise InvalidChange(f"a transaction holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
+        raise InvalidChange(f"a transaction can't have {len(changes)} changes: use 1 … {MAX_CHANGES}")
     for change in changes:
         check_path(change.path)
         match change:
@@ -50,17 +51,17 @@ def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -
     total_bytes = _request_bytes(changes, subtree_roots)
     if total_bytes > MAX_TRANSACTION_BYTES:
         raise ValueTooLarge(
-            f"the transaction takes {total_bytes} bytes with the parents that may be missing, above "
-            f"{MAX_TRANSACTION_BYTES}: split it, or use shorter paths"
+            f"the transaction has {total_bytes} bytes, including parents that may be missing, above the "
+            f"limit of {MAX_TRANSACTION_BYTES}: split it, or use shorter paths"
         )
     _check_together(changes)
 
 
 def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> int:
-    """What the transaction takes at most, whatever is there already: no store may find out later that it is too much.
+    """Return the maximum size of the request, for any content of the store, so that no store refuses it later.
 
-    Parents are counted though they are mostly there. To make them beforehand would leave them behind when the
-    transaction is refused.
+    All parents count, though most of them exist. Creating them in advance would leave them behind if the transaction
+    were refused.
     """
     parents: dict[str, None] = {}
     counters: dict[str, None] = {}
@@ -79,31 +80,32 @@ def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> i
 
 
 def _check_version(change: Change, *besides: int) -> None:
-    """A version that a node can have, or one of the signs that may stand for one. True would be taken for 1."""
+    """Check that the expected version is one that a node can have, or in `besides`. True would count as 1."""
     expected: object = change.expected
     if type(expected) is not int or not (0 <= expected <= MAX_VERSION or expected in besides):
-        raise InvalidChange(
-            f"{type(change).__name__.lower()} {change.path!r}: {expected!r} is no version that a node can have"
-        )
+        raise InvalidChange(f"{type(change).__name__.lower()} {change.path!r}: {expected!r} is not a valid version")
 
 
 def _check_put(put: Put, subtree_roots: Sequence[str]) -> None:
     value: object = put.value
     if not isinstance(value, bytes):
-        raise InvalidChange(f"put {put.path!r}: a value is bytes, not {type(value).__name__}")
+        raise InvalidChange(f"put {put.path!r}: a value must be bytes, not {type(value).__name__}")
     if len(put.value) > MAX_VALUE_BYTES:
-        raise ValueTooLarge(f"the value for {put.path!r} takes {len(put.value)} bytes, above {MAX_VALUE_BYTES}")
+        raise ValueTooLarge(
+            f"the value for {put.path!r} has {len(put.value)} bytes, above the limit of {MAX_VALUE_BYTES}"
+        )
     if put.sequential and put.expected != ABSENT:
-        raise InvalidChange(f"put {put.path!r}: a sequential node is made only, so it expects ABSENT")
+        raise InvalidChange(f"put {put.path!r}: a sequential node can only be created: expect ABSENT")
     if put.ephemeral and put.expected == ANY:
         raise InvalidChange(
-            f"put {put.path!r}: an ephemeral node is made (ABSENT) or replaces a node at a version: expect one of the "
-            "two, not ANY"
+            f"put {put.path!r}: an ephemeral node is created (ABSENT) or replaces a node at a version: "
+            "expect one of the two, not ANY"
         )
     if put.ephemeral and (over := roots_over(put.path, subtree_roots)):
         raise InvalidChange(
-            f"put {put.path!r}: an ephemeral node can't be at or below the declared subtree root {over[0]!r}, "
-            "since it would go without a writer who tells the root's watchers: watch the folder that holds it"
+            f"put {put.path!r}: an ephemeral node can't be at or below the declared subtree root "
+            f"{over[0]!r}: when its session ends, nothing notifies the root's watchers. Watch the parent "
+            "instead"
         )
 
 
@@ -113,17 +115,17 @@ def _check_not_root(path: str) -> None:
 
 
 def _check_together(changes: Sequence[Change]) -> None:
-    """One change for each node. A node that goes takes nothing new below it: it would come again as a parent."""
+    """Check that no node is changed twice, and that nothing is put below a deleted node, which would recreate it."""
     paths: dict[str, None] = {}
     deleted = {change.path: None for change in changes if isinstance(change, Delete)}
     for change in changes:
-        # Two sequential nodes with the same beginning are two nodes.
+        # Two sequential nodes with the same path prefix are two nodes.
         if isinstance(change, Put) and change.sequential:
             pass
         elif change.path in paths:
-            raise InvalidChange(f"{change.path!r} is changed twice in one transaction")
+            raise InvalidChange(f"{change.path!r} is changed twice in one transaction: merge the two changes")
         paths[change.path] = None
         if deleted and isinstance(change, Put):
             for above in ancestors_of(change.path):
                 if above in deleted:
-                    raise InvalidChange(f"{change.path!r} is put below {above!r}, which the same transaction deletes")
+                    raise InvalidChange(f"put {change.path!r}: the same transaction deletes its parent {above!r}")

@@ -1,19 +1,19 @@
-"""A transaction as ZooKeeper's multi, which knows neither ANY, nor parents that come by themselves, nor subtrees.
+"""The conversion of a transaction into a ZooKeeper multi, which has no ANY, no implicit parents and no subtrees.
 
-A multi is a list of creates, sets, deletes and checks that happen together or not at all. What it should hold depends
-on what is there: an ANY put is a set or a create, parents are created where they are missing. So the plan is a guess,
-and a refusal teaches it: `learn` says whether to send the corrected plan, to look which parents are missing first, or
-to give up, because the refusal is what the caller must hear. Guesses: ANY finds its node; all parents are there.
+A multi is a list of creates, sets, deletes and checks that are all executed, or none. Its content depends on the nodes
+that exist: an ANY put is a set or a create, and missing parents must be created. So the plan starts with assumptions
+(the nodes of ANY puts exist, and all parents exist), and corrects them after a refusal: `learn` returns whether to send
+the corrected plan, to find out first which parents are missing, or to report the refusal to the caller.
 
-Worked example: Put("/a/b/c", ANY) where only "/a" is there. The set is refused (no node): guess a create. The create is
-refused (no node): look. "/a/b" is missing: create it before "/a/b/c". If somebody else made "/a/b" between, its create
-is refused (node exists): leave it out again.
+Example: Put("/a/b/c", ANY), where only "/a" exists. The set is refused (no node): assume a create. The create is
+refused (no node): look for parents. "/a/b" is missing: create it before "/a/b/c". If another client creates "/a/b" in
+between, its create is refused (node exists): leave it out again.
 
-A put that replaces a node with an ephemeral one is a delete and a create; and a set, where the new node would have the
-version that was expected of the old one.
+A put that replaces a node with an ephemeral one is a delete and a create, and also a set if the new node would
+otherwise have the version that was expected of the old one.
 
-Each changed subtree's counter is set in the same multi. It comes last: a refusal's place in the multi is then close to
-the change's place in the transaction, and the change is blamed, not the counter.
+The counter of each changed subtree is set in the same multi. It comes last, so a refusal's index in the multi leads to
+the refused change, and not to a counter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Kind(enum.Enum):
 
 
 class Role(enum.Enum):
-    """What an operation is there for."""
+    """The purpose of an operation."""
 
     CHANGE = "change"
     PARENT = "parent"
@@ -43,7 +43,7 @@ class Role(enum.Enum):
 
 
 class Refusal(enum.Enum):
-    """Why an operation is refused."""
+    """The reason for which an operation is refused."""
 
     NO_NODE = "no node"
     BAD_VERSION = "bad version"
@@ -53,12 +53,12 @@ class Refusal(enum.Enum):
 
 
 class Next(enum.Enum):
-    """What a refusal leads to."""
+    """The next step after a refusal."""
 
     AGAIN = "send the corrected plan"
-    LOOK_FOR_PARENTS = "see which of `parents` are missing, tell `missing_are`, and send the plan"
-    MAKE_COUNTERS = "make the change counters, and send the plan"
-    GIVE_UP = "tell the caller"
+    LOOK_FOR_PARENTS = "find out which of `parents` are missing, call `set_missing_parents`, and send the plan"
+    MAKE_COUNTERS = "create the change counters, and send the plan"
+    REPORT = "raise the refusal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +66,22 @@ class Operation:
     kind: Kind
     role: Role
     path: str
-    # Of the change that this is or is needed for.
+    # The index of the change that this operation belongs to.
     index: int
     value: bytes = b""
-    # ANY for whatever it is.
+    # ANY: any version.
     version: int = ANY
     ephemeral: bool = False
     sequential: bool = False
 
 
 class MultiPlan:
-    """One transaction's operations, as far as is known."""
+    """The operations of one transaction, under the current assumptions."""
 
     def __init__(self, changes: Sequence[Change], roots: Iterable[str]) -> None:
         self._changes = changes
         self._roots = tuple(roots)
-        # Nodes of ANY puts that are thought not to be there.
+        # Nodes of ANY puts that are assumed not to exist.
         self._absent: dict[str, None] = {}
         self._missing_parents: dict[str, None] = {}
 
@@ -101,7 +101,7 @@ class MultiPlan:
 
     def learn(self, refused: Operation, why: Refusal) -> Next:
         if refused.role is Role.COUNTER:
-            return Next.MAKE_COUNTERS if why is Refusal.NO_NODE else Next.GIVE_UP
+            return Next.MAKE_COUNTERS if why is Refusal.NO_NODE else Next.REPORT
         if refused.kind is Kind.CREATE and why is Refusal.NO_NODE:
             return Next.LOOK_FOR_PARENTS
         if refused.role is Role.PARENT and why is Refusal.NODE_EXISTS:
@@ -115,14 +115,14 @@ class MultiPlan:
             if refused.kind is Kind.CREATE and why is Refusal.NODE_EXISTS:
                 self._absent.pop(change.path, None)
                 return Next.AGAIN
-        return Next.GIVE_UP
+        return Next.REPORT
 
     def parents(self) -> list[str]:
-        """All nodes that must be there for the creates."""
+        """Return all nodes that must exist for the creates."""
         creates = (operation for operation in self.operations() if operation.kind is Kind.CREATE)
         return list(dict.fromkeys(above for operation in creates for above in ancestors_of(operation.path)))
 
-    def missing_are(self, paths: Iterable[str]) -> None:
+    def set_missing_parents(self, paths: Iterable[str]) -> None:
         self._missing_parents = dict.fromkeys(paths)
 
     def _operations(self, change: Change, index: int) -> list[Operation]:

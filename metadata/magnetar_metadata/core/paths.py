@@ -1,13 +1,13 @@
-"""Which paths a node can have, and how paths relate.
+"""The paths that a node can have, and relations of paths.
 
-A path is "/" or "/" and names with "/" between. The rules are the strictest of the stores', so that a path which one of
-them takes can be used on all: ZooKeeper refuses control characters, surrogates (and with them, since it thinks in
-UTF-16, all that lies above U+FFFF), the private use area and the specials; the embedded store parts a key with a zero
-byte.
+A path is "/", or "/" and names with "/" between them. The rules are the strictest of all stores, so a path that one
+store accepts can be used with all. ZooKeeper refuses control characters, surrogates (and with them, since it uses
+UTF-16, all characters above U+FFFF), the private use area and the specials. The embedded store separates keys with a
+zero byte.
 
-Two top-level names are reserved: nobody reads or changes them, and they do not appear among the children of "/".
-ZooKeeper keeps its own matters below one; below the other are the change counters of the declared subtree roots, one
-node for each root, with the root's path as its name ("%" and "/" escaped).
+Two top-level names are reserved: they can't be read or changed, and are not among the children of "/". ZooKeeper stores
+its own nodes below one. Below the other are the change counters of the declared subtree roots, one node per root, with
+the root's path as its name ("%" and "/" escaped).
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010fff
 
 @lru_cache(maxsize=1024)
 def check_path(path: str) -> None:
-    """Raises `InvalidPath` unless a node with this path may be read."""
+    """Raise `InvalidPath` unless a node can have this path and be read."""
     if not path.startswith("/"):
         raise InvalidPath(f"the path {path!r} does not begin with '/'")
     found = _FORBIDDEN.search(path)
     if found is not None:
-        raise InvalidPath(f"the path {path!r} holds U+{ord(found.group()):04X}, which no path may hold")
-    # A character takes four bytes at most: most paths need no encoding to be known short enough.
+        raise InvalidPath(f"the path {path!r} contains U+{ord(found.group()):04X}, which is not allowed")
+    # A character has at most four bytes, so most paths need not be encoded for this check.
     if len(path) * 4 > MAX_PATH_BYTES and len(path.encode()) > MAX_PATH_BYTES:
-        raise InvalidPath(f"the path {path[:80]!r}… takes {len(path.encode())} bytes, above {MAX_PATH_BYTES}")
+        raise InvalidPath(
+            f"the path {path[:80]!r}… has {len(path.encode())} bytes, above the limit of {MAX_PATH_BYTES}"
+        )
     if path == ROOT:
         return
     for name in path[1:].split("/"):
         if name in ("", ".", ".."):
-            raise InvalidPath(f"the path {path!r} has a component {name!r}")
+            raise InvalidPath(f"the path {path!r} has the component {name!r}, which is not allowed")
     if is_reserved(path):
         raise InvalidPath(f"the path {path!r} is reserved for the store itself")
 
@@ -55,13 +57,13 @@ def is_at_or_below(path: str, root: str) -> bool:
 
 
 def parent_of(path: str) -> str:
-    """The parent's path; not for "/"."""
+    """Return the parent's path; not for "/"."""
     return path[: path.rindex("/")] or ROOT
 
 
 def ancestors_of(path: str) -> list[str]:
-    """All nodes above this one but "/", from the top down."""
-    cuts = [place for place, character in enumerate(path) if character == "/"]
+    """Return all nodes above this one, from the top down, without "/"."""
+    cuts = [index for index, character in enumerate(path) if character == "/"]
     return [path[:cut] for cut in cuts[1:]]
 
 
@@ -70,28 +72,28 @@ def join(parent: str, name: str) -> str:
 
 
 def visible(parent: str, names: Iterable[str]) -> list[str]:
-    """The names that a reader of this node's children may see, sorted."""
+    """Return the sorted names of a node's children without reserved ones."""
     return sorted(name for name in names if parent != ROOT or not is_reserved(join(ROOT, name)))
 
 
 def check_declared(root: str, roots: Sequence[str]) -> None:
-    """Raises `InvalidPath` unless `root` is one of the declared subtree roots."""
+    """Raise `InvalidPath` unless `root` is one of the declared subtree roots."""
     if root not in roots:
-        raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(roots) or 'none'}")
+        raise InvalidPath(f"{root!r} is not a declared subtree root: use one of {', '.join(roots) or 'none'}")
 
 
 def check_roots(roots: Sequence[str]) -> tuple[str, ...]:
-    """The declared subtree roots, once each and sorted: their order must not matter."""
+    """Return the declared subtree roots, sorted and without duplicates, so that their order does not matter."""
     for root in roots:
         check_path(root)
     return tuple(sorted(dict.fromkeys(roots)))
 
 
 def roots_over(path: str, roots: Iterable[str]) -> list[str]:
-    """Those of the declared roots whose subtree holds this node."""
+    """Return the declared roots at or above this node."""
     return [root for root in roots if is_at_or_below(path, root)]
 
 
 def counter_path(root: str) -> str:
-    """The node that is written at each change at or below `root`."""
+    """Return the path of the change counter of `root`."""
     return f"{CHANGE_COUNTERS}/{root.replace('%', '%25').replace('/', '%2F')}"

@@ -1,8 +1,8 @@
-"""What a table of nodes holds, and a table laid over another one.
+"""The records of a table of nodes, and a table of changes over another table.
 
-The tree's rules (`tree.py`) work on any `NodeTable`. An `Overlay` holds changes that are not made yet, over a table
-that it leaves alone: a transaction works on one and is dropped if a change is refused; a group of transactions that
-waits for its fsync is another, between the transaction and the disk.
+The tree's rules (`tree.py`) work on any `NodeTable`. An `Overlay` has changes that are not made yet, on top of a table
+that it does not change. A transaction works on one, which is dropped if a change is refused. A group of transactions
+that waits for its fsync is another one, between the transaction and the disk.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from magnetar_metadata.store import Node, Stat
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A node as a table keeps it."""
+    """A node in a table."""
 
     value: bytes = b""
     version: int = 0
     ephemeral_owner: int = 0
-    # The number of the next sequential child: above all that were given out, so it never goes down.
+    # The number of the next sequential child. It never decreases.
     next_sequence: int = 0
 
     def stat(self) -> Stat:
@@ -33,12 +33,12 @@ class Record:
 
 
 class NodeTable(Protocol):
-    """Nodes by path. "/" is always there."""
+    """Nodes by path. "/" always exists."""
 
     def get(self, path: str) -> Record | None: ...
 
     def child_names(self, path: str) -> Iterator[str]:
-        """In any order that is the same at every run."""
+        """Return the names of the node's children, in any deterministic order."""
 
     def put(self, path: str, record: Record) -> None: ...
 
@@ -46,13 +46,13 @@ class NodeTable(Protocol):
 
 
 class Overlay:
-    """What changes in a table, apart from the table."""
+    """Changes to a table, separate from the table."""
 
     def __init__(self, base: NodeTable) -> None:
         self._base = base
-        # A node's new record, or None where it goes.
+        # The new record of each changed node; None: it is deleted.
         self.changed: dict[str, Record | None] = {}
-        # Names below a node that are in `changed` with a record.
+        # For each node, the names of children that are in `changed` with a record.
         self._put_below: dict[str, dict[str, None]] = {}
 
     def get(self, path: str) -> Record | None:
@@ -77,7 +77,7 @@ class Overlay:
     def apply_to(self, table: NodeTable) -> None:
         for path, record in self.changed.items():
             if record is None:
-                # It may have come and gone within this overlay.
+                # It may have been created and deleted within this overlay.
                 if table.get(path) is not None:
                     table.delete(path)
             else:

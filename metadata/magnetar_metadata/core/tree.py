@@ -1,11 +1,11 @@
-"""The rules of the tree: what a transaction does to a table of nodes, or why it does nothing.
+"""The rules of the tree: the effect of a transaction on a table of nodes, or the reason for refusing it.
 
-They are ZooKeeper's, in its order of looking: is the node there, is it at the version, has it children; for a new node,
-is its parent there, is it itself there already, may its parent have children. ZooKeeper does not make parents; here
-they come with the node, before it and after the changes that stand before it in the transaction.
+They are ZooKeeper's, checked in its order: does the node exist, does it have the version, does it have children; for a
+new node: does its parent exist, does it exist itself, may its parent have children. ZooKeeper does not create parents.
+Here they are created with the node, before it and after the preceding changes of the transaction.
 
-A change that is refused leaves the table as it was. What comes back says which nodes changed and which nodes have other
-children than before, since that is what watches are about.
+A refused transaction does not change the table. The result of a transaction lists the changed nodes and the nodes whose
+children have changed, for watches.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Pu
 
 @dataclass(slots=True)
 class Applied:
-    """What a transaction came to."""
+    """The result of a transaction."""
 
     made: list[Made] = field(default_factory=list)
-    # Nodes that were made, changed or deleted, implicit parents among them.
+    # Nodes that were created, changed or deleted, including implicit parents.
     changed: list[str] = field(default_factory=list)
-    # Nodes whose children's names are others now.
+    # Nodes whose set of children has changed.
     children_changed: list[str] = field(default_factory=list)
 
 
 def apply(table: NodeTable, changes: Sequence[Change], session_id: int) -> Applied:
-    """Makes all the changes or raises the `Refused` of the first that can't be made."""
+    """Make all changes, or raise the `Refused` of the first one that can't be made."""
     overlay = Overlay(table)
     applied = Applied()
     for index, change in enumerate(changes):
@@ -42,7 +42,7 @@ def apply(table: NodeTable, changes: Sequence[Change], session_id: int) -> Appli
 
 
 def delete_all(table: NodeTable, paths: Iterable[str]) -> Applied:
-    """Deletes nodes that have no children: a session's ephemeral ones when it ends."""
+    """Delete nodes without children: the ephemeral nodes of a session that has ended."""
     applied = Applied()
     for path in paths:
         table.delete(path)
@@ -76,9 +76,9 @@ def _apply_one(table: Overlay, change: Change, index: int, session_id: int, appl
 def _expect(table: Overlay, path: str, expected: int, index: int) -> Record:
     record = table.get(path)
     if record is None:
-        raise NoNode(f"{path!r} is not there; it was expected at version {expected}", path, index)
+        raise NoNode(f"{path!r} does not exist; version {expected} was expected", path, index)
     if expected not in (ANY, record.version):
-        raise BadVersion(f"{path!r} is at version {record.version}, not {expected}", path, index)
+        raise BadVersion(f"{path!r} has version {record.version}; version {expected} was expected", path, index)
     return record
 
 
@@ -106,7 +106,7 @@ def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applie
     try:
         _make_one(table, path, record, index, applied)
     except Refused as refused:
-        # The caller knows the change by this path.
+        # The path of the caller's change.
         refused.path = put.path
         raise
     return Made(path, 0)
@@ -114,21 +114,21 @@ def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applie
 
 def _make_one(table: Overlay, path: str, record: Record, index: int, applied: Applied) -> None:
     if table.get(path) is not None:
-        raise NodeExists(f"{path!r} is there already", path, index)
+        raise NodeExists(f"{path!r} already exists", path, index)
     parent_path = parent_of(path)
     parent = table.get(parent_path)
-    assert parent is not None, f"{path!r} is made before its parent"
+    assert parent is not None, f"{path!r} is created before its parent"
     if parent.ephemeral_owner:
-        raise NoChildrenAllowed(f"{parent_path!r} is ephemeral, so {path!r} can't be made", path, index)
+        raise NoChildrenAllowed(f"{parent_path!r} is ephemeral, so {path!r} can't be created below it", path, index)
     table.put(path, record)
     applied.changed.append(path)
     applied.children_changed.append(parent_path)
 
 
 def _next_sequential(table: Overlay, beginning: str) -> str:
-    """Numbers the name, and counts its parent's numbers on."""
+    """Return the path with the parent's next number, and increment that number."""
     parent_path = parent_of(beginning)
     parent = table.get(parent_path)
-    assert parent is not None, f"{beginning!r} is numbered before its parent is there"
+    assert parent is not None, f"{beginning!r} is numbered before its parent exists"
     table.put(parent_path, replace(parent, next_sequence=parent.next_sequence + 1))
     return f"{beginning}{parent.next_sequence:010d}"

@@ -1,4 +1,4 @@
-"""The metadata store of a standalone process: a folder with RocksDB. `store` is where to begin."""
+"""The metadata store of a standalone: a folder with RocksDB. Start with `store`."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""Transactions gathered into groups, each made durable with one fsync.
+"""Group commit: transactions are gathered into groups, and each group is made durable with one fsync.
 
 Theory of operation
 -------------------
-A transaction is judged as it comes, against the table plus all that was accepted before it, and joins the group that
-gathers. One group at a time is written: all its changes in one batch, without sync, on the event loop (a write holds
-the interpreter's lock in any case); then the log is synced in a thread, which releases it, and the mark
-(`locked_folder/durable_mark.py`) is written and synced; then every transaction of the group is answered.
-Meanwhile the next group gathers.
+A transaction is checked when it arrives, against the table and all transactions that were accepted before it, and joins
+the gathering group. One group at a time is written. All its changes are written to RocksDB in one batch without sync,
+on the event loop (a write holds the interpreter's lock in any case). Then a thread, which does not hold that lock,
+syncs the log, and writes and syncs the mark (`locked_folder/durable_mark.py`). Then all transactions of the group are
+answered. The next group gathers in the meantime.
 
-Nothing is seen before it is durable. RocksDB shows a write at once, so `visible` is the table with the old state of
-what the group under way changes laid over it. A refusal may rest on changes that are not durable either, so it is told
-when they are.
+No change is visible before it is durable. RocksDB shows a write at once, so `visible` is the table, covered with the
+old records of the group in flight. A refusal may be caused by changes that are not durable either, so it is raised
+after they are.
 
-A write or a sync that fails is not tried again: what the kernel kept of it is unknown. The store is dead from then on,
-what was gathered and under way ends as `OutcomeUnknown`, and the folder has to be opened again. To keep a full disk
-from being that, a group is refused before anything is written when less than `RESERVE_BYTES` would be left. Whatever
-else fails before the write ends the group as `Refused`, and the store goes on.
+A failed write or sync is not retried: it is unknown which part the kernel has written. The store accepts nothing more,
+transactions in flight and gathered ones fail with `OutcomeUnknown`, and the folder has to be opened again. So that a
+full disk does not cause this, a group is refused before it is written if less than `RESERVE_BYTES` would be left. Any
+other error before the write refuses the group with `Refused`, and the store continues.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Waiting = tuple[asyncio.Future[None], tree.Applied]
 
 
 class _Group:
-    """Transactions that become durable together."""
+    """Transactions that are made durable together."""
 
     def __init__(self, table: RocksTable) -> None:
         self.overlay = Overlay(table)
@@ -59,29 +59,29 @@ class GroupCommit:
         folder: Path,
         database: Any,
         mark: DurableMark,
-        tell: Callable[[tree.Applied], object],
+        notify_watches: Callable[[tree.Applied], object],
         died: Callable[[str], object],
     ) -> None:
         self._folder = folder
         self._database = database
         self._mark = mark
-        self._tell = tell
+        self._notify_watches = notify_watches
         self._died = died
         self._table = RocksTable(database)
         self._executor = ThreadPoolExecutor(1, "metadata-fsync")
         self._gathering = _Group(self._table)
-        self._under_way: _Group | None = None
+        self._in_flight: _Group | None = None
         self._writer: asyncio.Task[None] | None = None
         self._dead: str | None = None
-        # What readers see: only what is durable.
+        # The table for readers, with durable changes only.
         self.visible: NodeTable = self._table
 
     async def transaction(self, changes: Sequence[Change], session_id: int) -> tree.Applied:
-        """Returns when the transaction is durable."""
+        """Make a transaction. Returns when it is durable."""
         return await self._join(lambda table: tree.apply(table, changes, session_id))
 
     async def end_session(self, session_id: int) -> None:
-        """Deletes a session's ephemeral nodes, those that are not durable yet among them."""
+        """Delete a session's ephemeral nodes, including those that are not durable yet."""
 
         def delete(table: Overlay) -> tree.Applied:
             changed = table.changed
@@ -92,16 +92,16 @@ class GroupCommit:
         await self._join(delete)
 
     def was_forked(self, because: str) -> None:
-        """In the child, where what gathers is the parent's to write. Who waits there waits on the parent's loop."""
+        """Refuse all further changes. Called in a forked child: the gathered changes are the parent's."""
         self._dead = because
 
     async def close(self) -> None:
-        """Waits for what is under way."""
+        """Wait for the group in flight."""
         try:
             if self._writer is not None:
                 await asyncio.wait([self._writer])
         finally:
-            # What is being synced is waited for even if the caller no longer waits: then the files may be closed.
+            # A sync in progress is waited for even if the caller is cancelled: the files are closed after this.
             await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def _join(self, apply: Callable[[Overlay], tree.Applied]) -> tree.Applied:
@@ -111,7 +111,7 @@ class GroupCommit:
         try:
             applied = apply(group.overlay)
         except Refused:
-            seen = group if group.waiting else self._under_way
+            seen = group if group.waiting else self._in_flight
             if seen is not None:
                 await asyncio.shield(seen.done)
             raise
@@ -126,31 +126,33 @@ class GroupCommit:
         try:
             while self._gathering.waiting and self._dead is None:
                 group, self._gathering = self._gathering, _Group(self._table)
-                self._under_way = group
+                self._in_flight = group
                 batch = self._prepare(group)
                 if batch is not None:
                     await self._write(group, batch)
-                self._under_way = None
+                self._in_flight = None
         except BaseException as error:
-            # Also when this task is cancelled: nobody else would ever answer those who wait.
-            self._die(f"the writer of the metadata folder {self._folder} ended: {error!r}")
+            # Also if this task is cancelled: otherwise the waiting transactions would never be answered.
+            self._die(f"the writer of the metadata folder {self._folder} stopped: {error!r}")
             raise
 
     def _prepare(self, group: _Group) -> Any | None:
-        """The group's batch; or None where it can't be written, and all of it is told that nothing was done."""
+        """Return the group's batch. If it can't be written, refuse all of its transactions and return None."""
         changed = group.overlay.changed
         batch = new_batch()
         try:
             if self._is_full():
-                full = f"less than {RESERVE_BYTES} bytes are left for the metadata folder {self._folder}"
+                full = (
+                    f"the disk of the metadata folder {self._folder} is full: less than {RESERVE_BYTES} bytes are free"
+                )
                 _end(group, lambda applied: StoreFull(full, _first(applied)))
                 return None
             before = {path: self._table.get(path) for path in changed}
             self._table.fill(batch, changed, before)
         except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
             because = f"nothing was written to the metadata folder {self._folder}: {error!r}"
-            log.warning("A group of changes was turned away: %s", because)
-            # Not `NotSent`, which invites to try again at once: it would likely fail again.
+            log.warning("A group of changes was refused: %s", because)
+            # Not `NotSent`, which callers retry at once: it would probably fail again.
             _end(group, lambda applied: Refused(because, _first(applied)))
             return None
         self._hide(before)
@@ -166,17 +168,17 @@ class GroupCommit:
             return
         self.visible = self._table
         for _, applied in group.waiting:
-            self._tell(applied)
+            self._notify_watches(applied)
         _end(group, None)
 
     def _make_durable(self, sequence: int) -> None:
-        """In the thread."""
+        """Sync the log and the mark. Runs in the thread."""
         self._database.flush_wal(sync=True)
         self._mark.write(sequence)
         self._mark.sync()
 
     def _hide(self, before: dict[str, Record | None]) -> None:
-        """Lays what was there before over what is about to be written."""
+        """Cover the records that are about to be written with the old ones, for readers."""
         visible = Overlay(self._table)
         for path, record in before.items():
             if record is None:
@@ -191,7 +193,7 @@ class GroupCommit:
 
     def _die(self, because: str) -> None:
         self._dead = because
-        for group in (self._under_way, self._gathering):
+        for group in (self._in_flight, self._gathering):
             if group is not None:
                 _end(group, lambda _: OutcomeUnknown(because))
         self._died(because)
@@ -209,6 +211,6 @@ def _end(group: _Group, error: Callable[[tree.Applied], Exception] | None) -> No
             answer.set_result(None)
         else:
             answer.set_exception(error(applied))
-    # Refusals that rested on the group wait for this; if it failed they stand all the same.
+    # Refusals that were caused by the group wait for this; if the group failed, they are still refusals.
     if not group.done.done():
         group.done.set_result(None)

@@ -1,11 +1,13 @@
-"""The tree in RocksDB: keys, values, and opening a folder only if all that was acknowledged is there.
+"""The tree in RocksDB: keys, values, and the check, when a folder is opened, that all acknowledged changes exist.
 
 Keys, by their first byte:
 
-- "/" or "\\0": a node: its parent's path, a zero byte, its name. No path holds a zero byte, so the direct children of a
-  node, and nothing else, begin with its path and a zero byte, in the order of their names. "/" itself is "\\0".
-- 1: an ephemeral node: its owner (8 bytes), its path. Empty. It is how a session's nodes are found when it ends.
-- 2: how often the folder was opened, which session ids are made of.
+- "/" or "\\0": a node: its parent's path, a zero byte, its name. No path contains a zero byte, so the direct children
+of
+  a node, and nothing else, start with its path and a zero byte, in the order of their names. "/" itself is "\\0".
+- 1: an ephemeral node: its owner (8 bytes), its path. The value is empty. These keys are an index, to find a session's
+  nodes when it ends.
+- 2: how often the folder was opened. Session ids are made of it.
 
 A node's value: format (1), version, owner, next sequence number (8 each), then the node's own value.
 """
@@ -33,7 +35,7 @@ _OPENED: Final = b"\x02"
 
 
 def open_database(folder: Path, acknowledged: int) -> Any:
-    """Opens the folder's database. `acknowledged` is the sequence number that its log must reach."""
+    """Open the folder's database. `acknowledged` is the sequence number that its log must reach."""
     try:
         database = Rdict(str(folder), _options(DBRecoveryMode.absolute_consistency()))
     except Exception as error:
@@ -43,15 +45,15 @@ def open_database(folder: Path, acknowledged: int) -> Any:
     if database.latest_sequence_number() < acknowledged:
         reached = database.latest_sequence_number()
         database.close()
-        raise _damaged(folder, reached, acknowledged, "part of the log is gone")
+        raise _damaged(folder, reached, acknowledged, "part of the log is missing")
     return database
 
 
 def _open_cut_off(folder: Path, acknowledged: int, error: Exception) -> Any:
-    """Opens a log with a damaged record, if all that was acknowledged comes before it.
+    """Open a log with a damaged record, if all acknowledged changes are before it.
 
-    A process or machine that dies in the middle of a write leaves half a record, which nobody was answered for. Looking
-    is done without write access: a folder that is refused stays as it was found.
+    A process or machine that dies during a write leaves half a record, which was not acknowledged. The log is checked
+    without write access, so a folder that is refused is not changed.
     """
     try:
         looked_at = Rdict(
@@ -65,15 +67,15 @@ def _open_cut_off(folder: Path, acknowledged: int, error: Exception) -> Any:
     looked_at.close()
     if reached < acknowledged:
         raise _damaged(folder, reached, acknowledged, str(error)) from error
-    log.warning("The last write to %s was cut off; nobody was told that it was made. (%s)", folder, error)
+    log.warning("The last write to %s was truncated; it was not acknowledged. (%s)", folder, error)
     return Rdict(str(folder), _options(DBRecoveryMode.point_in_time()))
 
 
 def _damaged(folder: Path, reached: int | None, acknowledged: int, why: str) -> StoreDamaged:
-    found = "can't be read" if reached is None else f"reaches {reached}"
+    found = "can't be read" if reached is None else f"ends at change {reached}"
     return StoreDamaged(
-        f"the metadata folder {folder} is damaged: {why}; its log {found}, while changes up to {acknowledged} were "
-        "acknowledged. Put back a copy of the folder, or begin with an empty one"
+        f"the metadata folder {folder} is damaged: {why}; its log {found}, but changes up to {acknowledged} "
+        "were acknowledged. Restore a copy of the folder, or start with an empty one"
     )
 
 
@@ -89,7 +91,7 @@ def _options(recovery: Any) -> Any:
 
 
 class RocksTable:
-    """A `NodeTable` to read from. Changes go to a batch (`fill`), so that they are written together."""
+    """A read-only `NodeTable`. Changes are put into a batch (`fill`), so that they are written together."""
 
     def __init__(self, database: Any) -> None:
         self._database = database
@@ -100,7 +102,7 @@ class RocksTable:
             return Record() if path == ROOT else None
         format_, version, owner, next_sequence = _RECORD.unpack_from(value)
         if format_ != _FORMAT:
-            raise StoreDamaged(f"{path!r} is stored in format {format_}, not {_FORMAT}")
+            raise StoreDamaged(f"{path!r} is stored in format {format_}, but this version reads format {_FORMAT}")
         return Record(value[_RECORD.size :], version, owner, next_sequence)
 
     def child_names(self, path: str) -> Iterator[str]:
@@ -109,17 +111,17 @@ class RocksTable:
             yield key[len(prefix) :].decode()
 
     def put(self, path: str, record: Record) -> None:
-        raise NotImplementedError("RocksDB is written in batches")
+        raise NotImplementedError("RocksDB must be written in batches")
 
     def delete(self, path: str) -> None:
-        raise NotImplementedError("RocksDB is written in batches")
+        raise NotImplementedError("RocksDB must be written in batches")
 
     def fill(self, batch: Any, changed: dict[str, Record | None], before: dict[str, Record | None]) -> None:
-        """Puts the changes into a batch. `before` holds what they replace."""
+        """Put the changes into a batch. `before` has the records that they replace."""
         for path, record in changed.items():
             old = before[path]
-            # Within one group a node may go and come again as another session's, or as nobody's: its index key would
-            # have it deleted with the session that made it first.
+            # Within one group, a node may be deleted and created again by another session, or as a permanent node. With
+            # the old index key, it would be deleted with the first session.
             if old is not None and old.ephemeral_owner:
                 batch.delete(_owned_key(old.ephemeral_owner, path))
             if record is None:
@@ -131,11 +133,11 @@ class RocksTable:
                     batch.put(_owned_key(record.ephemeral_owner, path), b"")
 
     def owned(self, owner: int) -> list[str]:
-        """A session's ephemeral nodes."""
+        """Return the paths of a session's ephemeral nodes."""
         return [path for _, path in self._indexed(_owned_key(owner, "")) if self._is_owner(owner, path)]
 
     def sweep(self, batch: Any) -> None:
-        """Deletes the ephemeral nodes of all sessions, and the whole index."""
+        """Delete the ephemeral nodes of all sessions, and the whole index."""
         for owner, path in list(self._indexed(_OWNED)):
             batch.delete(_owned_key(owner, path))
             if self._is_owner(owner, path):
@@ -146,19 +148,20 @@ class RocksTable:
             yield int.from_bytes(key[1:9], "big"), key[9:].decode()
 
     def _is_owner(self, owner: int, path: str) -> bool:
-        """The index is only believed where the node agrees: a node too many can be deleted by hand, one lost can't."""
+        """Return whether the node has this owner. The index alone is not trusted: a superfluous node can be deleted
+        later, a lost one can't be restored."""
         record = self.get(path)
         return record is not None and record.ephemeral_owner == owner
 
     def count_opening(self, batch: Any) -> int:
-        """One more than at the last opening; kept when `batch` is written."""
+        """Increment and return the number of openings. It is stored when `batch` is written."""
         opened = int.from_bytes(self._database.get(_OPENED) or b"", "big") + 1
         batch.put(_OPENED, opened.to_bytes(8, "big"))
         return opened
 
     def _keys(self, prefix: bytes) -> Iterator[bytes]:
-        # The bound keeps the scan from wading through the tombstones of what lies behind. RocksDB points into `bounds`,
-        # and rocksdict 0.3.29 does not hold them: they must live as long as the iterator.
+        # The bound ends the scan before the tombstones of later keys. RocksDB has a pointer to `bounds`, and
+        # rocksdict 0.3.29 holds no reference: `bounds` must live as long as the iterator.
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix[-1] < 255 else b"\xff" * 4200)
         iterator = self._database.iter(bounds)

@@ -1,13 +1,13 @@
-"""The metadata store of a standalone process: a folder with RocksDB, with no server to ask.
+"""The metadata store of a standalone: a folder with RocksDB, without a server.
 
-`EmbeddedDatabase` has the folder open, for one process at a time; `connect` gives sessions on it, and `open_embedded`
-does both where one session is enough. Nodes are read from RocksDB each time: memory does not grow with the tree. What
-makes a change durable is told in `group_commit.py`, what makes sure on opening that nothing is missing in
-`locked_folder/durable_mark.py` and `rocks_table.py`.
+`EmbeddedDatabase` is the open folder, which only one process can have; `connect` returns sessions on it.
+`open_embedded` does both, for one session. Nodes are read from RocksDB each time, so memory does not grow with the
+tree. `group_commit.py` describes how changes become durable; `locked_folder/durable_mark.py` and `rocks_table.py` how
+missing changes are detected when a folder is opened.
 
-A session never runs out, as nobody could give it away: `safe_until` is for ever. It is lost when the process ends, when
-it is closed, or when writing fails; ephemeral nodes of earlier processes are deleted before the folder is used. In a
-process that is forked off it is lost as well.
+A session never expires, because there is no server that could expire it: `safe_until` is infinite. It is lost when the
+process ends, when it is closed, when a write fails, and in a forked child. Ephemeral nodes of earlier processes are
+deleted before the folder is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)
 
-# Sessions of one opening; above it in a session's id stands how often the folder was opened.
+# The low bits of a session's id number the sessions of one opening; the high bits are the number of openings.
 _SESSIONS_BITS = 24
 
 _COPY = "its folder belongs to the process that this one was forked from"
@@ -46,13 +46,13 @@ _COPY = "its folder belongs to the process that this one was forked from"
 async def open_embedded(
     folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = (), *, create: bool = True
 ) -> EmbeddedStore:
-    """One session on a folder of its own; closing it closes the folder."""
+    """Open a folder with one session. Closing the session closes the folder."""
     database = await EmbeddedDatabase.open(folder, clock, subtree_roots, create=create)
     return database.connect(owns_database=True)
 
 
 class EmbeddedDatabase:
-    """The open folder."""
+    """An open folder with its sessions."""
 
     def __init__(
         self, folder: Path, clock: Clock, roots: tuple[str, ...], database: Any, mark: DurableMark, opened: int
@@ -63,7 +63,7 @@ class EmbeddedDatabase:
         self._mark = mark
         self._next_session_id = (opened << _SESSIONS_BITS) + 1
         self._stores: list[EmbeddedStore] = []
-        self.commit = GroupCommit(folder, database, mark, self._tell, self._died)
+        self.commit = GroupCommit(folder, database, mark, self._notify_watches, self._died)
         # Whether this is a copy in a forked process, where nothing may touch the folder.
         self.is_copy = False
         forked.note(self)
@@ -72,21 +72,21 @@ class EmbeddedDatabase:
     async def open(
         cls, folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = (), *, create: bool = True
     ) -> EmbeddedDatabase:
-        """Open the folder; create it if there is none. Raises `StoreInUse` or `StoreDamaged`, and `NoStore` where it
-        would have to be created without `create`."""
+        """Open the folder. If it doesn't exist, create it, or raise `NoStore` if `create` is false. Raises `StoreInUse`
+        and `StoreDamaged`."""
         roots = check_roots(subtree_roots)
         path = Path(folder)
         opening = asyncio.ensure_future(asyncio.to_thread(_open, path, create))
         try:
             database, mark, opened = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread goes on, and what it opens must be closed again for the next one.
+            # The thread continues. The folder that it opens must be closed again.
             opening.add_done_callback(_close_unused)
             raise
         return cls(path, clock, roots, database, mark, opened)
 
     def connect(self, *, owns_database: bool = False) -> EmbeddedStore:
-        """A session on the folder."""
+        """Return a new session on the folder."""
         session = StoreSession(self._clock, self._next_session_id, math.inf)
         self._next_session_id += 1
         store = EmbeddedStore(self, self._clock, session, self._roots, owns_database)
@@ -94,14 +94,15 @@ class EmbeddedDatabase:
         return store
 
     def was_forked(self) -> None:
-        """The sessions are told when they are used: listeners are not called in the middle of a fork."""
+        """Mark this as a copy. The sessions are lost when they are next used: no listener is called during a fork."""
         self.is_copy = True
         self.commit.was_forked(_COPY)
-        # RocksDB hangs when it is dropped in the child: a reference that nobody gives up keeps it, at the exit too.
+        # RocksDB hangs if it is destroyed in the child. This reference is never released, so it isn't, even at the
+        # exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
 
     async def close(self) -> None:
-        """Closes all sessions, then the folder: it is closed whatever fails, as nobody else could open it."""
+        """Close all sessions, then the folder. It is closed even after errors, since nobody else could open it."""
         if self.is_copy:
             self._died(_COPY)
             return
@@ -112,15 +113,15 @@ class EmbeddedDatabase:
             try:
                 await self.commit.close()
             finally:
-                # One who stops waiting must not have the lock go before the database is closed.
+                # If the caller is cancelled, the lock must not be released before the database is closed.
                 await asyncio.shield(asyncio.to_thread(self._close_folder))
 
     def _close_folder(self) -> None:
-        """In a thread."""
+        """Close the database, then release the lock. Runs in a thread."""
         try:
             self._database.close()
         except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
-            # It syncs its log once more. After a failed write it can't, and has closed its files all the same.
+            # It syncs its log again. After a failed write it can't, but it has closed its files.
             log.warning("The metadata folder was closed with an error: %s", error)
         finally:
             self._mark.close()
@@ -128,7 +129,7 @@ class EmbeddedDatabase:
     def forget(self, store: EmbeddedStore) -> None:
         self._stores.remove(store)
 
-    def _tell(self, applied: Applied) -> None:
+    def _notify_watches(self, applied: Applied) -> None:
         for store in self._stores:
             store.flags.put_up(applied.changed, applied.children_changed)
 
@@ -203,14 +204,14 @@ class EmbeddedStore(MetadataStore):
                 await self._database.close()
 
     async def end(self) -> None:
-        """Ends the session, and leaves the folder open."""
+        """End the session, and leave the folder open."""
         self._lose_copy()
         if self._session.state is SessionState.LOST:
             return
         self._session.close()
         self.flags.end(self._session.over)
         self._database.forget(self)
-        # Where writing has failed, or the disk is full, they go when the folder is opened again.
+        # If writing has failed or the disk is full, the ephemeral nodes are deleted when the folder is opened again.
         with contextlib.suppress(OutcomeUnknown, Refused):
             await self._database.commit.end_session(self._session.id)
 
@@ -230,14 +231,14 @@ class EmbeddedStore(MetadataStore):
         return flag
 
     def _answer(self) -> None:
-        """Every request is answered by this process: it is sent and answered now."""
+        """Count a request: this process answers it at once."""
         self._lose_copy()
         self._session.check()
         self._session.answered(self._clock.monotonic())
 
 
 def _open(folder: Path, create: bool) -> tuple[Any, DurableMark, int]:
-    """In a thread: the folder locked, checked, and rid of the ephemeral nodes of earlier processes."""
+    """Lock and check the folder, and delete the ephemeral nodes of earlier processes. Runs in a thread."""
     if not create and not (folder / MARK_NAME).exists() and not (folder / "CURRENT").exists():
         raise NoStore(f"there is no metadata store in {folder}: check the path; nothing was created")
     folder.mkdir(parents=True, exist_ok=True)
@@ -248,7 +249,10 @@ def _open(folder: Path, create: bool) -> tuple[Any, DurableMark, int]:
     try:
         if mark.number is None:
             if (folder / "CURRENT").exists():
-                lost = f"{folder / MARK_NAME} is damaged or gone: it can't be told what the folder should hold"
+                lost = (
+                    f"{folder / MARK_NAME} is damaged or missing, so it is unknown which changes the folder "
+                    "should have. Restore a copy of the folder, or start with an empty one"
+                )
                 raise StoreDamaged(lost)
             mark.begin(folder, 0)
         database = open_database(folder, mark.number or 0)

@@ -1,4 +1,5 @@
-"""A folder that one process has open, with how far its log was acknowledged: what every store on a disk needs."""
+"""A folder that only one process can open, with a mark of how far its log was acknowledged. Used by all stores on
+disk."""
 
 from __future__ import annotations
 

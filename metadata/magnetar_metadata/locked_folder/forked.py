@@ -1,12 +1,12 @@
-"""What a forked process inherits of an open folder, and must neither keep nor use.
+"""Open folders in a forked child, which inherits them and must neither keep nor use them.
 
-The lock (`durable_mark.py`) is the open file's, not the process's: a child that has the file too keeps the folder
-locked when its parent is dead. RocksDB's threads are not in the child, so that it hangs there when it is closed or
-dropped, and what it writes would get between the parent's own writes. So each open file and database is told in the
-child that it `was_forked`, at once and before any other Python runs there.
+The lock (`durable_mark.py`) belongs to the open file, not to the process: a child that has the file, too, keeps the
+folder locked after its parent has died. RocksDB's threads don't exist in the child, so closing or destroying a database
+hangs there, and its writes would mix with the parent's. So `was_forked` is called in the child for each open file and
+database, before any other Python code runs there.
 
-At the end of a process RocksDB joins its threads, and a child would crash at that: it ends without the destructors of
-C++ libraries, with the status that it ends with otherwise.
+When a process exits, RocksDB joins its threads, which would crash the child. So the child ends without the destructors
+of C++ libraries, with its normal exit status.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import Final, Protocol
 
 
 class Inherited(Protocol):
-    """What must be told."""
+    """An open file or database that must be closed or abandoned in a forked child."""
 
     def was_forked(self) -> object:
-        """In the child. Nothing here may wait for another thread: there is none."""
+        """Close or abandon it. Called in the child, where no other thread exists to wait for."""
 
 
-# Held while something is opened and noted here: a fork between the two would leave it in the child untold. The thread
-# that forks may be in there itself, by a signal's handler.
+# Held while a file is opened and noted: after a fork in between, the child would not know of it. A signal handler may
+# fork while its thread holds the lock, so it is reentrant.
 opening: Final = threading.RLock()
 _noted: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
 
 
 def note(inherited: Inherited) -> None:
-    """It is forgotten when it is collected."""
+    """Call `was_forked` of this object in forked children, until it is garbage-collected."""
     with opening:
         _noted.add(inherited)
 
 
-def _tell() -> None:
+def _notify_forked() -> None:
     try:
         opened = list(_noted)
         for inherited in opened:
@@ -49,13 +49,13 @@ def _tell() -> None:
 
 
 def _end_without_destructors() -> None:
-    """Have `exit` call `_exit` before the functions that were registered by now. Python has been finalized by then.
+    """Make `exit` call `_exit` before the functions that are registered so far. Python is finalized before that.
 
-    Only glibc can. Elsewhere a child must end by `os._exit`, as those of `multiprocessing` do.
+    Only glibc supports this. On other systems a child must end with `os._exit`, as children of `multiprocessing` do.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "on_exit"):
         library.on_exit(library._exit, None)
 
 
-os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=_tell)
+os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=_notify_forked)

@@ -1,4 +1,4 @@
-"""The metadata store of a cluster: ZooKeeper, through kazoo. `store` is where to begin."""
+"""The metadata store of a cluster: ZooKeeper, through kazoo. Start with `store`."""
 
 from __future__ import annotations
 

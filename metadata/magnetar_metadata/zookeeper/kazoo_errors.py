@@ -1,9 +1,9 @@
-"""What each of kazoo's and ZooKeeper's errors means for a request.
+"""The meaning of kazoo's and ZooKeeper's errors for a request.
 
-Four groups. A refusal that the plan of a transaction can learn from, and that the interface has a class for. A refusal
-for another reason (rights, quota, a malformed request): a definite no, as `Refused`. A request turned away unread:
-`NotSent`. All else, whatever kazoo or a later ZooKeeper comes up with, is no answer: `OutcomeUnknown`. So nothing that
-is not in a table here can pass for a success or for a no.
+There are four groups. Refusals that a transaction's plan can learn from have their own classes. Refusals for other
+reasons (permissions, quota, a malformed request) are a definite no: `Refused`. A request that the server rejected
+unread is `NotSent`. Everything else, including errors of later versions, is no answer: `OutcomeUnknown`. So an error
+that is not in a table here never counts as a success or as a no.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _REFUSED: Final = (
     kazoo.QuotaExceededError,
     kazoo.UnimplementedError,
 )
-# The server says of these that it did not look at the request.
+# With these, the server reports that it has not processed the request.
 _TURNED_AWAY: Final = (kazoo.SessionMovedError, kazoo.ThrottledOpError)
-# What stands in a failed multi's answer for the operations that were not to blame.
+# The results, in a failed multi, of the operations that did not cause the failure.
 _BYSTANDERS: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 
@@ -59,27 +59,27 @@ def refusal_of(error: BaseException) -> Refusal | None:
 
 
 def refused(why: Refusal, path: str, index: int) -> Refused:
-    return _CLASSES[why](f"{path!r}: ZooKeeper says {why.value}", path, index)
+    return _CLASSES[why](f"{path!r}: ZooKeeper answered {why.value}", path, index)
 
 
 def to_metadata_error(error: BaseException, path: str, index: int = 0) -> MetadataError:
-    """What is raised for a request that came back with this."""
+    """Return the error to raise for a request that failed with `error`."""
     why = refusal_of(error)
     if why is not None:
         return refused(why, path, index)
     if isinstance(error, _REFUSED):
-        return Refused(f"{path!r}: ZooKeeper refuses: {_name(error)}", path, index)
+        return Refused(f"{path!r}: ZooKeeper refused: {_name(error)}", path, index)
     if isinstance(error, _TURNED_AWAY):
-        return NotSent(f"{path!r}: ZooKeeper turned the request away: {_name(error)}")
+        return NotSent(f"{path!r}: ZooKeeper rejected the request without executing it: {_name(error)}")
     return OutcomeUnknown(f"{path!r}: no answer from ZooKeeper: {_name(error)}")
 
 
 def culprit(results: list[object]) -> tuple[int, BaseException] | None:
-    """The operation that a failed multi failed for, and its error; None if it did not fail."""
-    errors = [(place, result) for place, result in enumerate(results) if isinstance(result, BaseException)]
-    for place, error in errors:
+    """Return the index and the error of the operation that made a multi fail, or None if it did not fail."""
+    errors = [(index, result) for index, result in enumerate(results) if isinstance(result, BaseException)]
+    for index, error in errors:
         if not isinstance(error, _BYSTANDERS):
-            return place, error
+            return index, error
     return errors[0] if errors else None
 
 

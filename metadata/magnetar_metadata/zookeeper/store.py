@@ -1,18 +1,18 @@
 """The metadata store of a cluster: ZooKeeper.
 
-The tree is ZooKeeper's own, below a `chroot` if one is given. This module says what each request is there; the session
-with its threads is in `kazoo_session.py`, watches in `watches.py`, how a transaction becomes a multi in
-`../core/multi.py`, and what the errors mean in `kazoo_errors.py`.
+The tree is ZooKeeper's own, below a `chroot` if one is given. This module translates the store's requests. The session
+with its threads is in `kazoo_session.py`, watches in `watches.py`, the conversion of a transaction into a multi in
+`../core/multi.py`, and the meaning of errors in `kazoo_errors.py`.
 
-All changes, single ones too, go as multis: there is one way to be wrong instead of five. `ping` is a multi as well, one
-that checks nothing: every answer to it was agreed on by a majority.
+All changes are multis, even single ones: there is one way to fail instead of five. `ping` is a multi, too, which checks
+nothing: its answer always requires the agreement of a majority.
 
-`sync` is a ping, because ZooKeeper's own sync does not keep the contract. A leader takes it for a read and answers from
-its own tree without asking anybody. That tree may lack a change that a follower has applied and answered already, and
-lacks all changes of the next leader where this one has not noticed yet that it is deposed. A server applies changes in
-one order, so after the ping's answer its tree has every change that was answered before.
+`sync` is a ping, because ZooKeeper's own sync does not fulfil the contract. A leader treats a sync as a read, and
+answers from its own tree without asking the other servers. This tree may lack a change that a follower has already
+applied and answered, and lacks all changes of the next leader if this one has not noticed yet that it was deposed.
+Servers apply changes in one order, so after a ping's answer the tree has every change that was answered before.
 
-Each ping is a write of a majority, and clients can make a broker sync. So concurrent calls share one
+Each ping is a write by a majority, and clients can cause a broker to sync. So concurrent calls share one
 (`../shared_sync.py`).
 """
 
@@ -43,9 +43,9 @@ from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
 from magnetar_wire.clock import Clock
 
-# How often a plan is corrected. Each round needs another writer who makes or deletes a node of it at the wrong moment.
+# The maximum number of corrected plans. Each needs another writer that creates or deletes a node at the wrong moment.
 _ROUNDS: Final = 50
-_WHATEVER_VERSION: Final = -1
+_ANY_VERSION: Final = -1
 
 
 async def open_zookeeper(
@@ -59,13 +59,15 @@ async def open_zookeeper(
     create: bool = True,
 ) -> ZooKeeperStore:
     """Open a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if no server answers, and `NoStore` if
-    there is no chroot and `create` is false.
+    the chroot doesn't exist and `create` is false.
 
-    The chroot takes `MAX_CHROOT_BYTES` at most, since it stands before each path of a transaction.
+    The chroot has at most `MAX_CHROOT_BYTES`, since it is part of each path of a transaction.
     """
     check_path(chroot)
     if len(chroot.encode()) > MAX_CHROOT_BYTES:
-        raise InvalidPath(f"the chroot {chroot!r} takes {len(chroot.encode())} bytes, above {MAX_CHROOT_BYTES}")
+        raise InvalidPath(
+            f"the chroot {chroot!r} has {len(chroot.encode())} bytes, above the limit of {MAX_CHROOT_BYTES}"
+        )
     roots = check_roots(subtree_roots)
     kazoo = KazooSession(hosts, clock, session_timeout_s)
     await kazoo.start(connect_timeout_s)
@@ -81,7 +83,7 @@ async def open_zookeeper(
 
 
 class ZooKeeperStore(MetadataStore):
-    """One ZooKeeper session; `open_zookeeper` makes it."""
+    """One ZooKeeper session. `open_zookeeper` creates it."""
 
     def __init__(self, kazoo: KazooSession, clock: Clock, chroot: str, roots: tuple[str, ...]) -> None:
         self._kazoo = kazoo
@@ -130,21 +132,23 @@ class ZooKeeperStore(MetadataStore):
             if why is None:
                 raise to_metadata_error(error, operation.path, operation.index)
             following = plan.learn(operation, why)
-            if following is Next.GIVE_UP:
+            if following is Next.REPORT:
                 raise refused(why, operation.path, operation.index)
             try:
                 await self._prepare(plan, following)
             except Unavailable as unavailable:
-                # The changes themselves were refused so far.
+                # So far, the changes were refused.
                 raise NotSent(f"{operation.path!r}: {unavailable}") from unavailable
-        raise NotSent(f"{changes[0].path!r}: others made and deleted its nodes {_ROUNDS} times in a row; not changed")
+        raise NotSent(
+            f"{changes[0].path!r} was not changed: other clients created and deleted its nodes {_ROUNDS} times in a row"
+        )
 
     async def sync(self) -> None:
         await self._syncs.sync()
 
     async def ping(self) -> None:
         multi = self._kazoo.client.transaction()
-        multi.check(self._full(ROOT), _WHATEVER_VERSION)
+        multi.check(self._full(ROOT), _ANY_VERSION)
         results = await self._kazoo.request(ROOT, multi.commit_async, agreed=True)
         blamed = culprit(results)
         if blamed is not None:
@@ -166,7 +170,7 @@ class ZooKeeperStore(MetadataStore):
             await self._watches.close()
 
     async def check_chroot(self) -> None:
-        """Raises `NoStore` where there is no chroot."""
+        """Raise `NoStore` if the chroot doesn't exist."""
         try:
             await self.sync()  # the server may lag behind
             found = await self.exists(ROOT) is not None
@@ -176,7 +180,7 @@ class ZooKeeperStore(MetadataStore):
             raise NoStore(f"ZooKeeper has no node {self._chroot}: check the path; nothing was created")
 
     async def make_own_nodes(self) -> None:
-        """The chroot, and the change counters of the declared roots."""
+        """Create the chroot and the change counters of the declared roots."""
         wanted = [self._chroot] if self._chroot else []
         wanted += [self._full(counter_path(root)) for root in self._roots]
         for path in dict.fromkeys(path for node in wanted for path in [*ancestors_of(node), node]):
@@ -188,7 +192,7 @@ class ZooKeeperStore(MetadataStore):
         try:
             await self._kazoo.request(path, lambda: self._kazoo.client.create_async(path, b""), agreed=True)
         except NodeExists:
-            # Another process makes them too.
+            # Another process has created it.
             return
 
     async def _prepare(self, plan: MultiPlan, following: Next) -> None:
@@ -196,11 +200,11 @@ class ZooKeeperStore(MetadataStore):
             await self.make_own_nodes()
         if following is not Next.LOOK_FOR_PARENTS:
             return
-        # A server that lags behind would show the same again.
+        # A server that lags behind would return the same again.
         await self.sync()
         parents = plan.parents()
         there = await asyncio.gather(*(self.exists(path) for path in parents))
-        plan.missing_are(path for path, stat in zip(parents, there, strict=True) if stat is None)
+        plan.set_missing_parents(path for path, stat in zip(parents, there, strict=True) if stat is None)
 
     async def _multi(self, path: str, operations: list[Operation]) -> list[Any]:
         multi = self._kazoo.client.transaction()
@@ -213,7 +217,7 @@ class ZooKeeperStore(MetadataStore):
 
     def _add(self, multi: Any, operation: Operation) -> None:
         path = self._full(operation.path)
-        version = _WHATEVER_VERSION if operation.version == ANY else operation.version
+        version = _ANY_VERSION if operation.version == ANY else operation.version
         match operation.kind:
             case Kind.CREATE:
                 multi.create(path, operation.value, ephemeral=operation.ephemeral, sequence=operation.sequential)
@@ -227,7 +231,7 @@ class ZooKeeperStore(MetadataStore):
     def _made(self, operations: list[Operation], results: list[Any]) -> list[Made]:
         made: dict[int, Made] = {}
         for operation, result in zip(operations, results, strict=True):
-            # The change itself comes after its parents and before the counters.
+            # The operations of parents come before those of the change, counters after them.
             if operation.role is not Role.CHANGE:
                 continue
             match operation.kind:

@@ -1,14 +1,14 @@
-"""Watches on ZooKeeper: one-shot watches, set again and again.
+"""Watches on ZooKeeper: one-shot watches, which are set again and again.
 
-A server's watch fires once and is gone, as are all when the connection breaks. So each watched node has a task that
-sets its watches whenever one has fired or the connection is back, and puts the flags up **after** that: a change before
-the watch was set is seen by the read that follows the flag, one after it fires the watch. Events and answers come
-through different threads of kazoo's and can overtake each other, so an event does nothing but ask for another round.
+A server's watch fires once and is removed, as are all watches when the connection breaks. So each watched node has a
+task that sets its watches when one has fired or the connection is back, and sets the flags **after** that. A change
+before the watch was set is seen by the read after the flag; a later change fires the watch. Events and answers come
+through different threads of kazoo and may overtake each other, so an event only starts another round.
 
-A node is watched for being there, for its value, and, if it is there, for its children. All events of all nodes go to
-one callback: kazoo keeps a callback that never fires for ever, but each only once for a path.
+The watches of a node cover its existence, its value and, if it exists, its children. All events go to one callback:
+kazoo keeps a callback that never fires for ever, but each one only once per path.
 
-A connected server that gives no answer is asked again after a pause that grows.
+A connected server that does not answer is asked again after growing pauses.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ _LONGEST_PAUSE_S: Final = 1.0
 
 
 class _Watched:
-    """A node that somebody watches."""
+    """A watched node, with its flags."""
 
     def __init__(self, path: str, with_children: bool) -> None:
         self.path = path
         self.with_children = with_children
         self.flags: list[Flag] = []
-        # Whether the server's watches have to be set.
+        # Set when the server's watches have to be set.
         self.unset = asyncio.Event()
         self.unset.set()
         self.task: asyncio.Task[None] | None = None
 
 
 class ZooKeeperWatches:
-    """All watches of one store. Paths here are ZooKeeper's own, chroot included."""
+    """All watches of one store. Paths are ZooKeeper's own, with the chroot."""
 
     def __init__(self, kazoo: KazooSession, clock: Clock) -> None:
         self._kazoo = kazoo
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._watched: dict[str, _Watched] = {}
-        # Those of watches that are closed too, until they have ended.
+        # All tasks that have not ended, including those of closed watches.
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # One object for ever: a bound method is made anew at each access, and kazoo compares.
+        # Always the same object, since kazoo compares callbacks: each access to a bound method returns a new one.
         self._callback: Callable[[Any], None] = self._fired
 
     def watch(self, path: str, *, with_children: bool) -> Flag:
@@ -74,7 +74,7 @@ class ZooKeeperWatches:
                 flag.end(over)
 
     async def close(self) -> None:
-        """Waits for the tasks to have ended; `end` has gone before."""
+        """Wait until all tasks have ended. `end` must have been called."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -89,7 +89,8 @@ class ZooKeeperWatches:
                 watched.task.cancel()
 
     def _fired(self, event: Any) -> None:
-        """In kazoo's thread. Without a path it only says that the connection broke, which comes as a state too."""
+        """Handle an event, in kazoo's thread. An event without a path reports a broken connection, as the state
+        does."""
         if event.path is not None:
             try:
                 self._loop.call_soon_threadsafe(self._unset, event.path)
@@ -110,15 +111,15 @@ class ZooKeeperWatches:
             try:
                 await self._set(watched)
             except SessionLost:
-                # The flags are ended by the store.
+                # The store ends the flags.
                 return
             except Unavailable:
-                # Without a connection the reconnection asks for a round; with one, this was a single lost answer.
+                # Without a connection, the reconnect starts a round. With one, a single answer was lost.
                 if self._kazoo.session.state is SessionState.CONNECTED:
                     watched.unset.set()
                     failed = True
             except MetadataError:
-                # No right to read: the caller's own read will say so.
+                # No permission to read: the caller's own read will raise it.
                 pass
             for flag in list(watched.flags):
                 flag.put_up()
@@ -133,5 +134,5 @@ class ZooKeeperWatches:
             try:
                 await self._kazoo.request(path, lambda: client.get_children_async(path, watch=self._callback))
             except NoNode:
-                # Deleted since: the first watch has fired.
+                # It was deleted in the meantime: the first watch has fired.
                 return

@@ -63,12 +63,15 @@ class Admission:
                 reading.cancel()
                 await asyncio.wait([reading])
         if reading.cancelled():
-            raise Refusal(Code.RESOURCE_EXHAUSTED, "the request took too long to arrive while others waited")
+            raise Refusal(Code.RESOURCE_EXHAUSTED, "the request took too long to arrive while others waited: try again")
         request = reading.result()
         if request is None:
             return None
         if self._pending_bytes + len(request) > self._options.grpc_max_pending_bytes:
-            raise Refusal(Code.RESOURCE_EXHAUSTED, f"requests of {self._pending_bytes} bytes are being answered")
+            raise Refusal(
+                Code.RESOURCE_EXHAUSTED,
+                f"the server is busy with requests of {self._pending_bytes} bytes: try again later",
+            )
         self._pending_bytes += len(request)
         return request
 

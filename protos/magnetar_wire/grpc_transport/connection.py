@@ -147,6 +147,6 @@ class GrpcConnection:
 async def _connect(channel: grpc.aio.Channel, address: str) -> NotReached | None:
     while (state := channel.get_state(try_to_connect=True)) is not _READY:
         if state is _FAILED:
-            return NotReached(f"nobody answers at {address}")
+            return NotReached(f"{address} does not answer")
         await channel.wait_for_state_change(state)
     return None

@@ -29,11 +29,11 @@ class Ending:
         self._send(status_of(refusal.code), shortened(str(refusal)), trailers(refusal.code.value))
 
     def failed(self) -> None:
-        self._send(grpc.StatusCode.INTERNAL, "the server broke off: its log says why", trailers(FAILED))
+        self._send(grpc.StatusCode.INTERNAL, "the server failed with an internal error: see its log", trailers(FAILED))
 
     def broken_off(self) -> None:
         """No mark: to the client the connection broke."""
-        self._send(grpc.StatusCode.CANCELLED, "the service went away", ())
+        self._send(grpc.StatusCode.CANCELLED, "the server is shutting down", ())
 
     async def sent(self) -> NoReturn:
         """Waits until the status is sent, and leaves the handler."""

@@ -42,12 +42,12 @@ def check_version(server: type, version: str) -> None:
     missing = [name for name in _USED if not hasattr(server, name)]
     if missing:
         raise ImportError(
-            f"grpcio {version} has no {' nor '.join(missing)} in its asynchronous server, which keep hostile requests "
-            "from ending it"
+            f"grpcio {version} has no {' nor '.join(missing)} in its asynchronous server: Magnetar's "
+            "servers need them to survive malformed requests"
         )
     if ".".join(version.split(".")[:2]) not in _TESTED:
         _log.warning(
-            "Magnetar's servers were tested with grpcio %s, and not with the installed %s: if a server misbehaves, %s",
+            "Magnetar's servers were tested with grpcio %s, but %s is installed: if a server misbehaves, %s",
             " and ".join(_TESTED),
             version,
             INSTALL_TESTED,
@@ -81,8 +81,8 @@ class KnownMethodsServer(_server.Server):
         except TimeoutError:
             await self.stop(None)
             raise NotReached(
-                f"grpcio {grpc.__version__} accepts requests in a way of its own, in which a hostile one ends the "
-                f"server: {INSTALL_TESTED}"
+                f"grpcio {grpc.__version__} accepts requests in an unknown way, in which malformed ones "
+                f"could stop the server: {INSTALL_TESTED}"
             ) from None
 
 

@@ -45,9 +45,11 @@ async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcLi
     except RuntimeError as error:
         # What follows is advice on how to see more of gRPC.
         because = str(error).partition("; set GRPC_VERBOSITY")[0]
-        raise NotReached(f"{address} can't be listened at, as it is taken or not this machine's: {because}") from None
+        raise NotReached(
+            f"can't listen at {address}: the port is in use, or the address is not one of this machine: {because}"
+        ) from None
     if port == 0:
-        raise NotReached(f"{address} can't be listened at: it is taken, or not this machine's")
+        raise NotReached(f"can't listen at {address}: the port is in use, or the address is not one of this machine")
     # gRPC forgets that it was cancelled while it starts a server: so it never is.
     starting = asyncio.ensure_future(server.start())
     try:
@@ -102,10 +104,14 @@ class _Handler:
         ending = Ending(context)
         try:
             if len(self._serving) > self._options.grpc_max_served:
-                raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._options.grpc_max_served} requests are being served")
+                raise Refusal(
+                    Code.RESOURCE_EXHAUSTED,
+                    f"the server handles {self._options.grpc_max_served} requests already, its maximum "
+                    "(grpc_max_served): try again later",
+                )
             method = method_named(context.invocation_metadata() or ())
             if method is None:
-                raise Refusal(Code.UNIMPLEMENTED, "the request does not name a method")
+                raise Refusal(Code.UNIMPLEMENTED, "the request names no method")
             answer = await serve(method, context, ending)
         except Refusal as refusal:
             ending.refused(refusal)
@@ -116,7 +122,7 @@ class _Handler:
         except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
             if not (ending.begun and isinstance(error, Disconnected)):  # the transport broke it off itself
                 if not isinstance(error, GivenUp):
-                    _log.exception("a request failed")
+                    _log.exception("a request failed with an internal error")
                 ending.failed()
         else:
             if not ending.begun:

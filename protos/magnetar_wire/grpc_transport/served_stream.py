@@ -95,7 +95,7 @@ class ServedStream(PipedStream):
     async def _read_on(self, first: bytes) -> bool:
         """A message of several pieces. False: it broke off."""
         place = await self._admission.enter()
-        place.break_off = lambda: self._break_off("a message took too long while others waited")
+        place.break_off = lambda: self._break_off("a message took too long to arrive while others waited")
         try:
             message = await joined(first, self._context.read)
             if message is None:
@@ -118,4 +118,4 @@ class ServedStream(PipedStream):
 
     def _client_has_gone(self) -> None:
         self.client_gone = True
-        self._break_pipes(Disconnected("the client has gone"))
+        self._break_pipes(Disconnected("the client has disconnected"))

@@ -89,7 +89,9 @@ async def joined(first: bytes, read: Callable[[], Awaitable[object]]) -> bytes |
             parts.append(piece)
             size += len(piece)
             if size > MAX_TRANSPORT_BYTES + 1:  # `encoded` may have added one
-                raise Refusal(Code.RESOURCE_EXHAUSTED, f"a message has more than {MAX_TRANSPORT_BYTES} bytes")
+                raise Refusal(
+                    Code.RESOURCE_EXHAUSTED, f"a message has more than {MAX_TRANSPORT_BYTES} bytes, the maximum"
+                )
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         # An error's traceback knows this frame, and may live until garbage is collected.

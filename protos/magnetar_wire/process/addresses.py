@@ -19,5 +19,5 @@ def check_address(value: str) -> str:
     found = _ADDRESS.fullmatch(value)
     if found is None or int(found[1]) > _MAX_PORT:
         problem = "it has no port: " if _HOST.fullmatch(value) else ""
-        raise ValueError(f"{problem}an address is host:port, or [host]:port for IPv6, with a port up to {_MAX_PORT}")
+        raise ValueError(f"{problem}use host:port, or [host]:port for IPv6, with a port of at most {_MAX_PORT}")
     return value

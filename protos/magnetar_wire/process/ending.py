@@ -40,7 +40,7 @@ class Ending:
         task = asyncio.get_running_loop().create_task(step)
         await asyncio.wait([task], timeout=self._step_timeout_s + more_s)
         if not task.done():
-            _log.warning("%s did not end within %s s", what, self._step_timeout_s + more_s)
+            _log.warning("%s did not finish within %s s", what, self._step_timeout_s + more_s)
             return False
         task.result()
         return True

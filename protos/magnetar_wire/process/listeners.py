@@ -46,17 +46,25 @@ def advertised_listeners(
     to be good for that. Raises `ValueError`."""
     if not listeners:
         if internal_name:
-            raise ValueError(f"internal_listener_name is {internal_name!r}, and there are no advertised_listeners")
+            raise ValueError(
+                f"internal_listener_name is {internal_name!r}, but advertised_listeners is empty: set both, or neither"
+            )
         told = address or listens_at
         if _is_any(told):
-            raise ValueError(f"nobody can be told {told} to reach it at: set advertised_address")
+            raise ValueError(
+                f"{told} can't be advertised to other machines: set advertised_address to an address at which "
+                "they reach this one"
+            )
         return ((INTERNAL, address),) if address else ()
     if address:
-        raise ValueError("advertised_address and advertised_listeners say the same: set one of them")
+        raise ValueError("advertised_address and advertised_listeners are both set: set only one of them")
     found = _by_name(listeners, MAGNETAR)
     internal = internal_name or next(iter(found))
     if internal not in found:
-        raise ValueError(f"internal_listener_name is {internal!r}, which is none of {', '.join(found)}")
+        raise ValueError(
+            f"internal_listener_name is {internal!r}, which is not in advertised_listeners: use one of "
+            f"{', '.join(found)}"
+        )
     return ((internal, found.pop(internal)), *found.items())
 
 
@@ -70,14 +78,22 @@ def advertised_for_pulsar(
     found = _by_name(listeners, PULSAR)
     if not listens_at:
         if address:
-            raise ValueError(f"pulsar_advertised_address is {address}, and pulsar_listen_addresses is empty")
+            raise ValueError(
+                f"pulsar_advertised_address is {address}, but pulsar_listen_addresses is empty: set both, or neither"
+            )
         return tuple(found.items())
     internal, reached_at = advertised[0] if advertised else (INTERNAL, "")
     if address and internal in found:
-        raise ValueError("pulsar_advertised_address and advertised_listeners say the same: set one of them")
+        raise ValueError(
+            f"pulsar_advertised_address and a pulsar:// address of listener {internal!r} in "
+            "advertised_listeners are both set: set only one of them"
+        )
     told = found.pop(internal, "") or address or (f"{reached_at.rpartition(':')[0]}:0" if reached_at else "")
     if _is_any(told or listens_at):
-        raise ValueError(f"nobody can be told {told or listens_at} to reach it at: set pulsar_advertised_address")
+        raise ValueError(
+            f"{told or listens_at} can't be advertised to other machines: set pulsar_advertised_address to an "
+            "address at which they reach this one"
+        )
     return ((internal, told), *found.items())
 
 
@@ -87,9 +103,10 @@ def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str =
     names = [name for name, _ in advertised]
     for name, _ in found:
         if name not in names:
-            there = f"has {', '.join(names)}" if names else "is not set"
+            there = f"has only {', '.join(names)}" if names else "has none"
             raise ValueError(
-                f"bind_addresses names the listener {name!r}, and advertised_listeners {there} for {scheme}://"
+                f"bind_addresses names the listener {name!r}, but advertised_listeners {there} for "
+                f"{scheme}://: use the same names in both"
             )
     return found
 
@@ -99,9 +116,14 @@ def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
     for one in listeners:
         name, where = _taken_apart("advertised_listeners", one, scheme)
         if _is_any(where):
-            raise ValueError(f"advertised_listeners has {one!r:.200}: nobody can be told that to reach it at")
+            raise ValueError(
+                f"advertised_listeners has {one!r:.200}, which can't be advertised to other machines: use an "
+                "address at which they reach this one"
+            )
         if name in found:
-            raise ValueError(f"advertised_listeners has two of the name {name!r}, both for {scheme}")
+            raise ValueError(
+                f"advertised_listeners names the listener {name!r} twice for {scheme}://: use each name once"
+            )
         found[name] = where
     return found
 
@@ -109,7 +131,7 @@ def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
 def _taken_apart(setting: str, listener: str, scheme: str) -> tuple[str, str]:
     parts = _LISTENER.fullmatch(listener)
     if parts is None or parts["scheme"] != scheme:
-        raise ValueError(f"{setting} has {listener!r:.200}: a listener is name:{scheme}://host:port")
+        raise ValueError(f"{setting} has {listener!r:.200}: use name:{scheme}://host:port")
     try:
         return parts["name"], check_address(parts["address"])
     except ValueError as error:

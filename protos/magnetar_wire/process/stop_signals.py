@@ -53,13 +53,15 @@ class StopSignals:
 
     def _wait(self) -> None:
         name = signal.Signals(signal.sigwait(_SIGNALS)).name
-        _log.info("%s: ending in peace; a second one ends it at once", name)
+        _log.info("%s: shutting down gracefully; a second signal stops the process at once", name)
         self._asked()
         second = self._wait_second()
         if second is None:
-            _log.critical("the process did not end within %s s of %s, and is ended", self._within_s, name)
+            _log.critical(
+                "the process did not shut down within %s s after %s: stopping it at once", self._within_s, name
+            )
             os._exit(ExitStatus.DID_NOT_END)
-        _log.critical("%s again: ending at once", signal.Signals(second.si_signo).name)
+        _log.critical("%s again: stopping at once", signal.Signals(second.si_signo).name)
         os._exit(_OF_SIGNALS + second.si_signo)
 
     def _wait_second(self) -> signal.struct_siginfo | None:

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar_broker.broker import Broker
-from magnetar_broker.life import BrokerLife
+from magnetar_broker.broker_session import BrokerSession
 from tests.fake_ownership import FakeOwnership
 from tests.sim.service.watched_ledgers import watch_ledgers
 from tests.sim.world.host import Host
@@ -20,20 +20,20 @@ __all__ = ["BrokerHost"]
 
 
 class _WatchedBroker(Broker):
-    """Each of its lives is watched before it serves."""
+    """Each of its sessions is watched before it serves."""
 
     watches: BrokerHost
-    _life: BrokerLife | None = None
+    _session: BrokerSession | None = None
 
     @property
-    def life(self) -> BrokerLife | None:
-        return self._life
+    def session(self) -> BrokerSession | None:
+        return self._session
 
-    @life.setter
-    def life(self, life: BrokerLife | None) -> None:
-        self._life, self.watches.adds = life, None
-        if life is not None:
-            self.watches.begins(life)
+    @session.setter
+    def session(self, session: BrokerSession | None) -> None:
+        self._session, self.watches.adds = session, None
+        if session is not None:
+            self.watches.begins(session)
 
 
 class BrokerHost(Host):
@@ -52,12 +52,12 @@ class BrokerHost(Host):
         return self in self.world.staying and not self.world.over
 
     @property
-    def life(self) -> BrokerLife | None:
-        return self.broker.life if self.runs and self.broker is not None else None
+    def session(self) -> BrokerSession | None:
+        return self.broker.session if self.runs and self.broker is not None else None
 
     @property
     def serves(self) -> bool:
-        return self.life is not None
+        return self.session is not None
 
     def start(self) -> None:
         self.broker = None
@@ -83,7 +83,7 @@ class BrokerHost(Host):
         await broker.start()
         await asyncio.get_running_loop().create_future()
 
-    def begins(self, life: BrokerLife) -> None:
+    def begins(self, life: BrokerSession) -> None:
         self.world.count("lives of brokers")
         watch_ledgers(life.client, self.world)
         self.adds = AddsWatch(life.client, self.world.checker)

@@ -185,8 +185,8 @@ def _lapsed(world: ServiceWorld) -> list[str]:
     served = [
         topic.name
         for broker in world.staying
-        if broker.broker is not None and broker.broker.life is not None
-        for topic in broker.broker.life.topics.loaded()
+        if broker.broker is not None and broker.broker.session is not None
+        for topic in broker.broker.session.topics.loaded()
     ]
     nodes = ((str(name), world.metadata.value(paths.topic(name))) for name in served)
     return [name for name, value in nodes if value and ManagedLedgerNode.FromString(stored_payload(value)).leases]

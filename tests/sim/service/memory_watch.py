@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from magnetar_broker.life import BrokerLife
-from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.server.grpc.produce_stream import ProduceSession
 from magnetar_protos.broker_pb2 import ProduceRequest
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
@@ -88,7 +88,7 @@ class MemoryWatch:
             for run in decode_frame(ProduceRequest.FromString(message).frame, max_entry_bytes=MAX_TRANSPORT_BYTES)
             for entry in run.entries
         ]
-        life = next((host.life for host in self._world.brokers if host.process is by), None)
+        life = next((host.session for host in self._world.brokers if host.process is by), None)
         if life is not None:
             try:
                 self.check_broker(life)
@@ -104,7 +104,7 @@ class MemoryWatch:
         bound_bytes = self._world.service.options.max_pending_publish_bytes_per_connection
         check_stream(stream, _memory(session.undecided_sizes()), bound_bytes)
 
-    def check_broker(self, life: BrokerLife) -> None:
+    def check_broker(self, life: BrokerSession) -> None:
         """Check all topics of a broker. Raises `Violation`."""
         options = self._world.service.options
         for topic in life.topics.loaded():

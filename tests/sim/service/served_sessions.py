@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from magnetar_broker.service.consume_session import ConsumeSession
-from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeSession
+from magnetar_broker.server.grpc.produce_stream import ProduceSession
 
 __all__ = ["ServedSessions"]
 

@@ -83,7 +83,7 @@ def watch_lives(world: ServiceWorld) -> None:
             world.metadata_later(_MOMENT_S, partial(look, process, store))
             return
         world.history.look("40")
-        life = host.broker.life
+        life = host.broker.session
         if life is not None and life.store is store:
             world.history.sessions.on_violation(
                 Violation("40", f"{host.name} serves, and its metadata session was over {_MOMENT_S} s ago and more")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar import MessageId
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.service.consume_session import ConsumeSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeSession
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ConsumeRequest, OpenConsumer, StartAt
 from magnetar_wire.topic_name import TopicName
@@ -54,9 +54,15 @@ class TurnAmbush:
     def _loaded(self, by: Process, opened: OpenConsumer) -> Topic | None:
         host = next((host for host in self._world.brokers if host.process is by), None)
         name = TopicName.parse(opened.topic)
-        if host is None or host.broker is None or host.broker.life is None or not opened.durable or name.is_partition:
+        if (
+            host is None
+            or host.broker is None
+            or host.broker.session is None
+            or not opened.durable
+            or name.is_partition
+        ):
             return None
-        return host.broker.life.topics.get_loaded(name)
+        return host.broker.session.topics.get_loaded(name)
 
     def _sessions(self, topic: Topic, subscription: str) -> dict[int, ConsumeSession]:
         """Return the sessions of the subscription's consumers, by their streams."""

@@ -223,8 +223,8 @@ class ServiceWorld(World):
         while True:
             await clock.sleep(_LOOK_S)
             for host in self.brokers:
-                if host.life is not None:
-                    self.judged(self.memory.check_broker, host.life)
+                if host.session is not None:
+                    self.judged(self.memory.check_broker, host.session)
 
     # ── the course of a run ──
 

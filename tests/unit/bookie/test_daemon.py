@@ -173,10 +173,10 @@ async def test_others_are_told_of_each_listener_by_name(tmp_path: Path) -> None:
     ("changed", "why"),
     [
         ({"listen_address": "0.0.0.0:3181"}, "set advertised_address"),
-        ({"advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "set one of them"),
-        ({"advertised_listeners": "a:magnetar://0.0.0.0:1"}, "nobody can be told"),
-        ({"advertised_listeners": "a:b:c"}, "a listener is name:magnetar://host:port"),
-        ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "none of a"),
+        ({"advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "set only one of them"),
+        ({"advertised_listeners": "a:magnetar://0.0.0.0:1"}, "can't be advertised"),
+        ({"advertised_listeners": "a:b:c"}, "use name:magnetar://host:port"),
+        ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "use one of a"),
     ],
 )
 def test_addresses_that_nobody_could_use_are_refused(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
@@ -470,7 +470,7 @@ def test_what_is_wrong_with_a_configuration_is_told_at_once() -> None:
     for part in (
         "there is no option 'drain_timeout': did you mean 'drain_timeout_s'?",
         "bookie_id: Field required",
-        "there is no kind 'zookeper'",
+        "the scheme 'zookeper' is unknown",
         "listen_address = 'nowhere'",
         "http_address = 'h:70000'",
     ):

@@ -123,7 +123,7 @@ async def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_
             await cluster.patiently(cluster.client.recover(ledger_id))
         message = str(raised.value)
         assert f"ledger {ledger_id} was not recovered within 60.0 s: whether entry 3 was completed" in message
-        assert re.search("b0: it never got the entry; b1: .*did not answer.*; b2: the server broke off", message)
+        assert re.search("b0: it never got the entry; b1: .*did not answer.*; b2: the server failed", message)
         assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
         cluster["b2"].failing = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)

@@ -10,7 +10,7 @@ from magnetar import aio
 from magnetar.admin import AsyncAdmin
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.broker import Broker
-from magnetar_broker.life import BrokerLife
+from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.options import BrokerOptions
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
@@ -52,9 +52,9 @@ class BrokerScene:
         self.admin = AsyncAdmin(URL, transport=self.transport)
 
     @property
-    def life(self) -> BrokerLife:
-        assert self.broker.life is not None
-        return self.broker.life
+    def broker_session(self) -> BrokerSession:
+        assert self.broker.session is not None
+        return self.broker.session
 
     def client(self, **options: Any) -> aio.Client:
         return aio.Client(URL, _transport=self.transport, **options)

@@ -1,7 +1,7 @@
 """Several whole brokers in one process, on honest bookies and metadata in memory; administrators and clients reach all.
 
 async with running_brokers(2) as scene:
-    scene["b1"].life.ownership.owned()
+    scene["b1"].broker_session.ownership.owned()
     client = scene.client()
 """
 
@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from magnetar import aio
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.broker import Broker
-from magnetar_broker.errors import TopicGivenUp
-from magnetar_broker.life import BrokerLife
+from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
@@ -63,13 +63,13 @@ class OneBroker:
         )
 
     @property
-    def life(self) -> BrokerLife:
-        assert self.broker.life is not None
-        return self.broker.life
+    def broker_session(self) -> BrokerSession:
+        assert self.broker.session is not None
+        return self.broker.session
 
     @property
     def ownership(self) -> BundleOwnership:
-        return self.life.ownership
+        return self.broker_session.ownership
 
     @property
     def session(self) -> MemoryStore:
@@ -131,13 +131,13 @@ class ClusterScene:
 
 async def kill(one: OneBroker) -> None:
     """Kills the broker as far as others can tell: it listens no more, and does nothing; its session stands."""
-    life = one.life
+    life = one.broker_session
     if one.broker._following is not None:
         one.broker._following.cancel()
     for listener in one.broker._listeners:
         await listener.close()
     await life.ownership.close()
-    life.topics.give_up(TopicGivenUp("killed"))
+    life.topics.give_up(TopicUnloaded("killed"))
 
 
 @asynccontextmanager

@@ -10,9 +10,9 @@ from typing import Any
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.service.consume_options import ConsumeOptions
-from magnetar_broker.service.consume_session import ConsumeSession
-from magnetar_broker.service.outbox_budget import OutboxBudget
+from magnetar_broker.server.grpc.consume_options import ConsumeOptions
+from magnetar_broker.server.grpc.consume_stream import ConsumeSession
+from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,

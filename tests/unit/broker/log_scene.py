@@ -14,7 +14,7 @@ from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_broker import paths
 from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import EARLIEST, Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
@@ -95,7 +95,7 @@ class Scene(SmallCluster):
     def __init__(self, bookies: int = 4) -> None:
         super().__init__(bookies)
         self.outcomes = Outcomes()
-        self.lost: list[TopicGivenUp] = []
+        self.lost: list[TopicUnloaded] = []
         self._lives = 0
         # Of the log that was opened last.
         self.cache = EntryCache(0)

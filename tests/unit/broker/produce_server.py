@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.server.grpc.produce_stream import ProduceSession
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topics import Topics

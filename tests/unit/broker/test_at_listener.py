@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magnetar_broker.service import at_listener
-from magnetar_broker.service.at_listener import AtListener
+from magnetar_broker.server.grpc import listener_scoped_service
+from magnetar_broker.server.grpc.listener_scoped_service import ListenerScopedService
 from magnetar_protos import admin_pb2, broker_pb2, catalog_pb2, reading_pb2
 from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
 from magnetar_wire.transport import Peer, Stream
@@ -24,7 +24,7 @@ class Recording:
 
 
 def test_every_request_with_a_listeners_name_is_known() -> None:
-    known = {kind.DESCRIPTOR.full_name for kind in at_listener._ASKS.values()}
+    known = {kind.DESCRIPTOR.full_name for kind in listener_scoped_service._ASKS.values()}
     found = {
         kind.full_name
         for module in (admin_pb2, broker_pb2, catalog_pb2, reading_pb2)
@@ -37,9 +37,9 @@ def test_every_request_with_a_listeners_name_is_known() -> None:
 async def test_the_name_is_filled_in_and_another_one_stays() -> None:
     """OWN-1: whoever names no listener is told of the one that he came to."""
 
-    service = AtListener(Recording(), "external")
+    service = ListenerScopedService(Recording(), "external")
     peer: Peer = None  # type: ignore[assignment]
-    for method, kind in at_listener._ASKS.items():
+    for method, kind in listener_scoped_service._ASKS.items():
         for named, told in (("", "external"), ("internal", "internal")):
             request = kind(topic="t", listener_name=named)
             asked = kind.FromString(await service.call(peer, method, request.SerializeToString()))

@@ -12,7 +12,7 @@ import pytest
 from magnetar import Message, MessageId
 from magnetar.exceptions import IncarnationChanged, InvalidArgument, StaleEpoch, TopicNotFound
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_metadata.store import SessionState
 from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
 from magnetar_testing.metadata import MemoryStore
@@ -69,14 +69,14 @@ async def test_a_lost_metadata_session_gives_all_up_and_the_broker_begins_anew()
     """OWN-2, PRD-9: clients go on by themselves; nothing receipted is lost, and the order is that of sending."""
 
     async with running_broker() as scene:
-        lives = {scene.life}
+        lives = {scene.broker_session}
 
         async def lose(_: int) -> None:
-            before = scene.broker.life
+            before = scene.broker.session
             assert scene.store is not None
             scene.metadata.expire(scene.store)
-            await until(lambda: scene.broker.life not in (None, before), "the broker has begun anew")
-            lives.add(scene.life)
+            await until(lambda: scene.broker.session not in (None, before), "the broker has begun anew")
+            lives.add(scene.broker_session)
 
         await published(scene, lose, 3)
         assert len(lives) == 4
@@ -88,7 +88,7 @@ async def test_topics_that_are_unloaded_under_load_go_on() -> None:
     async with running_broker() as scene:
 
         async def unload(_: int) -> None:
-            await scene.life.topics.unload(NAME)
+            await scene.broker_session.topics.unload(NAME)
 
         await published(scene, unload, 5)
 
@@ -99,14 +99,14 @@ async def test_a_topic_that_somebody_else_takes_is_given_up_and_taken_back() -> 
     async with running_broker() as scene:
 
         async def take(_: int) -> None:
-            topic = scene.life.topics.get_loaded(NAME)
+            topic = scene.broker_session.topics.get_loaded(NAME)
             if topic is None:  # between two lives
                 return
-            stored = scene.life.topics._storage
-            policies = await scene.life.catalog.check_topic(NAME)
+            stored = scene.broker_session.topics._storage
+            policies = await scene.broker_session.catalog.check_topic(NAME)
             try:
                 rival = await stored.open(NAME, create=False, along=(), policies=policies)
-            except TopicGivenUp:  # the clients had it opened anew before the rival had done so
+            except TopicUnloaded:  # the clients had it opened anew before the rival had done so
                 return
             await until(lambda: topic.ended is not None, "the first one has found it out")
             await rival.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it was only a test"))
@@ -120,13 +120,13 @@ async def test_without_a_session_everything_is_refused_and_nothing_is_done() -> 
     async with running_broker() as scene:
         client = scene.client()
         await client.create_producer("t")
-        topic = scene.life.topics.get_loaded(NAME)
+        topic = scene.broker_session.topics.get_loaded(NAME)
         assert topic is not None
         assert scene.store is not None
         gate = asyncio.Event()
         opens, scene.broker._open_metadata = scene.broker._open_metadata, _after(gate, scene.broker._open_metadata)
         scene.metadata.expire(scene.store)
-        await until(lambda: scene.broker.life is None, "the broker has found it out")
+        await until(lambda: scene.broker.session is None, "the broker has found it out")
         connection = scene.transport.connect(URL.removeprefix("magnetar://"))
         with pytest.raises(Rejected) as refused:
             await connection.call("lookup", LookupRequest(topic="t").SerializeToString(), timeout_s=10)
@@ -135,7 +135,7 @@ async def test_without_a_session_everything_is_refused_and_nothing_is_done() -> 
         with pytest.raises(BrokerError):
             await topic.open_producer(OpenProducer(producer_name="late"), _nobody())
         gate.set()
-        await until(lambda: scene.broker.life is not None, "the broker has begun anew")
+        await until(lambda: scene.broker.session is not None, "the broker has begun anew")
         scene.broker._open_metadata = opens
         await connection.call("lookup", LookupRequest(topic="t").SerializeToString(), timeout_s=10)
         await connection.close()
@@ -156,26 +156,26 @@ async def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less
 
         scene.broker._open_metadata = short_session
         assert scene.store is not None
-        first = scene.life
+        first = scene.broker_session
         scene.metadata.expire(scene.store)
-        await until(lambda: scene.broker.life not in (None, first), "the broker has begun anew")
+        await until(lambda: scene.broker.session not in (None, first), "the broker has begun anew")
         client = scene.client()
         producer = await client.create_producer("t")
         await producer.send(b"0")
-        store, life = scene.store, scene.life
+        store, life = scene.store, scene.broker_session
         # For a moment, and it goes on.
         scene.metadata.suspend(store)
         await within(producer.send(b"1"), "what is open goes on")
-        assert scene.broker.life is life
+        assert scene.broker.session is life
         scene.metadata.resume(store)
         await within(producer.send(b"2"), "what is open goes on")
         # For longer: the store's own session does not tell.
         scene.metadata.cut_silently(store)
         await within(producer.send(b"3"), "what is open goes on")
-        await until(lambda: scene.broker.life is not life, "the broker has stopped")
+        await until(lambda: scene.broker.session is not life, "the broker has stopped")
         await until(lambda: store.session.state is SessionState.LOST, "its owner has ended the session")
         assert store.session.lost_because == "it was closed"
-        await until(lambda: scene.broker.life is not None, "the broker has begun anew")
+        await until(lambda: scene.broker.session is not None, "the broker has begun anew")
         await within(producer.send(b"4"), "clients go on")
         await client.close()
 
@@ -192,7 +192,7 @@ async def test_ending_in_peace_tells_everybody_before_their_streams_end() -> Non
         consumer = await client.subscribe("t", "s")
         producer = await client.create_producer("t")
         await producer.send(b"x")
-        topic = scene.life.topics.get_loaded(NAME)
+        topic = scene.broker_session.topics.get_loaded(NAME)
         assert topic is not None
         message = await consumer.receive()
         acknowledging = asyncio.create_task(consumer.acknowledge(message, receipt=True))
@@ -219,7 +219,7 @@ async def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_o
         raw = ProduceClient(connection.open_stream("produce"))
         opened = await raw.open(1)
         assert opened.incarnation
-        life = scene.life
+        life = scene.broker_session
         (topic,) = life.topics.loaded()
         for bookie in scene.bookies:
             bookie.hanging.add("add")
@@ -247,11 +247,11 @@ async def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
             for bookie in scene.bookies:
                 bookie.hanging.add("add")
             await raw.send((1, 0, [entry(0)]))
-            await until(lambda: scene.life.budget.used_bytes > 0, "it is on its way")
+            await until(lambda: scene.broker_session.budget.used_bytes > 0, "it is on its way")
         else:
             raw.reading.cancel()
             await raw.send((1, 0, [b"bad"] * 10_000))
-            await until(lambda: scene.life.budget.used_bytes == 0, "it is answered")
+            await until(lambda: scene.broker_session.budget.used_bytes == 0, "it is answered")
         await within(scene.broker.close(), "the broker has ended")
         await connection.close()
 
@@ -267,16 +267,16 @@ async def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it(
         old = await producer.send(b"old")
         assert (await consumer.receive()).data() == b"old"
         kept = await within(stays.receive(), "the message that is kept")
-        incarnation = (await scene.life.topics.get(NAME, create=False)).log.incarnation
+        incarnation = (await scene.broker_session.topics.get(NAME, create=False)).log.incarnation
         await consumer.close()
-        await scene.life.topics.delete(NAME, force=True)
+        await scene.broker_session.topics.delete(NAME, force=True)
         fresh = await other.subscribe("t", "s")
         again = await other.create_producer("t")
         ids = [await again.send(b"new %d" % number) for number in range(3)]
         assert all(one > old for one in ids)
         # Nobody produces to the new one in the old one's name: the producer has opened the new one, or says so.
         with pytest.raises(BrokerError) as changed:
-            await scene.life.topics.find(NAME, incarnation, True)
+            await scene.broker_session.topics.find(NAME, incarnation, True)
         assert changed.value.code == ErrorCode.INCARNATION_CHANGED
         while len(ids) < 4:
             with suppress(IncarnationChanged):
@@ -303,7 +303,7 @@ async def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it(
             await within(stays.acknowledge(kept, receipt=True), "it is refused")
         got = [await within(fresh.receive(), "a new message") for _ in range(4)]
         assert [message.data() for message in got] == [b"new 0", b"new 1", b"new 2", b"new 3"]
-        topic = await scene.life.topics.get(NAME, create=False)
+        topic = await scene.broker_session.topics.get(NAME, create=False)
         assert topic.log.next_index == 4
         assert [cursor.name for cursor in topic.cursors.durable()] == ["s", "stays"]
         assert [cursor.open_entries() for cursor in topic.cursors.durable()] == [4, 4]
@@ -345,7 +345,7 @@ async def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None
         topic_housekeeping_interval_s=0.05,
     ) as scene:
         client = scene.client()
-        topics = scene.life.topics
+        topics = scene.broker_session.topics
         consumer = await client.subscribe("kept", "s")
         producer = await client.create_producer("kept")
         await producer.send(b"x")
@@ -365,7 +365,7 @@ async def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None
 
 async def test_cancelling_an_opening_or_a_deletion_at_any_moment_leaves_a_topic_that_works() -> None:
     async with running_broker() as scene:
-        topics = scene.life.topics
+        topics = scene.broker_session.topics
         for turns in range(0, 60, 3):
             name = TopicName.parse(f"t{turns}")
             for work in (topics.get(name, create=True), topics.delete(name, force=True)):

@@ -169,13 +169,13 @@ async def test_two_processes_under_one_name_do_not_fight() -> None:
     await becomes_ready(first)
     async with machine.running(listen_addresses=["two:1"], load_balancer_report_update_min_interval_millis=20) as late:
         await says(late, "another process is registered as broker one")
-        assert first.broker.life is not None
-        heartbeat = first.broker.life.topics.get_loaded(heartbeat_topic("one"))
+        assert first.broker.session is not None
+        heartbeat = first.broker.session.topics.get_loaded(heartbeat_topic("one"))
         assert heartbeat is not None
         for _ in range(3):
             assert not (await ready(late))[0]
             assert (await ready(first))[0]
-        assert first.broker.life.topics.get_loaded(heartbeat_topic("one")) is heartbeat
+        assert first.broker.session.topics.get_loaded(heartbeat_topic("one")) is heartbeat
         first.end()
         assert await within(ending, "its end") is ExitStatus.ENDED
         await becomes_ready(late)

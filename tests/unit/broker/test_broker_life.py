@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar_broker.life import BrokerLife
+from magnetar_broker.broker_session import BrokerSession
 from magnetar_testing.clock import ManualClock
 from tests.unit.broker.subscription_scene import settle
 
 
 async def test_what_breaks_off_begins_anew_after_a_pause() -> None:
     """Without one it would leave no turn to anybody else."""
-    life = BrokerLife.__new__(BrokerLife)
+    life = BrokerSession.__new__(BrokerSession)
     life._clock = clock = ManualClock()
     begun = 0
 

@@ -12,7 +12,7 @@ from magnetar_broker.core.append_queue import AppendDone, AppendQueue
 from magnetar_broker.core.counters import BrokerCounters, TopicCounters
 from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.publish_budget import PublishBudget
@@ -112,7 +112,7 @@ def test_a_producer_returns_what_it_took_however_its_entries_are_decided() -> No
     assert sink.decided_bytes == sum(map(count_entry_memory, runs))
     late = producer_on(WaitingLog(), budget, sink)
     late.publish(0, small_entries(0, 3))
-    late._decided(TopicGivenUp("it is unloaded"))
+    late._decided(TopicUnloaded("it is unloaded"))
     assert budget.used_bytes == 2 * count_entry_memory(small_entries(0, 1))
 
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.service.consume_options import ConsumeOptions
+from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.server.grpc.consume_options import ConsumeOptions
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeRequest,
@@ -324,7 +324,7 @@ async def test_room_for_what_is_being_read_is_given_back_when_it_is_not_needed()
         for _ in range(50):
             await asyncio.sleep(0)
         assert client.positions(2) == []
-        await other.subscriptions.close(TopicGivenUp("another broker has it"))
+        await other.subscriptions.close(TopicUnloaded("another broker has it"))
         await eventually(lambda: client.positions(2) == entries)
         assert 1 in client.ended
 
@@ -333,7 +333,7 @@ async def test_a_topic_that_is_given_up_ends_its_consumers_and_not_the_stream() 
     async with _running() as (scene, _, client):
         await client.open(1)
         await client.open(2, "other")
-        await scene.subscriptions.close(TopicGivenUp("another broker has it"))
+        await scene.subscriptions.close(TopicUnloaded("another broker has it"))
         await eventually(lambda: len(client.ended) == 2)
         assert {problem.code for problem in client.ended.values() if problem} == {ErrorCode.SERVICE_NOT_READY}
         # The stream goes on.

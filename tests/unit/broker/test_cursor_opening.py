@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, OpeningPlaces
@@ -134,13 +134,13 @@ async def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way
         if way == "closed":
             table.abandon()
         else:
-            table._lose(TopicGivenUp("another broker has the topic"))
+            table._lose(TopicUnloaded("another broker has the topic"))
         await scene.turns(turns)
         for wait_again in (True, False):
-            with pytest.raises(TopicGivenUp):
+            with pytest.raises(TopicUnloaded):
                 await within(table.wait_until_open("bad", wait_again=wait_again), "the refusal", 10.0)
         opened = OpenConsumer(subscription="bad", durable=True)
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await within(subscriptions.subscribe(opened, object()), "the refusal", 10.0)  # type: ignore[arg-type]
 
 
@@ -161,5 +161,5 @@ async def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() ->
         with pytest.raises(BrokerError, match="was closed here"):
             await subscriptions.wait_for_cursor("open")
         table.abandon()
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await within(waiting, "the refusal", 10.0)

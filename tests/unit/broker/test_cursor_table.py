@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.paths import ledger as ledger_path
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import durable_cursor
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
@@ -72,7 +72,7 @@ async def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> N
 
     async with running_cursor_scene() as scene:
         zombie = await scene.open()
-        lost: list[TopicGivenUp] = []
+        lost: list[TopicUnloaded] = []
         zombie.on_lost = lost.append
         cursor = await zombie.create("s", at(5, -1), {})
         idle = await zombie.create("idle", at(5, -1), {})
@@ -80,12 +80,12 @@ async def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> N
         await cursor.saved()
         heir = await scene.open()
         cursor.acknowledge(entries(5, 4))
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await cursor.saved()
         assert len(lost) == 1
         for refused in (idle.saved(), idle.move_to(at(5, 7)), zombie.create("n", at(5, 0), {}), zombie.delete("s")):
             idle.acknowledge(entries(5, 5))
-            with pytest.raises(TopicGivenUp):
+            with pytest.raises(TopicUnloaded):
                 await refused
         inherited = heir.get("s")
         assert inherited is not None
@@ -112,7 +112,7 @@ async def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
         heir = await scene.open()
         before = [await scene.node(name) for name in ("fresh", "used", "new")]
         fresh.acknowledge(entries(5, 0))
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             match what:
                 case "first save":
                     await fresh.saved()
@@ -727,7 +727,7 @@ async def test_with_the_topic_all_of_its_cursors_go() -> None:
         await scene.delete_topic()
         assert not await scene.ledgers()
         assert [await scene.node(name) for name in ("a", "ä/b", ".")] == [None, None, None]
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await zombie.create("b", at(5, -1), {})
         # A topic of the same name is another one: what a dead broker left of the first does not become its own.
         scene.log.incarnation = "another"
@@ -753,10 +753,10 @@ async def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(chang
         table = await scene.open()
         await table.create("s", at(5, -1), {"of": "new"})
         before = await scene.known("s")
-        lost: list[TopicGivenUp] = []
+        lost: list[TopicUnloaded] = []
         zombie.on_lost = lost.append
         old.acknowledge(entries(5, 50))
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             match change:
                 case "first save":
                     await old.saved()
@@ -788,10 +788,10 @@ async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() ->
         for _ in range(2):  # claimed as often as the first
             table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await late.remove("s", cursor._known)
         await table.delete("s")
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await late.remove_table()
         await table.create("s", at(5, -1), {})
 

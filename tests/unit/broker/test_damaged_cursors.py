@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.interface import Log
@@ -195,7 +195,7 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
             cursor.acknowledge(entries(5, 8))
             await cursor.saved()
         assert f"no cursor is affected; its {len(value)} bytes began with {value.hex()}" in caplog.text
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await zombie.create("late", at(5, -1), {})
         await table.create("new", at(5, -1), {})
         await damage_node(scene, path, damage)
@@ -218,7 +218,7 @@ async def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: 
         else:
             await store.put(path, b"by hand", ANY)
         before = await store.get(path)
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await (table.replace("bad", at(5, 3)) if way == "reset" else table.delete("bad"))
         assert await store.get(path) == before
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.service import claiming
-from magnetar_broker.service.claiming import Claiming
-from magnetar_broker.service.finding_options import FindingOptions
+from magnetar_broker.server.grpc import bundle_claims
+from magnetar_broker.server.grpc.bundle_claims import BundleClaims
+from magnetar_broker.server.grpc.lookup_options import FindingOptions
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
     LastMessageAnswer,
@@ -42,7 +42,7 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
 
         scene.metadata.cut_silently(one.session)
         waiting = [asyncio.create_task(looked_up(f"persistent://public/n{number}/t")) for number in range(3)]
-        finding = one.life.finding
+        finding = one.broker_session.finding
         await until(lambda: finding._under_way == 3, "they wait")
         problem = (await looked_up(NAME)).problem
         assert (problem.code, "max_concurrent_lookup_request" in problem.text) == (ErrorCode.TOO_MANY_REQUESTS, True)
@@ -65,7 +65,7 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
 async def test_whoever_goes_away_makes_room() -> None:
     async with running_brokers(brokers=1, max_concurrent_lookup_request=2) as scene:
         one = scene["b1"]
-        finding = one.life.finding
+        finding = one.broker_session.finding
         scene.metadata.cut_silently(one.session)
         request = LookupRequest(topic="persistent://public/other/t").SerializeToString()
         waiting = [asyncio.create_task(finding.lookup(request)) for _ in range(2)]
@@ -92,9 +92,9 @@ async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkey
             await self.go_on.wait()
             return BundleOwner(broker_id="b")
 
-    monkeypatch.setattr(claiming, "_AT_A_TIME", 2)
+    monkeypatch.setattr(bundle_claims, "_AT_A_TIME", 2)
     owners = Owners()
-    serving = Claiming(owners)
+    serving = BundleClaims(owners)
     request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
     waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(request)) for _ in range(2)]
     await until(lambda: owners.asked == 2, "they wait")
@@ -113,7 +113,7 @@ async def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
 
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
-        ownership = one.life.ownership
+        ownership = one.broker_session.ownership
         reading = ownership._registered._reading
         scene.metadata.cut_silently(one.session)
         asking = asyncio.create_task(ownership.brokers())

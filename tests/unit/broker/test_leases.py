@@ -11,7 +11,7 @@ import pytest
 
 from magnetar_broker.core.leases import Lease, Leases, encoded
 from magnetar_broker.core.position import LATEST, Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -128,11 +128,11 @@ async def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
     async with running_log_scene() as scene:
         old, ledgers = await filled(scene)
         new = await scene.open(await scene.another())
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await scene.patiently(old.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         assert len(scene.lost) == 1
         assert new.leases.standing() == []
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await old.leases.renew(ONE, _TEN_MIN_MS)
 
 
@@ -149,7 +149,7 @@ async def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_
         assert until_ms <= taken_at + _TEN_MIN_MS
         scene.clock.advance((until_ms - scene.clock.time_ms()) / 1000 - 0.1)
         assert not await scene.patiently(new.trim(lambda: None))
-        with pytest.raises(TopicGivenUp):  # there is too little left of it, so it would have to be written
+        with pytest.raises(TopicUnloaded):  # there is too little left of it, so it would have to be written
             await scene.patiently(old.leases.renew(ONE, _TEN_MIN_MS))
 
 

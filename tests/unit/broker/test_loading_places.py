@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from magnetar_broker.core.loading_places import LoadingPlaces, TopicLoading
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
@@ -163,6 +163,6 @@ async def test_topics_whose_opening_hangs_leave_room_for_healthy_ones() -> None:
     # Those that failed are slow from the beginning: more of them don't get in the way of others.
     again = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(2)]
     await within(topics.get(TopicName.parse("late"), create=True), "a healthy topic is opened")
-    topics.give_up(TopicGivenUp("the test is over"))
+    topics.give_up(TopicUnloaded("the test is over"))
     await topics.wait_ended()
     await asyncio.gather(*away, *again, return_exceptions=True)

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, DamagedEntry, TopicGivenUp
+from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
@@ -73,7 +73,7 @@ async def test_who_loses_the_close_gives_the_topic_up() -> None:
         for bookie in held:
             bookie.hanging.clear()
         await scene.decided()
-        assert all(isinstance(error, TopicGivenUp) for error in scene.outcomes.refused)
+        assert all(isinstance(error, TopicUnloaded) for error in scene.outcomes.refused)
         assert len(scene.outcomes.refused) == 3
         assert len(scene.lost) == 1
         found = await scene.payloads(new)
@@ -125,7 +125,7 @@ async def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> N
 
         await scene.wait(resumed)
         if scene.outcomes.refused:
-            assert all(isinstance(error, TopicGivenUp) for error in scene.outcomes.refused)
+            assert all(isinstance(error, TopicUnloaded) for error in scene.outcomes.refused)
             log = await scene.open()
         stored = [one for one, _ in scene.outcomes.stored]
         assert stored == numbered(12)[: len(stored)]
@@ -248,7 +248,7 @@ async def test_an_empty_ledger_that_a_death_left_goes() -> None:
         empty = log.stats().ledgers[-1].ledger_id
         await scene.idle()
         log.abandon()
-        assert isinstance(scene.outcomes.refused[0], TopicGivenUp)
+        assert isinstance(scene.outcomes.refused[0], TopicUnloaded)
         for bookie in scene.bookies.values():
             bookie.hanging.clear()
         log = await scene.open(await scene.another())
@@ -302,7 +302,7 @@ async def test_who_stops_at_a_refusal_keeps_the_order() -> None:
         await log.close()
         assert log.append([NewEntry(entry(b"closed"), 1, 0)], told.append) == 0
         await scene.wait(lambda: len(told) == 2)
-        assert isinstance(told[1], TopicGivenUp)
+        assert isinstance(told[1], TopicUnloaded)
 
 
 async def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() -> None:
@@ -320,4 +320,4 @@ async def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() ->
         log.append([NewEntry(entry(b"b"), 1, 0)], lambda result: told.append(("second", result)))
         await scene.wait(lambda: len(told) == 3)
         assert [who for who, _ in told] == ["first", "second", "pending"]
-        assert isinstance(told[2][1], TopicGivenUp)
+        assert isinstance(told[2][1], TopicUnloaded)

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.core.position import EARLIEST, LATEST, Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import trimming
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
@@ -155,7 +155,7 @@ async def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again
         for ledger_id in ledgers:
             assert (await scene.metadata(ledger_id)).state.name == "TOMBSTONE"
         await scene.append(log, b"too late")  # its owner did not know
-        assert isinstance(scene.outcomes.refused[0], TopicGivenUp)
+        assert isinstance(scene.outcomes.refused[0], TopicUnloaded)
         with pytest.raises(BrokerError) as raised:
             await scene.open(create=False)
         assert raised.value.code == ErrorCode.TOPIC_NOT_FOUND
@@ -409,9 +409,9 @@ async def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
         scene.outcomes.append(log, b"late")
         await scene.patiently(asyncio.wait_for(closing, None))
         assert [one for one, _ in scene.outcomes.stored] == [b"first", *numbered(5)]
-        assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
+        assert isinstance(scene.outcomes.told[-1][1], TopicUnloaded)
         await log.close()
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await log.trim(lambda: None)
         assert scene.lost == []
         assert (await scene.metadata(scene.outcomes.stored[-1][1].ledger_id)).closed
@@ -538,7 +538,7 @@ async def test_cursors_that_are_opened_late_do_not_bring_a_deleted_topic_back() 
     async with running_log_scene() as scene:
         log = await scene.open()
         await delete(scene)
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await scene.patiently(scene.cursors(log))
         assert await scene.store.get(paths.topic(TOPIC)) is None
         await scene.append(await scene.open(), b"anew")
@@ -574,7 +574,7 @@ async def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_
         assert (await scene.store.get(path)) == before
         scene.server.resume(zombie)
         await scene.decided()
-        assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
+        assert isinstance(scene.outcomes.told[-1][1], TopicUnloaded)
         await scene.append(new, b"alone")
         assert await scene.payloads(new) == [b"alone"]
 

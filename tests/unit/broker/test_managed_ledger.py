@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar_broker.core.position import EARLIEST, Position
-from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from tests.unit.broker.log_scene import numbered, payload, running_log_scene
 
@@ -52,9 +52,9 @@ async def test_another_life_fences_the_one_before() -> None:
         new = await scene.open(await scene.another())
         assert await scene.payloads(new) == numbered(5)
         await scene.append(old, b"too late")
-        assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
+        assert isinstance(scene.outcomes.told[-1][1], TopicUnloaded)
         assert len(scene.lost) == 1
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await old.read(EARLIEST, 1, 1)
         await scene.append(new, b"in time")
         assert await scene.payloads(new) == [*numbered(5), b"in time"]
@@ -69,7 +69,7 @@ async def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
         await scene.append(old, *numbered(7))
         await scene.patiently(old._writing.roll())
         new = await scene.open(await scene.another())
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await scene.patiently(old.trim(lambda: None))
         assert len(scene.lost) == 1
         assert await scene.payloads(new) == numbered(7)

@@ -19,7 +19,7 @@ from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.core.log_entry import Chunk
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos import reading_pb2 as pb
@@ -225,7 +225,7 @@ async def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_
         start = end_of(log.listed)
         assert start > end_of(lost.listed)
         asked = request(start, before_ledgers=8, before_bytes=1_000_000)
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             await scene.patiently(plans.plan(lost, asked))
         assert scene.lost
         answer = await scene.patiently(plans.plan(log, asked))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_protos.broker_pb2 import (
     CloseProducer,
     ErrorCode,
@@ -262,9 +262,9 @@ async def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
         server.log().prompt = False
         await client.send((1, 0, [entry(0)]))
         await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
-        server.log().on_lost(TopicGivenUp("somebody else has it"))
+        server.log().on_lost(TopicUnloaded("somebody else has it"))
         assert await client.code(1) == ErrorCode.SERVICE_NOT_READY
-        server.log().decide(error=TopicGivenUp("somebody else has it"))
+        server.log().decide(error=TopicUnloaded("somebody else has it"))
         await client.open(2, "p")
         assert len(server.storage.opened) == 2
         assert server.log(0).abandoned
@@ -340,7 +340,7 @@ async def test_ending_in_peace_tells_what_was_taken_first() -> None:
         log.prompt = False
         await client.send((1, 0, [entry(0)]))
         await until(lambda: len(log.waiting) == 1, "the topic has taken it")
-        closing = asyncio.create_task(server.topics.close(TopicGivenUp("the broker ends")))
+        closing = asyncio.create_task(server.topics.close(TopicUnloaded("the broker ends")))
         await until(lambda: server.storage.opened[0].ended is not None, "it is ending")
         await client.send((1, 1, [entry(1)]))
         await client.send(OpenProducer(producer_id=2, topic="t", producer_name="late"))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from magnetar import aio
-from magnetar_broker.core.receipts import ProduceAnswers
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
 from magnetar_protos.broker_pb2 import (
     CloseProducer,
     ErrorCode,

@@ -9,8 +9,8 @@ import pytest
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.producer_names import NOTHING_STORED, ProducerNames
-from magnetar_broker.core.receipts import ProduceAnswers
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
 from magnetar_protos.broker_pb2 import ErrorCode, Problem, ProduceAnswer, ProducerOpened
 
 

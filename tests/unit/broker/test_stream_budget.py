@@ -1,10 +1,10 @@
-"""Shares of a stream's bound on undecided entries (core/stream_budget.py)."""
+"""Shares of a stream's bound on undecided entries (server/grpc/stream_budget.py)."""
 
 from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.stream_budget import StreamBudget
+from magnetar_broker.server.grpc.stream_budget import StreamBudget
 
 BOUND = 64_000
 QUARTER = BOUND // 4

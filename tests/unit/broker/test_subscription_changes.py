@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.consumer import Consumer
 from magnetar_broker.topic.subscription_changes import SubscriptionChanges
 from magnetar_broker.topic.subscriptions import Subscriptions
@@ -274,7 +274,7 @@ async def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_h
     unwound.set()
     await closing
     await asyncio.wait(callers)
-    assert all(isinstance(caller.exception(), TopicGivenUp) for caller in callers)
+    assert all(isinstance(caller.exception(), TopicUnloaded) for caller in callers)
     assert subscription.told == ["pause", "resume"]
     assert not changes.is_changing(key)
     assert problems == []

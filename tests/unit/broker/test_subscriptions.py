@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.acknowledgements import check_ranges
 from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, MessagePlace, StartAt, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
@@ -847,11 +847,11 @@ async def test_closing_ends_consumers_receipts_and_what_is_being_done() -> None:
     consumer.when_saved(answers.append)
     seeking = asyncio.create_task(consumer.seek(EARLIEST))
     await settle()
-    lost = TopicGivenUp("another broker has it")
+    lost = TopicUnloaded("another broker has it")
     await scene.subscriptions.close(lost)
     assert gets.problems == [lost.problem]
     assert answers == [lost]
-    with pytest.raises(TopicGivenUp):
+    with pytest.raises(TopicUnloaded):
         await seeking
     await _refused(ErrorCode.SERVICE_NOT_READY, scene)
     consumer.leave()
@@ -920,7 +920,7 @@ async def test_deliveries_are_counted() -> None:
 
 async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch) -> None:
     def given_up(start: Position, max_entries: int, max_bytes: int) -> None:
-        raise TopicGivenUp("fenced")
+        raise TopicUnloaded("fenced")
 
     scene = Scene()
     positions = scene.add(3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar_broker.core.position import EARLIEST, Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.options import TopicOptions
@@ -161,15 +161,15 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     sink = FakeProducerSink()
     await topic.open_producer(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
-    await within(topics.unload_within(NAME.namespace_name, bundle, TopicGivenUp("it goes")), "nothing of it is open")
+    await within(topics.unload_within(NAME.namespace_name, bundle, TopicUnloaded("it goes")), "nothing of it is open")
     assert [name for name, *_ in sink.told] == ["ended"]
     assert log_of(topic).abandoned
-    with pytest.raises(TopicGivenUp):
+    with pytest.raises(TopicUnloaded):
         await topic.open_producer(OpenProducer(producer_name="q"), sink)
     again = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
     assert again is not topic
     # Lost by its log while the cursors are being opened: a client waits for the end of that opening.
-    log_of(again).on_lost(TopicGivenUp("another broker has it"))
+    log_of(again).on_lost(TopicUnloaded("another broker has it"))
     asking = asyncio.create_task(topics.find(NAME, "", True, to_publish=True))
     await asyncio.sleep(0.01)
     assert not asking.done()
@@ -207,7 +207,7 @@ async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None
     sink = FakeProducerSink()
     producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
-    problem = TopicGivenUp("it moves")
+    problem = TopicUnloaded("it moves")
     unloading = asyncio.create_task(topics.unload_within(NAME.namespace_name, bundle, problem))
     await until(lambda: cursors_of(first).closed, "its cursors are saved")
     assert subscriptions_of(first).ended == [problem]
@@ -226,12 +226,12 @@ async def test_an_unload_that_is_cancelled_while_a_cursor_fails_is_logged(caplog
     topic = await topics.get(NAME, create=True)
     unretrieved: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
-    cursors_of(topic).fails_when_cancelled = TopicGivenUp("its cursors are another broker's")
-    closing = asyncio.create_task(topic.close_consumers(TopicGivenUp("it moves")))
+    cursors_of(topic).fails_when_cancelled = TopicUnloaded("its cursors are another broker's")
+    closing = asyncio.create_task(topic.close_consumers(TopicUnloaded("it moves")))
     await until(lambda: cursors_of(topic).closed, "its cursors are being saved")
     closing.cancel()
     await asyncio.gather(closing, return_exceptions=True)
-    assert "not all cursors were saved: TopicGivenUp: its cursors are another broker's" in caplog.text
+    assert "not all cursors were saved: TopicUnloaded: its cursors are another broker's" in caplog.text
     del closing
     gc.collect()
     await asyncio.sleep(0)
@@ -285,9 +285,9 @@ async def test_a_deletion_in_flight_does_not_hold_up_what_was_given_up(loaded: b
     deleting = asyncio.create_task(topics.delete(NAME, force=False))
     for _ in range(steps):
         await asyncio.sleep(0)
-    topics.give_up(TopicGivenUp("the session is lost"))
+    topics.give_up(TopicUnloaded("the session is lost"))
     await within(topics.wait_ended(), "the deletion is broken off")
-    with pytest.raises(TopicGivenUp):
+    with pytest.raises(TopicUnloaded):
         await within(deleting, "its outcome is told")
     assert storage.deleted == []
     assert all(log_of(topic).abandoned for topic in storage.opened)
@@ -325,8 +325,8 @@ async def test_a_lost_topic_is_told_and_gone_once() -> None:
     storage = FakeStorage()
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
-    cursors_of(topic).on_lost(TopicGivenUp("one"))
-    log_of(topic).on_lost(TopicGivenUp("two"))
+    cursors_of(topic).on_lost(TopicUnloaded("one"))
+    log_of(topic).on_lost(TopicUnloaded("two"))
     again = await topics.get(NAME, create=False)
     assert again is not topic
     assert log_of(topic).abandoned
@@ -342,7 +342,7 @@ async def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() 
         storage.gate.clear()
         opening = asyncio.create_task(topics.get(TopicName.parse("other"), create=True))
         await until(lambda: storage.opening == 1, "it is being opened")
-        problem = TopicGivenUp("it ends")
+        problem = TopicUnloaded("it ends")
         if not in_peace:
             topics.give_up(problem)
         await within(topics.close(problem) if in_peace else topics.wait_ended(), "all have ended")
@@ -365,14 +365,14 @@ async def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool, ste
     topic = await topics.get(NAME, create=True)
     if in_peace:
         cursors_of(topic).settled.clear()
-        closing = asyncio.create_task(topics.close(TopicGivenUp("it ends in peace")))
+        closing = asyncio.create_task(topics.close(TopicUnloaded("it ends in peace")))
         await until(lambda: topic.ended is not None, "it is being closed")
         assert not subscriptions_of(topic).ended
     else:
-        topics.give_up(TopicGivenUp("its session is over"))
+        topics.give_up(TopicUnloaded("its session is over"))
     for _ in range(steps):
         await asyncio.sleep(0)
-    topic.give_up(TopicGivenUp("its bundle is lost"))
+    topic.give_up(TopicUnloaded("its bundle is lost"))
     await within(topics.wait_ended(), "all have ended")
     if in_peace:
         await within(closing, "the close returns")
@@ -383,7 +383,7 @@ async def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -
     topics = topics_on(FakeStorage())
     asking = asyncio.create_task(topics.get(NAME, create=True))
     await asyncio.sleep(0)
-    topics.give_up(TopicGivenUp("it ends"))
+    topics.give_up(TopicUnloaded("it ends"))
     await within(topics.wait_ended(), "all have ended")
     with pytest.raises(BrokerError):
         await asking

@@ -8,7 +8,7 @@ from typing import Any
 
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
@@ -137,7 +137,7 @@ class FakeStorage:
                 self.cursors_gate.clear()
                 raise error
         except BaseException:
-            topic.abandon(TopicGivenUp(f"{name} could not be opened"))
+            topic.abandon(TopicUnloaded(f"{name} could not be opened"))
             raise
         return topic
 

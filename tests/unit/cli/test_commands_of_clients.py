@@ -141,7 +141,7 @@ def test_an_error_about_a_missing_broker_says_it_once(monkeypatch: pytest.Monkey
 def test_other_warnings_of_the_sdk_are_not_shown() -> None:
     code = (
         "import logging; from magnetar_cli.plain_errors import plain_logs; plain_logs()\n"
-        "for name in ('magnetar', 'magnetar._link', 'kazoo', 'other'):\n"
+        "for name in ('magnetar', 'magnetar._broker_stream', 'kazoo', 'other'):\n"
         "    logging.getLogger(name).warning('a warning')\n"
         "logging.getLogger('magnetar').error('an error')"
     )

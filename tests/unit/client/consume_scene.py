@@ -13,7 +13,7 @@ from magnetar._message import Message
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.service.consume_session import ConsumeSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeSession
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (

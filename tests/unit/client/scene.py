@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import magnetar
 from magnetar import aio
-from magnetar._loop import background
+from magnetar._client_core import ClientCore
+from magnetar._event_loop import background
+from magnetar._options import client_options
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock
 from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.transport import Transport
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.lookup_broker import ADDRESS
@@ -33,6 +37,18 @@ async def scene(
         client.shutdown()
         await client.close()
         await broker.stop()
+
+
+def core_of(transport: Transport, *addresses: str, clock: Clock | None = None, **options: Any) -> ClientCore:
+    """Return what a client at these addresses consists of, without the client."""
+    return ClientCore(
+        f"magnetar://{','.join(addresses or (ADDRESS,))}",
+        client_options(options),
+        asyncio.get_running_loop().call_soon,
+        transport=transport,
+        clock=clock,
+        randomness=SeededRandomness(1),
+    )
 
 
 class SyncScene:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import magnetar
 from magnetar import InitialPosition
-from magnetar._loop import background
+from magnetar._event_loop import background
 from magnetar_wire.in_process_transport import InProcessTransport
 from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
 
@@ -53,7 +53,7 @@ class SyncConsumeScene:
 def sync_consume_scene() -> Iterator[SyncConsumeScene]:
     transport = InProcessTransport()
     with magnetar.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
-        client._begun()
+        client._get_core()
         scene = SyncConsumeScene(client, transport)
         scene.run(scene.broker.start(transport))
         yield scene

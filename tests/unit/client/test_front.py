@@ -144,7 +144,7 @@ def test_loggers_are_handlers_of_python_s(tmp_path: Path, capsys: pytest.Capture
             logging.getLogger(),
         ):
             magnetar.Client("magnetar://localhost:6652", logger=logger).close()
-        logging.getLogger("magnetar._loop").info("told")
+        logging.getLogger("magnetar._event_loop").info("told")
         assert file.read_text().count("told") == 1
         assert "told" not in capsys.readouterr().out
         assert [record.getMessage() for record in records] == ["told"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from magnetar import InitialPosition, MessageId, Result, aio, exceptions
-from magnetar._retry import LONGEST_S
+from magnetar._operations import LONGEST_PAUSE_S
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.in_process_transport import InProcessTransport
@@ -19,7 +19,7 @@ from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import URL, sync_scene
 from tests.unit.client.sync_consume_scene import wait_until
-from tests.unit.client.test_finding import pass_time
+from tests.unit.client.test_lookup import pass_time
 
 MINUTE_S = 60
 
@@ -96,7 +96,7 @@ async def test_what_is_sent_while_all_brokers_are_away_fails_in_order_and_the_pr
         assert {29 < after_s < 34 for _, after_s in failed} == {True}
         late = [asyncio.create_task(send(number)) for number in range(100, 150)]
         await minute(clock, 20)
-        assert MINUTE_S / LONGEST_S - 1 <= transport.attempts - before <= 2 * MINUTE_S / LONGEST_S + 10
+        assert MINUTE_S / LONGEST_PAUSE_S - 1 <= transport.attempts - before <= 2 * MINUTE_S / LONGEST_PAUSE_S + 10
         await broker.start(transport)
         await minute(clock, 5)
         assert all(task.done() for task in late)
@@ -158,10 +158,10 @@ async def test_who_receives_resumes_where_it_was(what: str) -> None:
             bounded.result()
         await minute(clock)
         assert not waiting.done()
-        assert transport.attempts - before <= 2 * MINUTE_S / LONGEST_S + 10
+        assert transport.attempts - before <= 2 * MINUTE_S / LONGEST_PAUSE_S + 10
         topic.publish(b"1", b"2")
         await broker.start(transport)
-        assert await pass_time(clock, waiting) <= LONGEST_S + 0.5
+        assert await pass_time(clock, waiting) <= LONGEST_PAUSE_S + 0.5
         assert waiting.result().data() == b"1"
         assert (await receive()).data() == b"2"
 
@@ -207,7 +207,7 @@ async def test_a_hundred_partitions_do_not_hammer_a_broker_that_comes_back() -> 
         await broker.stop()
         before = transport.attempts
         await minute(clock, 20)
-        assert transport.attempts - before <= 100 * (2 * 20 / LONGEST_S + 6)
+        assert transport.attempts - before <= 100 * (2 * 20 / LONGEST_PAUSE_S + 6)
         await broker.start(transport)
         await minute(clock, 5)
         assert producer.is_connected()

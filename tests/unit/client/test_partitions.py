@@ -15,7 +15,7 @@ from magnetar_wire.hashing import HashingScheme, partition_of
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import scene, sync_scene
-from tests.unit.client.test_finding import pass_time
+from tests.unit.client.test_lookup import pass_time
 
 NAME = "persistent://public/default/p"
 

@@ -147,6 +147,6 @@ async def test_a_store_that_turns_requests_away_is_not_asked_without_pause(scene
 
 async def test_an_update_that_makes_no_bytes_is_refused_and_deletes_nothing(scene: Scene) -> None:
     await scene.change(lambda _: b"mine")
-    with pytest.raises(InvalidChange, match="not bytes"):
+    with pytest.raises(InvalidChange, match="return bytes"):
         await scene.change(lambda _: bytearray(b"x"))  # type: ignore[arg-type,return-value]
     assert await scene.ours.exists("/n") is not None

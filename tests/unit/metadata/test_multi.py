@@ -22,7 +22,7 @@ def test_an_any_put_learns_what_is_there() -> None:
     assert _shape(plan) == [("create", "change", "/a/b/c")]
     assert plan.learn(_find(plan, "/a/b/c"), Refusal.NO_NODE) is Next.LOOK_FOR_PARENTS
     assert plan.parents() == ["/a", "/a/b"]
-    plan.missing_are(["/a/b"])
+    plan.set_missing_parents(["/a/b"])
     assert _shape(plan) == [("create", "parent", "/a/b"), ("create", "change", "/a/b/c")]
     assert plan.learn(_find(plan, "/a/b"), Refusal.NODE_EXISTS) is Next.AGAIN
     assert plan.learn(_find(plan, "/a/b/c"), Refusal.NODE_EXISTS) is Next.AGAIN
@@ -32,7 +32,7 @@ def test_an_any_put_learns_what_is_there() -> None:
 def test_parents_are_created_once_and_not_if_the_transaction_puts_them() -> None:
     changes: list[Change] = [Put("/a", b"", ABSENT), Put("/a/b/c", b"", ABSENT), Put("/a/b/d", b"", ABSENT)]
     plan = MultiPlan(changes, ())
-    plan.missing_are(["/a", "/a/b"])
+    plan.set_missing_parents(["/a", "/a/b"])
     assert [path for _, _, path in _shape(plan)] == ["/a", "/a/b", "/a/b/c", "/a/b/d"]
     assert [each.index for each in plan.operations()] == [0, 1, 1, 2]
 
@@ -57,7 +57,7 @@ def test_what_the_caller_must_hear() -> None:
     plan = MultiPlan(changes, ())
     for operation in plan.operations():
         for why in Refusal:
-            expected = Next.GIVE_UP
+            expected = Next.REPORT
             if operation.kind is Kind.CREATE and why is Refusal.NO_NODE:
                 expected = Next.LOOK_FOR_PARENTS
             assert plan.learn(operation, why) is expected

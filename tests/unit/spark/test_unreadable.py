@@ -59,10 +59,10 @@ def unknown_codec(metadata: MessageMetadata, payload: bytes) -> tuple[MessageMet
 
 
 KINDS: Final[dict[Callable[[MessageMetadata, bytes], tuple[MessageMetadata, bytes]], str]] = {
-    encrypted: r"encrypted under the keys \['k1'\], and encryption is not supported",
-    too_large: "said to be 1001 bytes uncompressed, .*the option maxDecompressedBytes allows for more",
-    corrupt: "is no LZ4 block of 1000 bytes",
-    unknown_codec: "has compression 9",
+    encrypted: r"encrypted with the keys \['k1'\], and encryption is not supported",
+    too_large: "has 1001 bytes uncompressed, .*the option maxDecompressedBytes allows for more",
+    corrupt: "is not a valid LZ4 block of 1000 bytes",
+    unknown_codec: "compression 9 is unknown",
 }
 
 
@@ -249,7 +249,7 @@ def test_a_message_in_chunks_that_needs_too_much_memory(first: int) -> None:
 def test_an_encrypted_message_in_chunks_takes_no_memory_for_its_payload() -> None:
     """SPK-1: so it is refused for what it is, however large"""
     log = in_log(chunks(encrypted, 150_000), [1] * 3)
-    with pytest.raises(UnreadableEntry, match=r"entry 7:2 of .* is encrypted under the keys"):
+    with pytest.raises(UnreadableEntry, match=r"entry 7:2 of .* is encrypted with the keys"):
         read(log, Decoding(max_chunk_bytes=20_000))
 
 

@@ -92,7 +92,7 @@ def test_java_string_hash_is_the_default_and_no_partitions_are_an_error() -> Non
     assert partition_of("hello", 1000) == 322
     assert partition_of("k1", 1000, HashingScheme.Murmur3_32Hash) == 746
     assert partition_of("hello", 1) == 0
-    with pytest.raises(ValueError, match="1 or more"):
+    with pytest.raises(ValueError, match="at least 1"):
         partition_of("hello", 0)
     for scheme in HashingScheme:
         with pytest.raises(UnicodeEncodeError):

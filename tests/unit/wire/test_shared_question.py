@@ -47,6 +47,6 @@ async def test_what_hangs_is_told_and_not_asked_again() -> None:
     while await question.problem():
         pass
     asked.error = ValueError("no")
-    assert await question.problem() == "gives no answer: ValueError: no"
+    assert await question.problem() == "failed: ValueError: no"
     await question.close()
     await SharedQuestion(asked, 1.0, SystemClock()).close()

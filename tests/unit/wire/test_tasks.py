@@ -134,7 +134,7 @@ async def test_tasks_may_make_tasks_until_the_group_ends() -> None:
     async with OrderedTaskGroup() as tasks:
         tasks.create_task(parent(tasks))
     assert made == ["child"]
-    with pytest.raises(RuntimeError, match="ending"):
+    with pytest.raises(RuntimeError, match="closing"):
         tasks.create_task(child())
     with pytest.raises(RuntimeError, match="not entered"):
         OrderedTaskGroup().create_task(child())

@@ -33,7 +33,7 @@ async def spread(scene: ClusterScene, admin: AsyncAdmin, namespace: str = "publi
 def serving(scene: ClusterScene, topic: str) -> list[str]:
     """Where it is loaded."""
     name = TopicName.parse(topic)
-    return [one.broker_id for one in scene.brokers if one.life.topics.get_loaded(name) is not None]
+    return [one.broker_id for one in scene.brokers if one.broker_session.topics.get_loaded(name) is not None]
 
 
 def topic_at(scene: ClusterScene, broker: OneBroker, namespace: str = "public/default") -> str:

@@ -25,13 +25,13 @@ async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_b
 
     async with running_broker(health_check_timeout_s=30.0) as scene:
         assert await scene.broker.health.look() == (True, [])
-        topic = scene.life.topics.get_loaded(heartbeat_topic("b/1"))
+        topic = scene.broker_session.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
         assert topic.counters.received.messages == 1
         assert [len(bookie.reads()) for bookie in scene.bookies].count(0) == 1
         # It is the system's, and nobody is connected to it any more.
         assert topic.producers() == []
-        assert await scene.life.catalog.topics(SYSTEM_NAMESPACE) == []
+        assert await scene.broker_session.catalog.topics(SYSTEM_NAMESPACE) == []
         health = await scene.admin.brokers.health()
         assert (health.healthy, health.reasons) == (True, [])
 
@@ -47,7 +47,7 @@ async def test_bookies_that_give_no_answer_are_no_health() -> None:
             healthy, reasons = await scene.broker.health.look()
             assert not healthy
             assert "has not answered for" in reasons[0]
-        topic = scene.life.topics.get_loaded(heartbeat_topic("b/1"))
+        topic = scene.broker_session.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
         # However often one asks, one message hangs.
         assert topic.log.stats().pending_appends <= 1
@@ -95,20 +95,20 @@ async def test_without_metadata_a_broker_is_not_healthy() -> None:
         assert "the session with the metadata store is suspended" in reasons
         scene.metadata.resume(scene.store)
         await healthy_again(scene)
-        before = scene.life
+        before = scene.broker_session
         scene.metadata.expire(scene.store)
-        await until(lambda: scene.broker.life is None or scene.broker.life is not before, "the life is over")
+        await until(lambda: scene.broker.session is None or scene.broker.session is not before, "the life is over")
         await healthy_again(scene)
-        assert scene.life is not before
+        assert scene.broker_session is not before
 
 
 async def test_a_broker_without_a_session_says_so() -> None:
     async with running_broker() as scene:
-        life, scene.broker.life = scene.broker.life, None
+        life, scene.broker.session = scene.broker.session, None
         healthy, reasons = await scene.broker.health.look()
         assert not healthy
         assert "no session" in reasons[0]
-        scene.broker.life = life
+        scene.broker.session = life
 
 
 async def test_many_who_ask_share_one_message() -> None:
@@ -116,7 +116,7 @@ async def test_many_who_ask_share_one_message() -> None:
         answers = await within(asyncio.gather(*(scene.broker.health.look() for _ in range(50))), "50 answers")
         assert all(healthy for healthy, _ in answers)
         assert (await scene.broker.health.look())[0]
-        topic = scene.life.topics.get_loaded(heartbeat_topic("b/1"))
+        topic = scene.broker_session.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
         assert topic.counters.received.messages == 1
 
@@ -125,7 +125,7 @@ async def test_a_heartbeat_topic_that_is_deleted_is_made_again() -> None:
     async with running_broker(**_QUICK) as scene:
         await healthy_again(scene)
         name = heartbeat_topic("b/1")
-        await scene.life.topics.delete(name, force=True)
+        await scene.broker_session.topics.delete(name, force=True)
         await healthy_again(scene)
         assert scene.store is not None
         assert await scene.store.get(paths.topic(name)) is not None

@@ -54,12 +54,12 @@ async def test_the_topics_owner_removes_a_lease_that_has_lapsed_and_counts_it() 
     async with running_broker(**_OPTIONS) as scene:
         await publish(scene, "t", 1)
         await scene.admin.reading.plan("t", start=_BEGIN, lease_ms=_SECOND_MS, lease_id=ONE, holder="a query")
-        [topic] = scene.life.topics.loaded()
+        [topic] = scene.broker_session.topics.loaded()
         [lease] = (await scene.admin.topics.internal_stats("t")).leases
         assert lease.holder == "a query"
 
         async def removed() -> bool:
-            stored = await compare_and_set.read(scene.life.client.ledgers.store, paths.topic(topic.name))
+            stored = await compare_and_set.read(scene.broker_session.client.ledgers.store, paths.topic(topic.name))
             assert stored is not None
             return not decode_topic("", stored.payload).leases
 

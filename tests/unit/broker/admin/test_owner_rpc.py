@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from magnetar_broker.admin.local_calls import LocalCalls
 from magnetar_broker.admin.owner_rpc import OwnerRpc
-from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
 from magnetar_broker.ownership.interface import Advertised, Home
 from magnetar_broker.peers import Peers
 from magnetar_protos import admin_pb2 as pb
@@ -155,7 +155,7 @@ def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, repe
     scene = Scene(FakeOwnership(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
     scene.ask(repeat=repeat)
     assert (scene.done_here, len(scene.transport.calls)) == (1, 1)
-    scene = Scene(FakeOwnership(TopicGivenUp("nobody knows"), home("c")), c=[pb.Done()])
+    scene = Scene(FakeOwnership(TopicUnloaded("nobody knows"), home("c")), c=[pb.Done()])
     scene.ask(repeat=repeat)
     assert len(scene.transport.calls) == 1
 
@@ -196,7 +196,7 @@ def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown(
     problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was taken away")
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
-    scene = Scene(FakeOwnership(home("a", here=True)), raises(TopicGivenUp("taken away")))
+    scene = Scene(FakeOwnership(home("a", here=True)), raises(TopicUnloaded("taken away")))
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
     assert scene.done_here == 1
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])

@@ -92,9 +92,9 @@ async def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() 
             beyond = NextMessage(end.ledger_id + 100, 0, 0)
             plan = await scene.admin.reading.plan("t", start=beyond)
             assert (plan.end, plan.pieces) == (end, [])
-            [topic] = scene.life.topics.loaded()
+            [topic] = scene.broker_session.topics.loaded()
             await producer.send(b"1")
-            assert scene.life.topics.loaded() == [topic]
+            assert scene.broker_session.topics.loaded() == [topic]
         await scene.metadata.connect().delete(paths.incarnation(_TOPIC, topic.log.incarnation), ANY)
         await scene.metadata.connect().delete(paths.cursors(_TOPIC), ANY)
         await scene.metadata.connect().delete(paths.topic(_TOPIC), ANY)

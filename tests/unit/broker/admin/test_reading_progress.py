@@ -63,7 +63,7 @@ async def test_what_is_only_made_stays_where_it_is() -> None:
             left = await scene.admin.subscriptions.peek(LOGS, "p", 20)
             assert [one.payload for one in left] == numbers(3, 14)
         # Two at once: an old driver that is not dead yet, and the next one.
-        subscriptions = scene.life.topics.loaded()[0].subscriptions
+        subscriptions = scene.broker_session.topics.loaded()[0].subscriptions
         asked = [
             StartAt(place=MessagePlace(ledger_id=to[0], entry_id=to[1], batch_index=to[2], inclusive=True))
             for to in places
@@ -227,7 +227,7 @@ async def test_progress_is_whole_whenever_its_caller_goes() -> None:
         async with scene.client() as client:
             await publish(client, 40, batch=4)
         place = (await reading.place(LOGS, MessageId.earliest)).place
-        subscriptions = scene.life.topics.loaded()[0].subscriptions
+        subscriptions = scene.broker_session.topics.loaded()[0].subscriptions
         for turns in range(0, 40, 2):
             # Two at a time, of which one goes: that of a new subscription, and that of one that there is.
             to = StartAt(

@@ -93,7 +93,7 @@ async def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -
             await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies())
             placed = await within(sending, "the message is stored")
             assert (await admin.topics.stats("t")).waiting_for == ""
-            assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
+            assert (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
 
 
 async def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
@@ -113,7 +113,7 @@ async def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() 
             # A hole, which the cursor's node alone can't hold.
             acknowledging = asyncio.create_task(consumer.acknowledge(messages[1], receipt=True))
 
-            (topic,) = scene.life.topics.loaded()
+            (topic,) = scene.broker_session.topics.loaded()
             cursor = topic.cursors.get("s")
             assert cursor is not None
             await until(lambda: "needs 3" in cursor.waiting_for, "the cursor waits for bookies")

@@ -62,11 +62,11 @@ async def test_health_is_told_as_people_and_as_pulsars_tools_ask() -> None:
         status, ready = await ask_json(address, "/ready")
         assert (status, ready["ready"]) == (503, False)
         assert "has not answered" in ready["reasons"][0]
-        life, scene.broker.life = scene.broker.life, None
+        life, scene.broker.session = scene.broker.session, None
         assert (await ask_json(address, "/ready"))[0] == 503
         assert (await ask(address, "/metrics"))[0] == 200
         assert (await ask_json(address, "/status"))[1]["serves"] is False
-        scene.broker.life = life
+        scene.broker.session = life
         status, told = await ask_json(address, "/status")
         assert (status, told["serves"], told["session"]) == (200, True, "connected")
         assert (told["topics"], told["waits_for"]) == (1, "")
@@ -91,7 +91,7 @@ async def test_metrics_count_what_was_done() -> None:
         async with served(scene) as address:
             await scene.admin.topics.create(name)
             await scene.admin.subscriptions.create(name, "s", MessageId.earliest)
-            topic = scene.life.topics.get_loaded(TopicName.parse(name))
+            topic = scene.broker_session.topics.get_loaded(TopicName.parse(name))
             assert topic is not None
             sample_topic(topic, 100.0)
             async with scene.client() as client:

@@ -31,7 +31,7 @@ async def moved_unnoticed(scene: ClusterScene) -> tuple[OneBroker, OneBroker]:
     async with scene.client() as client:
         producer = await client.create_producer(str(NAME))
         await producer.send(b"0")
-    former = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+    former = next(one for one in scene.brokers if one.broker_session.topics.get_loaded(NAME) is not None)
     owner = next(one for one in scene.brokers if one is not former)
     await lose_unnoticed(scene, former)
     bundle = await claim(owner)
@@ -84,7 +84,7 @@ async def test_a_former_owner_deletes_nothing(force: bool) -> None:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
         with pytest.raises(NothingDone):
-            await former.life.topics.delete(NAME, force=force)
+            await former.broker_session.topics.delete(NAME, force=force)
         await all_is_there(client, producer)
 
 
@@ -93,10 +93,10 @@ async def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
 
     async with running_brokers(**_UNAWARE) as scene:
         former, owner = await moved_unnoticed(scene)
-        await former.life.topics.unload(NAME)
+        await former.broker_session.topics.unload(NAME)
         client, producer = await used_at(scene, owner)
         with pytest.raises(NothingDone):
-            await former.life.topics.delete(NAME, force=False)
+            await former.broker_session.topics.delete(NAME, force=False)
         await all_is_there(client, producer)
 
 
@@ -111,11 +111,13 @@ async def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
     ) as scene:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
-        housekeeping = former.life._housekeeping
+        housekeeping = former.broker_session._housekeeping
         housekeeping._options = housekeeping._options.model_copy(
             update={"broker_delete_inactive_topics_max_inactive_duration_seconds": 0.0}
         )
-        await until(lambda: former.life.topics.get_loaded(NAME) is None, "the former owner has tried, and noticed")
+        await until(
+            lambda: former.broker_session.topics.get_loaded(NAME) is None, "the former owner has tried, and noticed"
+        )
         await all_is_there(client, producer)
 
 
@@ -140,11 +142,11 @@ async def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded
     async with running_brokers(**_UNAWARE) as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
-        former = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+        former = next(one for one in scene.brokers if one.broker_session.topics.get_loaded(NAME) is not None)
         owner = next(one for one in scene.brokers if one is not former)
         users: list[tuple[Client, aio.Producer]] = []
         if not loaded:
-            await former.life.topics.unload(NAME)
+            await former.broker_session.topics.unload(NAME)
 
         async def take() -> None:
             await lose_unnoticed(scene, former)
@@ -153,7 +155,7 @@ async def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded
 
         interrupted(scene, former, take)
         with pytest.raises(NothingDone):
-            await former.life.topics.delete(NAME, force=False)
+            await former.broker_session.topics.delete(NAME, force=False)
         await all_is_there(*users[0])
 
 
@@ -161,7 +163,7 @@ async def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
     async with running_brokers() as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
-        owner = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+        owner = next(one for one in scene.brokers if one.broker_session.topics.get_loaded(NAME) is not None)
         users: list[tuple[Client, aio.Producer]] = []
 
         async def use() -> None:
@@ -169,14 +171,14 @@ async def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
 
         interrupted(scene, owner, use)
         with pytest.raises(BrokerError) as refused:
-            await owner.life.topics.delete(NAME, force=False)
+            await owner.broker_session.topics.delete(NAME, force=False)
         assert refused.value.code == ErrorCode.NOT_ALLOWED
         await all_is_there(*users[0])
         # What was judged by others is looked at once more at the last moment.
         with pytest.raises(NothingDone):
-            await owner.life.topics.delete(NAME, force=False, only_if=lambda topic: False)
-        assert owner.life.topics.get_loaded(NAME) is not None
-        await owner.life.topics.delete(NAME, force=False)
+            await owner.broker_session.topics.delete(NAME, force=False, only_if=lambda topic: False)
+        assert owner.broker_session.topics.get_loaded(NAME) is not None
+        await owner.broker_session.topics.delete(NAME, force=False)
         assert await scene.registry.get(paths.topic(NAME)) is None
 
 
@@ -186,9 +188,9 @@ async def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
     async with running_brokers() as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
-        owner = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
-        await owner.life.topics.unload(NAME)
-        life = owner.life
+        owner = next(one for one in scene.brokers if one.broker_session.topics.get_loaded(NAME) is not None)
+        await owner.broker_session.topics.unload(NAME)
+        life = owner.broker_session
 
         def marked(payload: bytes | None) -> bytes:
             assert payload is not None

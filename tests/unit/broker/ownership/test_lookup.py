@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_broker import paths
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.ownership.interface import OwnedBundle
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange, bundle_hash, bundle_of, default_bundles
@@ -28,7 +28,7 @@ def owners(scene: ClusterScene) -> dict[BundleRange, list[str]]:
     """Of the default namespace's bundles, by what brokers believe."""
     found: dict[BundleRange, list[str]] = {}
     for one in scene.brokers:
-        if one.broker.life is not None:
+        if one.broker.session is not None:
             for owned in one.ownership.owned():
                 if owned.namespace == NAMESPACE:
                     found.setdefault(owned.bundle, []).append(one.broker_id)
@@ -63,7 +63,7 @@ async def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> N
             producer = await client.create_producer(str(topic))
             await producer.send(b"x")
         for one in scene.brokers:
-            for loaded in one.life.topics.loaded():
+            for loaded in one.broker_session.topics.loaded():
                 assert owner_of(scene, loaded.name) is one
         await client.close()
 
@@ -74,11 +74,11 @@ async def test_a_topic_is_opened_by_its_owner_alone() -> None:
     async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
-        with pytest.raises(TopicGivenUp, match=f"is served by broker {owner.broker_id}"):
-            await other_than(scene, owner).life.topics.get(TOPICS[0], create=True)
-        await owner.life.topics.get(TOPICS[0], create=True)
-        with pytest.raises(TopicGivenUp):
-            await other_than(scene, owner).life.topics.delete(TOPICS[0], force=True)
+        with pytest.raises(TopicUnloaded, match=f"is served by broker {owner.broker_id}"):
+            await other_than(scene, owner).broker_session.topics.get(TOPICS[0], create=True)
+        await owner.broker_session.topics.get(TOPICS[0], create=True)
+        with pytest.raises(TopicUnloaded):
+            await other_than(scene, owner).broker_session.topics.delete(TOPICS[0], force=True)
 
 
 async def test_clients_are_told_the_address_of_the_listener_that_they_name() -> None:
@@ -128,12 +128,12 @@ async def test_an_unloaded_bundle_is_closed_here_and_opened_where_it_goes() -> N
         for number in range(1, 5):
             owner = owner_of(scene, TOPICS[0])
             goal = other_than(scene, owner)
-            ledgers = [ledger.ledger_id for ledger in owner.life.topics.loaded()[0].log.stats().ledgers]
+            ledgers = [ledger.ledger_id for ledger in owner.broker_session.topics.loaded()[0].log.stats().ledgers]
             await owner.ownership.unload(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id)
-            assert TOPICS[0] not in [topic.name for topic in owner.life.topics.loaded()]
+            assert TOPICS[0] not in [topic.name for topic in owner.broker_session.topics.loaded()]
             assert owner_of(scene, TOPICS[0]) is goal
             await within(producer.send(b"%d" % number), "publishing goes on")
-            (topic,) = goal.life.topics.loaded()
+            (topic,) = goal.broker_session.topics.loaded()
             assert [ledger.ledger_id for ledger in topic.log.stats().ledgers][: len(ledgers)] == ledgers
         got: dict[bytes, None] = {}
         while len(got) < 5:
@@ -151,19 +151,19 @@ async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
         gate = asyncio.Event()
-        unloads = owner.life.topics.unload_within
+        unloads = owner.broker_session.topics.unload_within
 
         async def slowly(*of: object) -> None:
             await gate.wait()
             await unloads(*of)  # type: ignore[arg-type]
 
-        owner.life.topics.unload_within = slowly  # type: ignore[method-assign, assignment]
+        owner.broker_session.topics.unload_within = slowly  # type: ignore[method-assign, assignment]
         goal = other_than(scene, owner)
         unloading = asyncio.create_task(owner.ownership.unload(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id))
         await until(lambda: not owner.ownership.owned()[0].serving, "it is being unloaded")
         looking = asyncio.create_task(scene.lookup(owner.broker_id, "t0"))
-        opening = asyncio.create_task(owner.life.topics.get(TOPICS[0], create=True))
-        with pytest.raises(TopicGivenUp):
+        opening = asyncio.create_task(owner.broker_session.topics.get(TOPICS[0], create=True))
+        with pytest.raises(TopicUnloaded):
             owner.ownership.check(TOPICS[0])
         await asyncio.sleep(0.05)
         assert not looking.done()
@@ -171,7 +171,7 @@ async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
         gate.set()
         await unloading
         assert (await looking).address == goal.address
-        with pytest.raises(TopicGivenUp, match=f"is served by broker {goal.broker_id}"):
+        with pytest.raises(TopicUnloaded, match=f"is served by broker {goal.broker_id}"):
             await opening
 
 
@@ -184,11 +184,11 @@ async def test_a_split_leaves_topics_open_and_both_halves_here() -> None:
         await producer.send(b"0")
         owner, whole = owner_of(scene, TOPICS[0]), bundle_of_topic(TOPICS[0])
         other = other_than(scene, owner)
-        (topic,) = owner.life.topics.loaded()
+        (topic,) = owner.broker_session.topics.loaded()
         halves = await owner.ownership.split(NAMESPACE, whole)
         assert (halves[0].lower, halves[0].upper, halves[1].upper) == (whole.lower, halves[1].lower, whole.upper)
         assert topic.ended is None
-        assert owner.life.topics.loaded() == [topic]
+        assert owner.broker_session.topics.loaded() == [topic]
         assert [one.bundle for one in owner.ownership.owned() if one.bundle in halves] == list(halves)
         for one in TOPICS:
             assert (await scene.lookup("b1", str(one))).address == (await scene.lookup("b2", str(one))).address
@@ -239,7 +239,9 @@ async def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
         for one in scene.brokers:
             healthy, reasons = await one.broker.health.look()
             assert healthy, reasons
-            assert [topic.name.local_name for topic in one.life.topics.loaded()] == [f"__heartbeat-{one.broker_id}"]
+            assert [topic.name.local_name for topic in one.broker_session.topics.loaded()] == [
+                f"__heartbeat-{one.broker_id}"
+            ]
             for other in scene.brokers:
                 answer = await scene.lookup(other.broker_id, f"pulsar/system/__heartbeat-{one.broker_id}")
                 assert answer.address == one.address

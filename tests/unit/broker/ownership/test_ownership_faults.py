@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.admin import AsyncAdmin
 from magnetar_broker import paths
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import NamespaceNode
@@ -39,7 +39,7 @@ async def believed(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> list[st
     return [
         one.broker_id
         for one in scene.brokers
-        if one.broker.life and any(owned.bundle == bundle and owned.serving for owned in one.ownership.owned())
+        if one.broker.session and any(owned.bundle == bundle and owned.serving for owned in one.ownership.owned())
     ]
 
 
@@ -97,7 +97,7 @@ async def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
         await asyncio.sleep(0.02)
         assert not unloading.done()
-        with pytest.raises(TopicGivenUp):
+        with pytest.raises(TopicUnloaded):
             one.ownership.check(TOPIC)
         scene.metadata.resume(one.session)
         scene.metadata.release(one.session)
@@ -171,7 +171,7 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
         consumer = await client.subscribe(str(TOPIC), "s")
         producer = await client.create_producer(str(TOPIC))
         await producer.send(b"0")
-        before, gate = one.life, asyncio.Event()
+        before, gate = one.broker_session, asyncio.Event()
         opens = one.broker._open_metadata
 
         async def later() -> object:
@@ -182,10 +182,10 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
         scene.metadata.expire(one.session)
         await within(producer.send(b"1"), "publishing goes on")
         assert await believed(scene) == ["b2"]
-        assert [topic.name for topic in other.life.topics.loaded()] == [TOPIC]
+        assert [topic.name for topic in other.broker_session.topics.loaded()] == [TOPIC]
         assert before.topics.loaded() == []
         gate.set()
-        await until(lambda: one.broker.life is not None, "it has begun anew")
+        await until(lambda: one.broker.session is not None, "it has begun anew")
         assert one.ownership.owned() == []
         assert (await scene.lookup("b1", str(TOPIC))).address == other.address
         got: dict[bytes, None] = {}
@@ -201,11 +201,11 @@ async def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
     async with running_brokers(bundle_check_interval_s=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
-        topic = await one.life.topics.get(TOPIC, create=True)
+        topic = await one.broker_session.topics.get(TOPIC, create=True)
         await scene.registry.delete(NODE, 0)
         await until(lambda: one.ownership.owned() == [], "it is found out")
         assert topic.ended is not None
-        await until(lambda: one.life.topics.loaded() == [], "its topics are given up")
+        await until(lambda: one.broker_session.topics.loaded() == [], "its topics are given up")
         assert (await scene["b2"].ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b2"
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b2"].address
 
@@ -222,12 +222,12 @@ async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_to
         await scene.registry.delete(NODE, 0)
         await other.ownership.claim(NAMESPACE, BUNDLE)
         assert await believed(scene) == ["b1", "b2"]
-        await other.life.topics.get(TOPIC, create=False)
+        await other.broker_session.topics.get(TOPIC, create=False)
         sent = [asyncio.create_task(producer.send(b"%d" % number)) for number in range(1, 20)]
         for one_sent in sent:
             await within(one_sent, "publishing goes on")
         assert await believed(scene) == ["b2"]
-        assert [topic.name for topic in one.life.topics.loaded()] == []
+        assert [topic.name for topic in one.broker_session.topics.loaded()] == []
         # One opening by b2, and no more than one in between.
         assert other.broker.counters.load_seconds.count <= 2
         await client.close()
@@ -303,7 +303,7 @@ async def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None
         whole = BUNDLES[0]
         await one.ownership.claim(name, whole)
         # As by a broker that could not have its owners release it first.
-        await scene["b2"].life.catalog.delete_namespace(name, None)
+        await scene["b2"].broker_session.catalog.delete_namespace(name, None)
         await until(lambda: one.ownership.owned() == [], "it is released")
         await until(lambda: _gone(scene, paths.owners(name)), "nothing is left of it")
         await admin.close()
@@ -319,9 +319,11 @@ async def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_
         name = NamespaceName("public", "again")
         for bundle in default_bundles(4):
             await one.ownership.claim(name, bundle)
-        await scene["b2"].life.catalog.delete_namespace(name, None)
+        await scene["b2"].broker_session.catalog.delete_namespace(name, None)
         node = NamespaceNode(incarnation=b"another", bundle_starts=[0, 0x9000_0000])
-        await scene.registry.put(paths.namespace(name), one.life.catalog._nodes.making("/x", node).value, ABSENT)
+        await scene.registry.put(
+            paths.namespace(name), one.broker_session.catalog._nodes.making("/x", node).value, ABSENT
+        )
         upper = BundleRange(0x9000_0000, 0xFFFF_FFFF)
         await one.ownership.claim(name, upper)
         owned = [owned.bundle for owned in one.ownership.owned()]
@@ -397,7 +399,7 @@ async def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> 
         assert scene["b1"].ownership.owned() == []
         await connection.close()
         with pytest.raises(Refusal) as unreadable:
-            await scene["b1"].life.claiming.claim(b"\xff")
+            await scene["b1"].broker_session.claiming.claim(b"\xff")
         assert unreadable.value.code is Code.INVALID_ARGUMENT
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar import aio
 from magnetar_broker import paths
-from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
 from magnetar_metadata.errors import StoreFull
 from magnetar_metadata.store import ANY, Put, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -33,7 +33,7 @@ async def test_a_claim_that_finds_a_splits_halves_takes_nothing_away() -> None:
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
-        topic = await one.life.topics.get(TOPIC, create=True)
+        topic = await one.broker_session.topics.get(TOPIC, create=True)
         middle = (BUNDLE.lower + BUNDLE.upper) // 2
         half = BundleRange(BUNDLE.lower, middle)
         for delays in range(6):
@@ -65,7 +65,7 @@ async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None
         assert one.ownership.owned() == []
         assert (await one.ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b1"
         assert [owned.bundle for owned in one.ownership.owned()] == [BUNDLE]
-        await one.life.topics.get(TOPIC, create=True)
+        await one.broker_session.topics.get(TOPIC, create=True)
 
 
 async def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
@@ -115,7 +115,7 @@ async def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
         with pytest.raises(BrokerError, match="the disk is full"):
             await one.ownership.unload(NAMESPACE, BUNDLE)
         await until(lambda: [owned.serving for owned in one.ownership.owned()] == [True], "it is served again")
-        await one.life.topics.get(TOPIC, create=True)
+        await one.broker_session.topics.get(TOPIC, create=True)
         one.session.delete = deletes  # type: ignore[method-assign]
         await one.ownership.unload(NAMESPACE, BUNDLE)
 
@@ -189,33 +189,35 @@ async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_
     async with running_brokers(bundle_check_interval_s=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
-        stale = await one.life.topics.get(TOPIC, create=True)
+        stale = await one.broker_session.topics.get(TOPIC, create=True)
         await scene.registry.delete(NODE, 0)
         await other.ownership.claim(NAMESPACE, BUNDLE)
         client = aio.Client(f"magnetar://{other.address}", _transport=scene.transport)
         consumer = await client.subscribe(str(TOPIC), "s")
         producer = await client.create_producer(str(TOPIC))
         await producer.send(b"kept")
-        assert (one.life.topics.get_loaded(TOPIC), stale.in_use, stale.ended) == (stale, False, None)
+        assert (one.broker_session.topics.get_loaded(TOPIC), stale.in_use, stale.ended) == (stale, False, None)
         with pytest.raises(NothingDone):
-            await one.life.topics.delete(TOPIC, force=False, only_if=(lambda found: found is stale) if judged else None)
+            await one.broker_session.topics.delete(
+                TOPIC, force=False, only_if=(lambda found: found is stale) if judged else None
+            )
         await producer.send(b"too")
         assert [(await within(consumer.receive(), "all of it")).data() for _ in range(2)] == [b"kept", b"too"]
         await until(lambda: one.ownership.owned() == [], "it has found out that it has lost the bundle")
         with pytest.raises(BrokerError) as used:
-            await other.life.topics.delete(TOPIC, force=False)
+            await other.broker_session.topics.delete(TOPIC, force=False)
         assert used.value.code == ErrorCode.NOT_ALLOWED
         await client.close()
-        topic = other.life.topics.get_loaded(TOPIC)
+        topic = other.broker_session.topics.get_loaded(TOPIC)
         assert topic is not None
         await until(lambda: not topic.in_use, "nobody uses it any more")
-        await other.life.topics.unload(TOPIC)
+        await other.broker_session.topics.unload(TOPIC)
         # The one that was looked at is no more.
         with pytest.raises(NothingDone):
-            await other.life.topics.delete(TOPIC, force=False, only_if=lambda found: found is topic)
-        await other.life.topics.delete(TOPIC, force=False)
+            await other.broker_session.topics.delete(TOPIC, force=False, only_if=lambda found: found is topic)
+        await other.broker_session.topics.delete(TOPIC, force=False)
         with pytest.raises(BrokerError) as gone:
-            await other.life.topics.get(TOPIC, create=False)
+            await other.broker_session.topics.get(TOPIC, create=False)
         assert gone.value.code == ErrorCode.TOPIC_NOT_FOUND
 
 
@@ -223,7 +225,7 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
     """The loop is not held up: what a bundle's end costs goes by its own topics."""
 
     async with running_brokers(brokers=1) as scene:
-        topics = scene["b1"].life.topics
+        topics = scene["b1"].broker_session.topics
         names = [TopicName.parse(f"many{number}") for number in range(2_000)]
         looked = 0
 
@@ -240,7 +242,7 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
         topics._by_hash.within = counted  # type: ignore[method-assign, assignment]
         bundles = default_bundles(128)
         for bundle in bundles:
-            await topics.unload_within(NAMESPACE, bundle, TopicGivenUp("x"))
+            await topics.unload_within(NAMESPACE, bundle, TopicUnloaded("x"))
             expected = [name for name in names if bundle_hash(name) in bundle]
             assert sorted(topics._within(NAMESPACE, bundle), key=str) == sorted(expected, key=str)
         assert looked <= 5 * len(names)
@@ -251,7 +253,7 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
 
 async def test_topics_are_forgotten_when_they_have_gone() -> None:
     async with running_brokers(brokers=1) as scene:
-        topics = scene["b1"].life.topics
+        topics = scene["b1"].broker_session.topics
         for number in range(5):
             await topics.get(TopicName.parse(f"t{number}"), create=True)
             with pytest.raises(BrokerError):
@@ -267,9 +269,9 @@ async def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing(
         for steps in range(0, 30, 3):
             one = scene.another(10 + steps)
             await one.broker.start()
-            store, life = one.session, one.life
+            store, life = one.session, one.broker_session
             await one.ownership.claim(NAMESPACE, BUNDLE)
-            await one.life.topics.get(TOPIC, create=True)
+            await one.broker_session.topics.get(TOPIC, create=True)
             # As when the store is silent for too long: the session is there, and not believed any more.
             one.broker._clock = _Late(scene.clock)
             scene.metadata.cut_silently(store, requests=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from magnetar_broker.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

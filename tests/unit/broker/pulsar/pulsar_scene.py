@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from magnetar_broker.pulsar.connection import PulsarConnection
-from magnetar_broker.pulsar.listener import PulsarListener
+from magnetar_broker.server.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.listener import PulsarListener
 from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene
 from tests.unit.broker.pulsar.fake_transport import FakeTransport
@@ -53,7 +53,7 @@ class PulsarScene(BrokerScene):
     def _left_of_others(self, kept: set[PulsarClient]) -> bool:
         connections = {client.connection for client in kept}
         # None: the broker has ended.
-        life = self.broker.life
+        life = self.broker.session
         used = self.door.outboxes.queued_bytes + (0 if life is None else life.budget.used_bytes)
         gone = [client.connection for client in self.clients if client not in kept]
         return (

@@ -9,8 +9,8 @@ import pytest
 from magnetar_broker.daemon.run import BrokerDaemon
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Advertised, advertised_as, listeners_told
-from magnetar_broker.pulsar.connection import PulsarConnection
-from magnetar_broker.pulsar.listener import PulsarListener
+from magnetar_broker.server.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse, ServerError
 from tests.http_client import ask_json
 from tests.running import until

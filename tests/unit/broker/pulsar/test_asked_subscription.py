@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.admin import NextMessage
-from magnetar_broker.pulsar.asked_subscription import open_consumer_of
+from magnetar_broker.server.pulsar.subscribe_request import open_consumer_of
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

@@ -47,14 +47,14 @@ async def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connec
         await client.subscribe(6)
         client.publish(5, *range(50), name=opened.producer_name)
         told_to_end, gate = asyncio.Event(), asyncio.Event()
-        release = scene.life.ownership.release_all
+        release = scene.broker_session.ownership.release_all
 
         async def held() -> None:
             told_to_end.set()
             await gate.wait()
             await release()
 
-        scene.life.ownership.release_all = held  # type: ignore[method-assign]
+        scene.broker_session.ownership.release_all = held  # type: ignore[method-assign]
         closing = asyncio.create_task(scene.broker.close())
         await within(told_to_end.wait(), "it begins to end")
         await _must_wait(client)
@@ -76,7 +76,7 @@ async def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connec
 
 async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: it is cut off after a moment."""
-    monkeypatch.setattr("magnetar_broker.pulsar.listener._TELLING_S", 0.05)
+    monkeypatch.setattr("magnetar_broker.server.pulsar.listener._TELLING_S", 0.05)
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
@@ -111,13 +111,13 @@ async def test_connections_outlive_a_lost_session() -> None:
         scene.metadata.expire(scene.store)
         assert (await client.wait_told(BaseCommand.CLOSE_PRODUCER)).close_producer.producer_id == 5
         assert (await client.wait_told(BaseCommand.CLOSE_CONSUMER)).close_consumer.consumer_id == 6
-        await until(lambda: scene.broker.life is None, "the session is over")
+        await until(lambda: scene.broker.session is None, "the session is over")
         client.publish(5, 50, name=opened.producer_name)  # it has not heard yet: nobody takes it
         await _must_wait(client)
         client.send(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
         await client.wait_told(BaseCommand.PONG)
         gate.set()
-        await until(lambda: scene.broker.life is not None, "the broker has begun anew")
+        await until(lambda: scene.broker.session is not None, "the broker has begun anew")
         assert not client.gone
         again = await client.open_producer(5, producer_name=opened.producer_name, epoch=1)
         assert (again.producer_name, again.last_sequence_id) == (opened.producer_name, -1)

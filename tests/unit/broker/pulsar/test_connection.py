@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar_broker.pulsar import connection
+from magnetar_broker.server.pulsar import connection
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandCloseProducer,
@@ -143,7 +143,7 @@ async def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
         assert (await client.open_producer()).producer_name == first.producer_name
         await client.subscribe()
         await client.subscribe()
-        [topic] = scene.life.topics.loaded()
+        [topic] = scene.broker_session.topics.loaded()
         assert len(topic.producers()) == topic.subscriptions.consumers == 1
         asked = [
             BaseCommand(
@@ -162,7 +162,7 @@ async def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
-        [topic] = scene.life.topics.loaded()
+        [topic] = scene.broker_session.topics.loaded()
         for bookie in scene.bookies:
             bookie.hold()
         close = BaseCommand(

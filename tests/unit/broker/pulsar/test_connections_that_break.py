@@ -66,7 +66,7 @@ async def publishing(scene: PulsarScene, client: PulsarClient) -> None:
     for bookie in scene.bookies:
         bookie.hold()
     client.publish(1, *range(100), name="p", payload=b"x" * 100)
-    assert scene.life.budget.used_bytes > 10_000
+    assert scene.broker_session.budget.used_bytes > 10_000
 
 
 async def held(scene: PulsarScene, client: PulsarClient) -> None:

@@ -28,7 +28,7 @@ async def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         await client.subscribe(sub_type=1, permits=7, consumer_name="me")
-        topic = scene.life.topics.get_loaded(TopicName.parse("t"))
+        topic = scene.broker_session.topics.get_loaded(TopicName.parse("t"))
         assert topic is not None
         sample_topic(topic, scene.clock.monotonic())
         client.publish(1, *range(10), name=opened.producer_name)

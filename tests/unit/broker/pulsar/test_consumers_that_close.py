@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp
+from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded
 from magnetar_broker.topic.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -92,8 +92,8 @@ async def test_the_end_of_one_topic_is_not_the_end_of_the_connection(asked: str)
         await published(client, 1, 4, 1)
         await client.subscribe(permits=2 if asked == "flow" else 100, sub_type=SHARED)
         batch = (await client.wait_delivered(2))[1]
-        [topic] = scene.life.topics.loaded()
-        topic.log._writing.give_up(TopicGivenUp("fenced"))
+        [topic] = scene.broker_session.topics.loaded()
+        topic.log._writing.give_up(TopicUnloaded("fenced"))
         if asked == "flow":
             client.send(flow(10))
         else:

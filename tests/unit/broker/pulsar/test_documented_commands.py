@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import magnetar_broker.pulsar
+import magnetar_broker.server.pulsar
 from magnetar_protos.pulsar_pb2 import BaseCommand
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
-_PAGE = Path(magnetar_broker.pulsar.__path__[0]) / "README.md"
+_PAGE = Path(magnetar_broker.server.pulsar.__path__[0]) / "README.md"
 
 
 async def test_every_command_that_is_taken_is_told_of() -> None:

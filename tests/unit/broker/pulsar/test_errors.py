@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.pulsar.errors import server_error
+from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import ServerError
 

@@ -106,7 +106,7 @@ async def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
 
 async def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: nobody waits for an answer that never comes."""
-    monkeypatch.setattr(logging.getLogger("magnetar_broker.pulsar.finding"), "propagate", False)
+    monkeypatch.setattr(logging.getLogger("magnetar_broker.server.pulsar.lookup"), "propagate", False)
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
@@ -114,8 +114,8 @@ async def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: py
         async def fails(*_: object) -> None:
             raise KeyError("a bug")
 
-        monkeypatch.setattr(scene.life.ownership, "home", fails)
-        monkeypatch.setattr(scene.life.catalog, "partitions", fails)
+        monkeypatch.setattr(scene.broker_session.ownership, "home", fails)
+        monkeypatch.setattr(scene.broker_session.catalog, "partitions", fails)
         found, counted = await _lookup(client, "t"), await _partitions(client, "t")
         assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, ServerError.UNKNOWN_ERROR)
         assert counted.response == CommandPartitionedTopicMetadataResponse.FAILED
@@ -141,9 +141,9 @@ async def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypat
             await go_on.wait()
             return 5
 
-        monkeypatch.setattr(scene.life.catalog, "partitions", partitions)
+        monkeypatch.setattr(scene.broker_session.catalog, "partitions", partitions)
         waiting = [asyncio.create_task(_partitions(client, f"t{number}")) for number in range(2)]
-        await until(lambda: scene.life.finding._under_way == 2, "they wait")
+        await until(lambda: scene.broker_session.finding._under_way == 2, "they wait")
         assert (await _lookup(client, "other")).error == ServerError.TOO_MANY_REQUESTS
         assert (await _partitions(client, "other")).error == ServerError.TOO_MANY_REQUESTS
         go_on.set()

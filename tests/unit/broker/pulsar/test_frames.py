@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from magnetar_broker.core.pulsar.frames import MAX_COMMAND_BYTES, BadFrame, FrameReader
+from magnetar_broker.server.pulsar.frames import MAX_COMMAND_BYTES, BadFrame, FrameReader
 
 MAX_MESSAGE = 100_000
 FRAMES = [(b"c" * 3, b""), (b"", b""), (b"d", b"payload"), (b"c" * 1000, b"p" * 90_000), (b"last", b"x")]

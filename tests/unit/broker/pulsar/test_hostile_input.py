@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar_broker.pulsar.unfinished_frames import UnfinishedFrames
+from magnetar_broker.server.pulsar.incomplete_frames import UnfinishedFrames
 from magnetar_protos.entry_pb2 import KeyValue, MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

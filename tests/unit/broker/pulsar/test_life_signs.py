@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from magnetar_broker.pulsar.life_signs import LifeSigns
-from magnetar_broker.pulsar.listener import PulsarListener
-from magnetar_broker.pulsar.options import PulsarOptions
+from magnetar_broker.server.pulsar.keepalive import LifeSigns
+from magnetar_broker.server.pulsar.listener import PulsarListener
+from magnetar_broker.server.pulsar.options import PulsarOptions
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 

@@ -67,7 +67,7 @@ async def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
         await second.subscribe(sub_type=1, durable=False, initial_position=0)
         assert len(await second.wait_delivered(5)) == 5
         await second.close_consumer()
-        [topic] = scene.life.topics.loaded()
+        [topic] = scene.broker_session.topics.loaded()
         assert not list(topic.subscriptions.stats())
 
 
@@ -78,7 +78,7 @@ async def test_who_was_let_go_is_told_once_and_has_no_turn() -> None:
         clients = [await scene.pulsar_client() for _ in range(3)]
         for number, client in enumerate(clients):
             await client.subscribe(sub_type=2, consumer_name=f"consumer-{number}")
-        [topic] = scene.life.topics.loaded()
+        [topic] = scene.broker_session.topics.loaded()
         [subscription] = topic.subscriptions._loaded.values()
         before = subscription.cursor.take_overs
         told = [len(client.told(BaseCommand.ACTIVE_CONSUMER_CHANGE)) for client in clients]

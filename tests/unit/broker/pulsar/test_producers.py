@@ -117,7 +117,7 @@ async def test_a_producer_of_go_is_closed_at_what_may_not_be_stored_and_nothing_
         receipts = await client.receipts(1, 4)
         assert [one.sequence_id for one in receipts] == [0, 1, 3, 4]
         assert not client.told(BaseCommand.SEND_ERROR)
-        [topic] = scene.life.topics.loaded()
+        [topic] = scene.broker_session.topics.loaded()
         assert topic.counters.received.entries == 4
         assert len(topic.producers()) == 2
 

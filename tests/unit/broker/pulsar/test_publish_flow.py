@@ -22,7 +22,7 @@ async def test_a_connections_other_producers_go_on_while_one_topic_has_no_room()
         client = await scene.pulsar_client()
         for producer_id, name in ((1, "full"), (2, "free"), (3, "full")):
             await client.open_producer(producer_id, name, producer_name=f"p{producer_id}")
-        [full] = [topic for topic in scene.life.topics.loaded() if topic.name.local_name == "full"]
+        [full] = [topic for topic in scene.broker_session.topics.loaded() if topic.name.local_name == "full"]
         much = 1 << 40
         full.budget.take(much)
         for first in range(0, 50, 5):
@@ -42,7 +42,7 @@ async def test_a_connections_other_producers_go_on_while_one_topic_has_no_room()
         assert [one.sequence_id for one in await client.receipts(1, 50)] == list(range(50))
         assert [one.sequence_id for one in await client.receipts(3, 10)] == list(range(0, 50, 5))
         assert (left.untold, client.connection.waiting_publish_bytes, client.connection.undecided_bytes) == (0, 0, 0)
-        assert scene.life.budget.used_bytes == full.budget.used_bytes == 0
+        assert scene.broker_session.budget.used_bytes == full.budget.used_bytes == 0
 
 
 async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() -> None:
@@ -54,7 +54,7 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
         client = await scene.pulsar_client()
         await client.open_producer(1, "full", producer_name="first")
         await client.open_producer(2, "full", producer_name="p2")
-        [full] = scene.life.topics.loaded()
+        [full] = scene.broker_session.topics.loaded()
         much = 1 << 40
         full.budget.take(much)
         client.publish(2, *range(5), name="p2")
@@ -82,16 +82,16 @@ async def test_entries_that_wait_for_room_are_given_back_when_their_producer_end
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.open_producer(1, "full", producer_name="p1")
-        [full] = scene.life.topics.loaded()
+        [full] = scene.broker_session.topics.loaded()
         full.budget.take(1 << 40)
         client.publish(1, *range(20), name="p1")
-        await until(lambda: scene.life.budget.used_bytes > 20 * ENTRY_OVERHEAD_BYTES, "they are taken")
+        await until(lambda: scene.broker_session.budget.used_bytes > 20 * ENTRY_OVERHEAD_BYTES, "they are taken")
         if how == "cut":
             client.cut()
         else:
             full.producers()[0].end(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
             await client.wait_told(BaseCommand.CLOSE_PRODUCER)
-        await until(lambda: scene.life.budget.used_bytes == 0, "they are given back")
+        await until(lambda: scene.broker_session.budget.used_bytes == 0, "they are given back")
         assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
         assert full.log.pending_bytes == 0
         full.budget.give_back(1 << 40)

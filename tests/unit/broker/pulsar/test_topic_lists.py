@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.core.pulsar.topic_lists import Listing
+from magnetar_broker.server.pulsar.topic_list_rules import Listing
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -39,7 +39,7 @@ async def _listed(client: PulsarClient, **asked: Any) -> CommandGetTopicsOfNames
 
 async def _make_topics(scene: PulsarScene) -> None:
     for name in ("orders", "other", "__change_events"):
-        await scene.life.topics.get(TopicName.parse(name), create=True, asked=True)
+        await scene.broker_session.topics.get(TopicName.parse(name), create=True, asked=True)
     await scene.admin.topics.create_partitioned("parted", 3)
 
 
@@ -133,13 +133,13 @@ async def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> N
             begun += 1
             await go_on.wait()
 
-        monkeypatch.setattr(scene.life.catalog, "sync", sync)
+        monkeypatch.setattr(scene.broker_session.catalog, "sync", sync)
         waiting = [asyncio.create_task(topics_of(client)) for _ in range(6)]
         watch = CommandWatchTopicList(
             request_id=client.request_id(), watcher_id=1, namespace="public/default", topics_pattern=".*"
         )
         waiting.append(asyncio.create_task(client.ask(BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=watch)))
-        await until(lambda: scene.life.finding._under_way == 7, "they wait")
+        await until(lambda: scene.broker_session.finding._under_way == 7, "they wait")
         await until(lambda: begun == 5, "four lists and the watch's are begun")
         assert (await topics_of(client)).error.error == ServerError.TOO_MANY_REQUESTS
         watch.request_id, watch.watcher_id = client.request_id(), 2

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.core.pulsar.replies import frame, topic_update_frame
-from magnetar_broker.core.pulsar.topic_lists import Listing
-from magnetar_broker.pulsar import topic_watches
-from magnetar_broker.pulsar.topic_watches import TopicWatcher
+from magnetar_broker.server.pulsar import topic_watches
+from magnetar_broker.server.pulsar.replies import frame, topic_update_frame
+from magnetar_broker.server.pulsar.topic_list_rules import Listing
+from magnetar_broker.server.pulsar.topic_watches import TopicWatcher
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -162,7 +162,7 @@ async def test_what_changed_while_the_session_was_lost_is_told() -> None:
         lost = scene.store
         assert lost is not None
         scene.metadata.expire(lost)
-        await until(lambda: scene.store is not lost and scene.broker.life is not None, "there is another session")
+        await until(lambda: scene.store is not lost and scene.broker.session is not None, "there is another session")
         await scene.admin.topics.delete("a1")
         await scene.admin.topics.create("a3")
         await known.wait("a2", "a3")
@@ -182,7 +182,7 @@ async def test_partitions_that_are_added_are_told_though_nobody_has_used_them(mo
         await scene.admin.topics.create_partitioned("a", 1)
         known = _Known(client, await _watch(client))
         await known.wait("a-partition-0")
-        await scene.life.catalog.partitioned.grow(TopicName.parse("a"), 3, nothing)
+        await scene.broker_session.catalog.partitioned.grow(TopicName.parse("a"), 3, nothing)
         await known.wait(*(f"a-partition-{index}" for index in range(3)))
 
 

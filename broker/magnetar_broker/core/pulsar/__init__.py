@@ -1,1 +1,0 @@
-"""The rules of Pulsar's binary protocol: frames, what commands mean in the broker's own words, and back."""

@@ -1,0 +1,144 @@
+"""One stream of a client to a broker, for all of the client's producers there, or for all of its consumers.
+
+A producer or consumer uses the stream as a *channel*, with an id. Requests of all channels are sent together: when the
+transport has taken the last message, the next one is built from what the channels have to send by then (`gather`), and
+if that is nothing, the sender waits (`wake`). What is received is parsed and handled in the order received, each part
+by its channel (`dispatch`). Neither direction waits for a channel. What `gather` may hold is bounded by what each
+channel may have in flight.
+
+**When the connection breaks**, the stream breaks once, with all that was in flight. Each channel is notified
+(`disconnected`), and gets nothing from this stream any more. Its owner looks the topic up again, and attaches to a
+stream that works. Whether a message that was handed to the stream has been received is not known then.
+
+`disconnected` is never called from within `attach`, `detach` or `wake`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from magnetar_wire.errors import WireError
+from magnetar_wire.transport import Disconnected, Stream, TransportError
+
+__all__ = ["BrokerStream", "Channel"]
+
+log = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """A producer or a consumer, as its stream uses it."""
+
+    def disconnected(self, error: TransportError) -> None:
+        """Note that the stream is broken, and that the fate of what was in flight is unknown. Must not raise."""
+
+
+C = TypeVar("C", bound=Channel)
+
+
+class BrokerStream(ABC, Generic[C]):
+    """Created and used on one event loop. Its tasks end when it breaks; the `ConnectionPool` waits for that."""
+
+    # The stream's method at the broker.
+    method: ClassVar[str]
+
+    def __init__(self, stream: Stream, address: str) -> None:
+        self.address = address
+        self.channels: dict[int, C] = {}
+        self.broken: TransportError | None = None
+        self._stream = stream
+        # An id is never used twice on one stream: an answer to a channel that was detached must not reach another.
+        self._last_id = 0
+        # The sender waits for it when there is nothing to send.
+        self._idle: asyncio.Future[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._run(self._send()), name=f"{self.method} to {address}: send"),
+            loop.create_task(self._run(self._receive()), name=f"{self.method} to {address}: receive"),
+        ]
+
+    @abstractmethod
+    def gather(self) -> bytes | None:
+        """Return the next message: as much as it may hold of what the channels have to send. None: nothing."""
+
+    @abstractmethod
+    def dispatch(self, message: bytes) -> None:
+        """Hand each part of a message to its channel. Skip parts for channels that were detached.
+
+        Raises DecodeError or WireError for a message that can't be decoded. Then the stream breaks.
+        """
+
+    def attach(self, channel: C) -> int:
+        """Return the channel's id. Raises the error that broke the stream, if it is broken."""
+        if self.broken is not None:
+            raise self.broken
+        self._last_id += 1
+        self.channels[self._last_id] = channel
+        return self._last_id
+
+    def detach(self, channel_id: int) -> None:
+        """Have nothing reach the channel through this stream any more."""
+        self.channels.pop(channel_id, None)
+
+    def wake(self) -> None:
+        """Wake the sender: a channel has something to send."""
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def break_off(self, error: TransportError) -> None:
+        """Cancel the stream, and notify every channel."""
+        if self.broken is not None:
+            return
+        self.broken = error
+        self._stream.cancel()
+        self.wake()
+        channels, self.channels = self.channels, {}
+        for channel in channels.values():
+            channel.disconnected(error)
+
+    @property
+    def ended(self) -> bool:
+        return all(task.done() for task in self._tasks)
+
+    async def wait_ended(self) -> None:
+        """Return when the tasks of a broken stream have ended."""
+        await asyncio.wait(self._tasks)
+
+    async def _run(self, work: Coroutine[Any, Any, str]) -> None:
+        """Run one direction. However it ends, the stream breaks."""
+        try:
+            error: TransportError = Disconnected(f"the broker at {self.address} {await work}")
+        except TransportError as failure:
+            error = failure
+        except asyncio.CancelledError:
+            self.break_off(Disconnected(f"the stream to {self.address} was cancelled"))
+            raise
+        except Exception as bug:
+            log.exception("%s to %s: a bug in the client", self.method, self.address)
+            error = Disconnected(f"the stream to {self.address} was closed after an internal error: {bug!r}")
+        self.break_off(error)
+
+    async def _send(self) -> str:
+        while self.broken is None:
+            message = self.gather()
+            if message is not None:
+                await self._stream.send(message)
+                continue
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        return "is not sent to any more"
+
+    async def _receive(self) -> str:
+        while (message := await self._stream.receive()) is not None:
+            if self.broken is not None:
+                break
+            try:
+                self.dispatch(message)
+            except (DecodeError, WireError) as error:
+                return f"sent a message that can't be decoded: {error}"
+        return "ended the stream"

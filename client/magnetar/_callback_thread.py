@@ -1,0 +1,52 @@
+"""The thread on which the application's callbacks are called. They never run on the thread that does the I/O.
+
+A client has one such thread, which starts with the first callback. It is woken once for each group of results that came
+together. Its queue is bounded by the producers' queues, which count a message until its callback was called.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from magnetar_wire.interruptible_wait import join
+
+__all__ = ["CallbackThread"]
+
+log = logging.getLogger(__name__)
+
+
+class CallbackThread:
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called by a callback."""
+        return self._thread is not None and self._thread.ident == threading.get_ident()
+
+    def call_later(self, work: Callable[[], object]) -> None:
+        """Call `work` on the thread, after everything that was queued before. Only the client's loop may call this."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="magnetar callbacks", daemon=True)
+            # A thread that closes the client may join this one as soon as it finds it here, so start it first.
+            thread.start()
+            self._thread = thread
+        self._queue.put(work)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Return when everything queued was called, or after the timeout; at once if a callback calls this."""
+        if self._thread is not None:
+            self._queue.put(None)
+            if not self.is_current:
+                join(self._thread, timeout_s)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception:
+                log.exception("a bug in the client, while callbacks were called")
