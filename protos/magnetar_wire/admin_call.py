@@ -51,7 +51,7 @@ class Partitions(enum.Enum):
 class Role(enum.Enum):
     """Who may make a call, following Pulsar's admin API.
 
-    There is no authorization yet: brokers do not enforce this column. Each role includes those above it.
+    There is no authorization yet: brokers do not enforce this column. Each role includes the calls of those below it.
     """
 
     SUPERUSER = "superuser"
