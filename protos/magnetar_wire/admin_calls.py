@@ -12,7 +12,7 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
 from magnetar_wire.admin_call import AdminCall, Method, Partitions, Role, Scope
 
-__all__ = ["ADMIN_CALLS"]
+__all__ = ["ADMIN_CALLS", "call_of_method"]
 
 _ANY: Final = Scope.ANY_BROKER
 _TOPIC: Final = Scope.TOPIC
@@ -372,3 +372,11 @@ ADMIN_CALLS: Final = {
     for calls in (_TENANTS, _NAMESPACES, _BUNDLES, _TOPICS, _PARTITIONED_TOPICS, _SUBSCRIPTIONS, _BROKERS, _READING)
     for call in calls
 }
+
+
+def call_of_method(name: str) -> AdminCall:
+    """Return the call that a method of `magnetar.admin` makes, e.g. "topics.truncate". Raises KeyError."""
+    for call in ADMIN_CALLS.values():
+        if any(method.name == name for method in call.methods):
+            return call
+    raise KeyError(name)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["json_line", "number", "tell_facts", "tell_rows"]
+__all__ = ["json_line", "number", "print_facts", "print_rows"]
 
 
-def tell_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
     """One thing a row; in JSON its parts have the columns' names."""
     if as_json:
         for row in rows:
@@ -46,7 +46,7 @@ def _print(table: Table) -> None:
     console.print(table)
 
 
-def tell_facts(facts: Iterable[tuple[str, Any]]) -> None:
+def print_facts(facts: Iterable[tuple[str, Any]]) -> None:
     """Of one thing, to people."""
     table = _new_table("", "")
     table.show_header = False
