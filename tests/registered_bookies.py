@@ -15,7 +15,7 @@ async def make_cookie(store: MetadataStore, bookie_id: str, instance_id: bytes =
     """Makes the bookie a member of the cluster, unless it is one."""
     if await store.exists(paths.cookie(bookie_id)) is None:
         cookie = Cookie(bookie_id=bookie_id, instance_id=instance_id).SerializeToString()
-        value = compare_and_set.first_value(cookie, SeededRandomness(bookie_id))
+        value = compare_and_set.encode_first_value(cookie, SeededRandomness(bookie_id))
         await store.put(paths.cookie(bookie_id), value, ABSENT)
 
 

@@ -83,29 +83,28 @@ from magnetar_metadata.errors import (
     Unavailable,
     ValueTooLarge,
 )
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import ABSENT, Change, Delete, MetadataStore, Node, Put, SessionState
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
 
-class Instead(enum.Enum):
+class UpdateAction(enum.Enum):
     """An update function's result other than a new payload."""
 
     LEAVE = "leave"
     DELETE = "delete"
 
 
-LEAVE = Instead.LEAVE
-DELETE = Instead.DELETE
+LEAVE = UpdateAction.LEAVE
+DELETE = UpdateAction.DELETE
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 1.0
 
-Update = Callable[[bytes | None], bytes | Instead]
+Update = Callable[[bytes | None], bytes | UpdateAction]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValue:
     """A node that is changed by this loop."""
 
     payload: bytes
@@ -116,25 +115,25 @@ class Stored:
     value: bytes = field(default=b"", repr=False, compare=False)
 
 
-async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> Stored | None:
+async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> StoredValue | None:
     """Read a node. The result may be stale, as with `MetadataStore.get`, unless `fresh` is set."""
-    node = await (get_fresh(store, path) if fresh else store.get(path))
+    node = await (store.get_after_sync(path) if fresh else store.get(path))
     version, envelope = _opened(path, node)
-    return Stored(envelope.payload, version, envelope.incarnation, node.value) if node and envelope else None
+    return StoredValue(envelope.payload, version, envelope.incarnation, node.value) if node and envelope else None
 
 
-def first_value(payload: bytes, randomness: Randomness) -> bytes:
+def encode_first_value(payload: bytes, randomness: Randomness) -> bytes:
     """Return the value for a node that the caller creates in its own transaction, to be changed by this loop later."""
     return following(None, randomness.token(TOKEN_BYTES), payload).encode()
 
 
-def made(value: bytes, version: int = 0) -> Stored:
+def decode_stored(value: bytes, version: int = 0) -> StoredValue:
     """Return the node that has `value` at `version`, to be passed as `known` to `change`. The default version is that
-    of a node that a transaction has created with `first_value`. Raises `ForeignValue`."""
+    of a node that a transaction has created with `encode_first_value`. Raises `ForeignValue`."""
     return _stored(decode(value), version)
 
 
-def next_value(stored: Stored, payload: bytes, randomness: Randomness) -> bytes:
+def encode_next_value(stored: StoredValue, payload: bytes, randomness: Randomness) -> bytes:
     """Return the value for a `Put` at `stored.version` in the caller's own transaction. `stored` comes from `read`."""
     return following(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
 
@@ -148,16 +147,16 @@ async def change(
     randomness: Randomness,
     along: Sequence[Change] = (),
     timeout_s: float = 30.0,
-    known: Stored | None = None,
-) -> Stored | None:
+    known: StoredValue | None = None,
+) -> StoredValue | None:
     """Change the node's payload to `update(payload)`, where None is an absent node. Return the resulting node.
 
     If the store is not connected, wait for it, for at most `timeout_s`. Raises `OutcomeUnknown` if the change may have
     been made and this can't be found out, `NotSent` if it was not made because there was no connection, `SessionLost`,
     refusals that don't depend on the version, and errors of `update`.
 
-    With `known`, a result of `read`, `made` or `change`, the node is not read first: `known` counts as a read that may
-    be stale.
+    With `known`, a result of `read`, `decode_stored` or `change`, the node is not read first: `known` counts as a read
+    that may be stale.
 
     The changes of `along` are made in the same transaction. If one of them is refused, nothing is changed, and its
     `Refused` is raised with its index in `along` plus one.
@@ -180,7 +179,7 @@ class _Loop:
 
     async def run(
         self, update: Update, randomness: Randomness, seen: tuple[int, Envelope] | None = None
-    ) -> Stored | None:
+    ) -> StoredValue | None:
         fresh = False
         while True:
             version, old = seen or await self._read(fresh)
@@ -210,7 +209,9 @@ class _Loop:
             # Another session has changed the node. A server that lags behind would return the old value again.
             fresh = True
 
-    async def _put(self, expected: int, old: Envelope | None, payload: bytes, randomness: Randomness) -> Stored | None:
+    async def _put(
+        self, expected: int, old: Envelope | None, payload: bytes, randomness: Randomness
+    ) -> StoredValue | None:
         """Put the payload at the version `expected`. Return None if it was definitely not put."""
         written: list[Envelope] = []
 
@@ -275,7 +276,7 @@ class _Loop:
     async def _read(self, fresh: bool) -> tuple[int, Envelope | None]:
         while True:
             try:
-                node = await (get_fresh(self.store, self.path) if fresh else self.store.get(self.path))
+                node = await (self.store.get_after_sync(self.path) if fresh else self.store.get(self.path))
                 return _opened(self.path, node)
             except Unavailable as error:
                 await self._connected(NotSent(f"{self.path!r} was not changed: {error}"))
@@ -321,8 +322,8 @@ class _Refusal:
     unknown: OutcomeUnknown | None
 
 
-def _stored(envelope: Envelope, version: int) -> Stored:
-    return Stored(envelope.payload, version, envelope.incarnation, envelope.encode())
+def _stored(envelope: Envelope, version: int) -> StoredValue:
+    return StoredValue(envelope.payload, version, envelope.incarnation, envelope.encode())
 
 
 def _opened(path: str, node: Node | None) -> tuple[int, Envelope | None]:

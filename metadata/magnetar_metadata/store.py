@@ -114,7 +114,7 @@ Change = Put | Delete | Check
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ChangeResult:
     """The result of a change: the node's path (with the digits of a sequential node) and its new version.
 
     The version is ABSENT for a deletion, and the expected version for a check.
@@ -191,7 +191,7 @@ class MetadataStore(ABC):
         """Return the sorted names of the node's children; an empty list if the node doesn't exist."""
 
     @abstractmethod
-    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+    async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         """Make all changes, in order, or none: then raise the error of the first one that was refused, with its
         `index`.
 
@@ -219,9 +219,19 @@ class MetadataStore(ABC):
     async def close(self) -> None:
         """End the session. If the store can be reached, its ephemeral nodes are deleted at once."""
 
+    async def get_after_sync(self, path: str) -> Node | None:
+        """Return the node as it was at this call, or later.
+
+        The read is sent after the answer to the sync, not together with it: concurrent callers may share a sync
+        (shared_sync.py), which is then sent later than the read would be. If the connection breaks in between, the read
+        goes to a server that has seen everything that was answered to this session, including the sync.
+        """
+        await self.sync()
+        return await self.get(path)
+
     async def put(
         self, path: str, value: bytes, expected: int, *, ephemeral: bool = False, sequential: bool = False
-    ) -> Made:
+    ) -> ChangeResult:
         """Make one `Put`."""
         return (await self.transaction([Put(path, value, expected, ephemeral, sequential)]))[0]
 

@@ -95,7 +95,7 @@ async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) 
     except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
         if not isinstance(error, GivenUp):
             _log.exception("a request failed with an internal error")
-        raise Failed("the server failed with an internal error: see its log") from None
+        raise Failed("the server failed to handle the request: see its log") from None
 
 
 class _Connection:

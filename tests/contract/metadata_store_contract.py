@@ -40,9 +40,9 @@ from magnetar_metadata.store import (
     MAX_VALUE_BYTES,
     MAX_VERSION,
     Change,
+    ChangeResult,
     Check,
     Delete,
-    Made,
     MetadataStore,
     Node,
     Put,
@@ -100,15 +100,15 @@ class MetadataStoreContract:
         store = await space.connect()
         assert await store.get("/a") is None
         assert await store.exists("/a") is None
-        assert await store.put("/a", b"one", ABSENT) == Made("/a", 0)
+        assert await store.put("/a", b"one", ABSENT) == ChangeResult("/a", 0)
         assert await store.get("/a") == Node(b"one", Stat(0))
-        assert await store.put("/a", b"two", 0) == Made("/a", 1)
-        assert await store.put("/a", b"", 1) == Made("/a", 2)
+        assert await store.put("/a", b"two", 0) == ChangeResult("/a", 1)
+        assert await store.put("/a", b"", 1) == ChangeResult("/a", 2)
         assert await store.get("/a") == Node(b"", Stat(2))
         assert await store.exists("/a") == Stat(2)
         await store.delete("/a", 2)
         assert await store.get("/a") is None
-        assert await store.put("/a", b"again", ABSENT) == Made("/a", 0)
+        assert await store.put("/a", b"again", ABSENT) == ChangeResult("/a", 0)
 
     async def test_a_change_is_refused_unless_the_node_is_as_expected(self, space: Space) -> None:
         store = await space.connect()
@@ -128,10 +128,10 @@ class MetadataStoreContract:
 
     async def test_any_makes_or_overwrites(self, space: Space) -> None:
         store = await space.connect()
-        assert await store.put("/deep/er/any", b"1", ANY) == Made("/deep/er/any", 0)
-        assert await store.put("/deep/er/any", b"2", ANY) == Made("/deep/er/any", 1)
+        assert await store.put("/deep/er/any", b"1", ANY) == ChangeResult("/deep/er/any", 0)
+        assert await store.put("/deep/er/any", b"2", ANY) == ChangeResult("/deep/er/any", 1)
         await store.delete("/deep/er/any", ANY)
-        assert await store.put("/deep/er/any", b"3", ANY) == Made("/deep/er/any", 0)
+        assert await store.put("/deep/er/any", b"3", ANY) == ChangeResult("/deep/er/any", 0)
 
     async def test_any_put_by_many_at_once_happens_each_time(self, space: Space) -> None:
         stores = [await space.connect() for _ in range(3)]
@@ -160,7 +160,7 @@ class MetadataStoreContract:
     async def test_the_root_is_there_and_can_not_be_changed(self, space: Space) -> None:
         store = await space.connect()
         assert await store.get("/") == Node(b"", Stat(0))
-        assert await store.transaction([Check("/", 0)]) == [Made("/", 0)]
+        assert await store.transaction([Check("/", 0)]) == [ChangeResult("/", 0)]
         for change_ in (Put("/", b"", 0), Put("/", b"", ABSENT), Put("/", b"", ANY), Delete("/", ANY)):
             with pytest.raises(InvalidChange):
                 await store.transaction([change_])
@@ -388,15 +388,15 @@ class MetadataStoreContract:
             third.put("/e/owner", b"second", 0, ephemeral=True),
             return_exceptions=True,
         )
-        made = [outcome for outcome in outcomes if isinstance(outcome, Made)]
+        made = [outcome for outcome in outcomes if isinstance(outcome, ChangeResult)]
         refused = [outcome for outcome in outcomes if isinstance(outcome, BadVersion)]
-        assert made == [Made("/e/owner", 1)]
+        assert made == [ChangeResult("/e/owner", 1)]
         assert len(refused) == 1
-        winner, loser = (other, third) if isinstance(outcomes[0], Made) else (third, other)
+        winner, loser = (other, third) if isinstance(outcomes[0], ChangeResult) else (third, other)
         await store.close()
         await loser.sync()
         assert await loser.get("/e/owner") == Node(b"second", Stat(1, winner.session.id))
-        assert await loser.put("/e/owner", b"third", 1, ephemeral=True) == Made("/e/owner", 0)
+        assert await loser.put("/e/owner", b"third", 1, ephemeral=True) == ChangeResult("/e/owner", 0)
         await winner.close()
         await loser.sync()
         assert await loser.get("/e/owner") == Node(b"third", Stat(0, loser.session.id))
@@ -696,7 +696,7 @@ class MetadataStoreContract:
             each.cancel()
         ended = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, asyncio.CancelledError) for each in ended[::2])
-        assert all(isinstance(each, Made) for each in ended[1::2])
+        assert all(isinstance(each, ChangeResult) for each in ended[1::2])
         await store.sync()
         assert len(await store.children("/c")) >= 5
 

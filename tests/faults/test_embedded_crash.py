@@ -27,9 +27,9 @@ from magnetar_metadata.errors import (
     StoreFull,
     StoreInUse,
 )
-from magnetar_metadata.flags import FlagBoard
 from magnetar_metadata.locked_folder import DurableMark
-from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, SessionState, Stat
+from magnetar_metadata.store import ABSENT, ChangeResult, MetadataStore, Node, Put, SessionState, Stat
+from magnetar_metadata.watch_flags import WatchFlags
 from magnetar_wire.clock import SystemClock
 from tests.child_process import ChildProcess
 from tests.faults.failing_disk import preloaded
@@ -280,7 +280,7 @@ def test_whatever_ends_the_writer_ends_those_who_wait(
             await asyncio.sleep(0)
             (writer,) = [task for task in asyncio.all_tasks() if task.get_name() == "metadata-group-commit"]
             # Where the writer is not cancelled, it ends as it notifies watches of what was stored.
-            monkeypatch.setattr(FlagBoard, "put_up", _fail)
+            monkeypatch.setattr(WatchFlags, "set_flags", _fail)
             if cancelled:
                 writer.cancel()
             go_on.set()
@@ -338,7 +338,7 @@ async def test_nothing_is_seen_before_it_is_durable(tmp_path: Path, monkeypatch:
         go_on.set()
         ended = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(ended[1], NodeExists)
-        assert ended[2] == [Made("/b/c", 1)]
+        assert ended[2] == [ChangeResult("/b/c", 1)]
         await waiting
         assert await store.get("/a") == Node(b"new", Stat(1))
         assert await store.children("/b") == ["c"]

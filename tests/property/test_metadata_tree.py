@@ -20,7 +20,7 @@ from magnetar_metadata.errors import (
     NotEmpty,
     Refused,
 )
-from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Put
+from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, Check, Delete, Put
 from magnetar_testing.metadata.memory_table import MemoryTable
 from tests.examples import examples
 
@@ -49,7 +49,7 @@ class Model:
     def children(self, path: str) -> list[str]:
         return [other for other in self.nodes if other != "/" and self.parent(other) == path]
 
-    def apply(self, changes: list[Change], owner: int) -> list[Made]:
+    def apply(self, changes: list[Change], owner: int) -> list[ChangeResult]:
         before = {path: list(node) for path, node in self.nodes.items()}
         try:
             return [self._one(change, index, owner) for index, change in enumerate(changes)]
@@ -57,7 +57,7 @@ class Model:
             self.nodes = before
             raise
 
-    def _one(self, change: Change, index: int, owner: int) -> Made:
+    def _one(self, change: Change, index: int, owner: int) -> ChangeResult:
         path, node = change.path, self.nodes.get(change.path)
         if isinstance(change, Put) and (
             change.sequential or change.expected == ABSENT or (change.expected == ANY and node is None)
@@ -71,18 +71,18 @@ class Model:
             if self.children(path):
                 raise NotEmpty("", path, index)
             self.nodes[path] = [change.value, 0 if node[1] else 1, owner, 0]
-            return Made(path, self.nodes[path][1])
+            return ChangeResult(path, self.nodes[path][1])
         if isinstance(change, Put):
             node[0], node[1] = change.value, node[1] + 1
-            return Made(path, node[1])
+            return ChangeResult(path, node[1])
         if isinstance(change, Check):
-            return Made(path, node[1])
+            return ChangeResult(path, node[1])
         if self.children(path):
             raise NotEmpty("", path, index)
         del self.nodes[path]
-        return Made(path, ABSENT)
+        return ChangeResult(path, ABSENT)
 
-    def _make(self, put: Put, index: int, owner: int) -> Made:
+    def _make(self, put: Put, index: int, owner: int) -> ChangeResult:
         names = put.path[1:].split("/")
         for depth in range(1, len(names)):
             self._make_one("/" + "/".join(names[:depth]), b"", 0, index, parent=True)
@@ -96,7 +96,7 @@ class Model:
         except Refused as refused:
             refused.path = put.path
             raise
-        return Made(path, 0)
+        return ChangeResult(path, 0)
 
     def _make_one(self, path: str, value: bytes, owner: int, index: int, parent: bool = False) -> None:
         if path in self.nodes:
@@ -148,7 +148,7 @@ def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Change] |
                 changed = []
             else:
                 applied = apply(table, step, owner)
-                assert applied.made == made == apply(layered, step, owner).made
+                assert applied.results == made == apply(layered, step, owner).results
                 changed = applied.changed
                 _check_children_changed(before, model.nodes, applied.children_changed, model)
         assert _contents(table) == model.nodes == _contents(layered)
@@ -158,7 +158,7 @@ def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Change] |
         assert differing - unseen <= set(changed)
 
 
-def _outcome(model: Model, changes: list[Change], owner: int) -> list[Made] | Refused:
+def _outcome(model: Model, changes: list[Change], owner: int) -> list[ChangeResult] | Refused:
     try:
         return model.apply(changes, owner)
     except Refused as refused:

@@ -31,7 +31,7 @@ from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
 from magnetar_metadata.store import Change, Delete, Put
 from magnetar_protos.ledger_pb2 import Cookie, Decommission
@@ -71,7 +71,7 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
     store = client.ledgers.store
     now_ms, mark = client.clock.time_ms(), client.randomness.token(_MARK_BYTES)
 
-    def marked(payload: bytes | None) -> bytes | Instead:
+    def marked(payload: bytes | None) -> bytes | UpdateAction:
         if payload is not None:
             return LEAVE
         made = Decommission(asked_ms=now_ms, ledgers_left=_NOT_COUNTED, mark=mark)
@@ -80,7 +80,7 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
     while True:
         await store.sync()
         if await store.exists(paths.cookie(bookie_id)) is None and await store.exists(paths.leaving(bookie_id)) is None:
-            raise NoSuchBookie(f"no bookie {bookie_id!r} belongs to the cluster: /bookies/cookies names those that do")
+            raise NoSuchBookie(f"the cluster has no bookie {bookie_id!r}: `magnetar bookies list` shows its bookies")
         if await _change_with_cookie(client, bookie_id, marked, mark):
             return
 
@@ -88,11 +88,11 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
 async def cancel_decommission(client: LedgerClient, bookie_id: str) -> None:
     """Takes the mark away: the bookie stays. Raises `NotLeaving`, and `ForeignValue` where the mark can't be read."""
 
-    def taken_back(payload: bytes | None) -> Instead:
+    def taken_back(payload: bytes | None) -> UpdateAction:
         if payload is None:
             raise NotLeaving(f"bookie {bookie_id!r} is not being decommissioned")
         if _decoded(bookie_id, payload).done:
-            raise NotLeaving(f"bookie {bookie_id!r} is struck off, and that is for good")
+            raise NotLeaving(f"bookie {bookie_id!r} is decommissioned for good: it can't be cancelled any more")
         return DELETE
 
     while not await _change_with_cookie(client, bookie_id, taken_back, b""):
@@ -140,7 +140,7 @@ async def _change_with_cookie(
             cookie = decode_node(Cookie, path, stored.payload)
             cookie.decommission_mark = mark
             payload = cookie.SerializeToString(deterministic=True)
-            value = compare_and_set.next_value(stored, payload, client.randomness)
+            value = compare_and_set.encode_next_value(stored, payload, client.randomness)
             along = [Put(path, value, stored.version)]
     except ForeignValue as error:
         # Nobody names a bookie whose cookie can't be read.
@@ -154,7 +154,7 @@ async def _change_with_cookie(
     return True
 
 
-def _counted(bookie_id: str, payload: bytes | None, mark: bytes, ledgers_left: int) -> bytes | Instead:
+def _counted(bookie_id: str, payload: bytes | None, mark: bytes, ledgers_left: int) -> bytes | UpdateAction:
     if payload is None:
         return LEAVE
     found = _decoded(bookie_id, payload)

@@ -17,7 +17,7 @@ from magnetar_metadata.store import MetadataStore
 __all__ = ["ReadNode", "decoded", "ledger_nodes"]
 
 # A node that another writer's bytes stand in must not keep anybody from the others.
-ReadNode: TypeAlias = compare_and_set.Stored | ForeignValue | None
+ReadNode: TypeAlias = compare_and_set.StoredValue | ForeignValue | None
 _READ_AHEAD: Final = 16
 
 
@@ -34,7 +34,7 @@ async def ledger_nodes(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNod
         yield one, stored
 
 
-def decoded(read: compare_and_set.Stored | ForeignValue) -> tuple[LedgerMetadata, int]:
+def decoded(read: compare_and_set.StoredValue | ForeignValue) -> tuple[LedgerMetadata, int]:
     """With the node's version. Raises `ForeignValue` or `LedgerError` where it can't be read."""
     if isinstance(read, ForeignValue):
         raise read

@@ -30,7 +30,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import tombstone
 from magnetar_bookie.errors import LedgerError, NoSuchLedger, OutcomeNotKnown
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
 from magnetar_protos.ledger_pb2 import LedgerIntent
 
@@ -60,7 +60,7 @@ class Sweeper:
                 try:
                     await self._sweep(ledger_id)
                 except (OutcomeUnknown, OutcomeNotKnown) as error:
-                    _log.info("ledger %s, which nobody claimed, is swept another time: %s", ledger_id, error)
+                    _log.info("The deletion of unclaimed ledger %s is retried later: %s", ledger_id, error)
                 except (ForeignValue, LedgerError) as error:
                     self._client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
                     self._unreadable[ledger_id] = None
@@ -75,12 +75,12 @@ class Sweeper:
         with contextlib.suppress(NoSuchLedger):  # its holders were faster: the tombstone was there before
             await self._client.ledgers.change(ledger_id, tombstone)
         await self._change(ledger_id, lambda payload: LEAVE if payload is None else DELETE)
-        _log.info("ledger %s was never claimed, and is deleted", ledger_id)
+        _log.info("Deleted ledger %s, which was never claimed", ledger_id)
 
     async def _take(self, ledger_id: int) -> bool:
         """Sets `sweeping`. False: there is no intent."""
 
-        def taken(payload: bytes | None) -> bytes | Instead:
+        def taken(payload: bytes | None) -> bytes | UpdateAction:
             if payload is None:
                 return LEAVE
             intent = decode_node(LedgerIntent, paths.intent(ledger_id), payload)
@@ -91,7 +91,7 @@ class Sweeper:
 
         return await self._change(ledger_id, taken) is not None
 
-    async def _change(self, ledger_id: int, update: compare_and_set.Update) -> compare_and_set.Stored | None:
+    async def _change(self, ledger_id: int, update: compare_and_set.Update) -> compare_and_set.StoredValue | None:
         clock, randomness = self._client.clock, self._client.randomness
         return await compare_and_set.change(
             self._store, paths.intent(ledger_id), update, clock=clock, randomness=randomness

@@ -18,7 +18,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, StoreFull, Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import RepairTask
@@ -85,7 +85,7 @@ class Tasks:
         names = sorted(lost_bookies)
         now_ms = self._client.clock.time_ms()
 
-        def reported(payload: bytes | None) -> bytes | Instead:
+        def reported(payload: bytes | None) -> bytes | UpdateAction:
             if payload is None:
                 return RepairTask(found_ms=now_ms, lost_bookies=names).SerializeToString(deterministic=True)
             task = _decoded(ledger_id, payload)
@@ -101,7 +101,7 @@ class Tasks:
         """How far the work is. A task that is gone meanwhile stays so."""
         now_ms = self._client.clock.time_ms()
 
-        def noted(payload: bytes | None) -> bytes | Instead:
+        def noted(payload: bytes | None) -> bytes | UpdateAction:
             if payload is None:
                 return LEAVE
             task = _decoded(ledger_id, payload)
@@ -115,7 +115,7 @@ class Tasks:
         found, names = worked_on.found_ms, list(worked_on.lost_bookies)
         done = False
 
-        def finished(payload: bytes | None) -> bytes | Instead:
+        def finished(payload: bytes | None) -> bytes | UpdateAction:
             nonlocal done
             done = payload is None
             if payload is None:

@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError, Message
 
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import Change, MetadataStore, Put
 from magnetar_wire.randomness import Randomness
 
@@ -45,7 +44,7 @@ class ForeignNodes:
         if len(self._told) >= _REMEMBERED:
             del self._told[next(iter(self._told))]
         self._told[path] = reason
-        _log.error("%s can't be read, and is passed over until it is mended: %s", path, reason)
+        _log.error("%s can't be decoded, and is ignored until it is repaired: %s", path, reason)
 
 
 def decode_node(kind: type[M], path: str, payload: bytes) -> M:
@@ -53,7 +52,7 @@ def decode_node(kind: type[M], path: str, payload: bytes) -> M:
     try:
         return kind.FromString(payload)
     except DecodeError as error:
-        raise ForeignValue(f"{path!r} holds no {kind.__name__}: {error}") from None
+        raise ForeignValue(f"{path!r} is not a valid {kind.__name__}: {error}") from None
 
 
 async def replace_undecodable(
@@ -64,13 +63,13 @@ async def replace_undecodable(
     A node that decodes by now, or that another writer changes meanwhile, is left as it is. Raises `MetadataError`:
     `Refused` if one of `along` is refused.
     """
-    node = await get_fresh(store, path)
+    node = await store.get_after_sync(path)
     if node is None:
         return
     try:
-        decode_node(kind, path, compare_and_set.made(node.value).payload)
+        decode_node(kind, path, compare_and_set.decode_stored(node.value).payload)
     except ForeignValue as error:
-        value = compare_and_set.first_value(kind().SerializeToString(), randomness)
+        value = compare_and_set.encode_first_value(kind().SerializeToString(), randomness)
         try:
             await store.transaction([Put(path, value, node.version), *along])
         except (BadVersion, NoNode) as refused:
@@ -78,6 +77,6 @@ async def replace_undecodable(
                 raise
             return
         _log.error(
-            "%s can't be decoded and was replaced by an empty node: %s; its %d bytes began with %s",
+            "Replaced node %s by an empty one, since it can't be decoded: %s; its %d bytes began with %s",
             path, error, len(node.value), node.value[:_LOGGED_BYTES].hex(),
         )  # fmt: skip

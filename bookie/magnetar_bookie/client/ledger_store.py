@@ -35,7 +35,7 @@ class KnownLedger:
 
     __slots__ = ("stored",)
 
-    def __init__(self, stored: compare_and_set.Stored | None = None) -> None:
+    def __init__(self, stored: compare_and_set.StoredValue | None = None) -> None:
         self.stored = stored
 
 
@@ -46,7 +46,7 @@ class MadeLedger:
     ledger_id: int
     metadata: LedgerMetadata
     # The node as it was made.
-    stored: compare_and_set.Stored | None = None
+    stored: compare_and_set.StoredValue | None = None
 
     @property
     def release(self) -> Delete:
@@ -92,19 +92,21 @@ class LedgerStore:
         while True:
             ledger_id = await self._ids.next()
             nodes = {paths.intent(ledger_id): intent.SerializeToString(), paths.ledger(ledger_id): metadata.encode()}
-            values = {path: compare_and_set.first_value(payload, self._randomness) for path, payload in nodes.items()}
+            values = {
+                path: compare_and_set.encode_first_value(payload, self._randomness) for path, payload in nodes.items()
+            }
             puts = [Put(path, value, ABSENT) for path, value in values.items()]
             try:
                 await self.store.transaction([*puts, *cookie_checks])
             except OutcomeUnknown:
                 continue  # if both nodes are there, or come to be, the sweeper finds the intent
             except NodeExists as error:
-                raise LedgerError(f"ledger {ledger_id} is there already, though its id is new: {error}") from None
+                raise LedgerError(f"ledger {ledger_id} already exists, though its id is new: {error}") from None
             except (BadVersion, NoNode) as error:
                 if error.index < len(puts):
                     raise
-                raise _outdated(f"ledger {ledger_id} was not made", ensemble) from error
-            return MadeLedger(ledger_id, metadata, compare_and_set.made(values[paths.ledger(ledger_id)]))
+                raise _outdated(f"ledger {ledger_id} was not created", ensemble) from error
+            return MadeLedger(ledger_id, metadata, compare_and_set.decode_stored(values[paths.ledger(ledger_id)]))
 
     async def _draw(self, count: int) -> int:
         """The last of so many ids."""
@@ -133,8 +135,8 @@ class LedgerStore:
         owner: str,
         update: compare_and_set.Update,
         along: Sequence[Change] = (),
-        known: compare_and_set.Stored | None = None,
-    ) -> compare_and_set.Stored | None:
+        known: compare_and_set.StoredValue | None = None,
+    ) -> compare_and_set.StoredValue | None:
         """Records a new ledger in its owner's node and takes its intent away, in one transaction, and `along` with it.
         `known` is the owner's node as it was read or changed last, if it was.
 
@@ -145,7 +147,9 @@ class LedgerStore:
         except (BadVersion, NoNode) as error:
             if error.index != 1:
                 raise
-            raise IntentSwept(f"ledger {made.ledger_id} was not recorded in time and is being deleted") from None
+            raise IntentSwept(
+                f"ledger {made.ledger_id} was not claimed in time and is being deleted: create another one"
+            ) from None
 
     async def read(self, ledger_id: int, *, fresh: bool = False, known: KnownLedger | None = None) -> LedgerMetadata:
         """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`. Fills in `known`."""
@@ -172,7 +176,7 @@ class LedgerStore:
         """
         result: LedgerMetadata | None = None
 
-        def changed(payload: bytes | None) -> bytes | compare_and_set.Instead:
+        def changed(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
             nonlocal result
             current = None if payload is None else ledger_metadata.decode(payload)
             result = update(current)
@@ -183,7 +187,7 @@ class LedgerStore:
                 paths.ledger(ledger_id), changed, cookie_checks, known.stored if known is not None else None
             )
         except OutcomeUnknown as error:
-            raise OutcomeNotKnown(f"whether ledger {ledger_id} was changed is not known: {error}") from error
+            raise OutcomeNotKnown(f"unknown whether ledger {ledger_id} was changed: {error}") from error
         except (BadVersion, NoNode) as error:
             if not error.index:
                 raise
@@ -212,7 +216,9 @@ class LedgerStore:
     async def _names(self, path: str, levels: int) -> AsyncIterator[str]:
         for name in await self.store.children(path):
             if len(name) != 4 or not paths.is_hexadecimal(name):
-                self.foreign.pass_over(f"{path}/{name}", "its name is not four digits of a ledger's id")
+                self.foreign.pass_over(
+                    f"{path}/{name}", "its name does not consist of four hexadecimal digits of a ledger id"
+                )
             elif levels == 1:
                 yield name
             else:
@@ -224,8 +230,8 @@ class LedgerStore:
         path: str,
         update: compare_and_set.Update,
         along: Sequence[Change] = (),
-        known: compare_and_set.Stored | None = None,
-    ) -> compare_and_set.Stored | None:
+        known: compare_and_set.StoredValue | None = None,
+    ) -> compare_and_set.StoredValue | None:
         return await compare_and_set.change(
             self.store, path, update, clock=self._clock, randomness=self._randomness, along=along, known=known
         )

@@ -23,7 +23,7 @@ async def take_off_tombstone(
     Raises `OutcomeUnknown` where it may have been done: do it again, it does no harm.
     """
 
-    def without(payload: bytes | None) -> bytes | compare_and_set.Instead:
+    def without(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
         if payload is None:
             return compare_and_set.LEAVE
         current = ledger_metadata.decode(payload)

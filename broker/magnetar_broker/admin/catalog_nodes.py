@@ -94,7 +94,7 @@ class CatalogNodes:
     ) -> M | None:
         made: M | None = None
 
-        def changed(payload: bytes | None) -> bytes | compare_and_set.Instead:
+        def changed(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
             nonlocal made
             made = update(None if payload is None else _decoded(kind, path, payload))
             if made is None:
@@ -139,7 +139,7 @@ class CatalogNodes:
     def making(self, path: str, node: Message) -> Put:
         """The change that makes a node along with that of another."""
         payload = node.SerializeToString(deterministic=True)
-        return Put(path, compare_and_set.first_value(payload, self._randomness), ABSENT)
+        return Put(path, compare_and_set.encode_first_value(payload, self._randomness), ABSENT)
 
 
 @contextmanager

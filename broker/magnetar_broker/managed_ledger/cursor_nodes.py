@@ -41,7 +41,6 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace, CursorTableNode
@@ -65,11 +64,11 @@ class KnownNode:
     __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored", "undecoded")
 
     def __init__(
-        self, stored: compare_and_set.Stored | None = None, foreign: str = "", undecoded: Node | None = None
+        self, stored: compare_and_set.StoredValue | None = None, foreign: str = "", undecoded: Node | None = None
     ) -> None:
         self.set(stored, foreign, undecoded)
 
-    def set(self, stored: compare_and_set.Stored | None, foreign: str = "", undecoded: Node | None = None) -> None:
+    def set(self, stored: compare_and_set.StoredValue | None, foreign: str = "", undecoded: Node | None = None) -> None:
         # None: there is none, or it can't be decoded.
         self.stored = stored
         # Why the bytes are no cursor's node; empty: they are one.
@@ -117,7 +116,7 @@ class CursorNodes:
         self,
         incarnation: str,
         still_ours: Callable[[], Sequence[Check]],
-        seen: compare_and_set.Stored | None = None,
+        seen: compare_and_set.StoredValue | None = None,
     ) -> None:
         """Claim the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
         before.
@@ -138,7 +137,7 @@ class CursorNodes:
                 if still_ours() == checks:
                     raise  # else the log has changed the topic's node meanwhile
 
-    async def _write_life(self, checks: Sequence[Check], seen: compare_and_set.Stored | None = None) -> int:
+    async def _write_life(self, checks: Sequence[Check], seen: compare_and_set.StoredValue | None = None) -> int:
         """Write this life into the table's node. Returns the node's version.
 
         0 is no version to check: a node that the store creates as the parent of a cursor's node has it, too. After the
@@ -158,12 +157,12 @@ class CursorNodes:
         """Returns the version that the table's node has then."""
         path = paths.cursors(self._topic)
         try:
-            node = await get_fresh(self._client.ledgers.store, path)
+            node = await self._client.ledgers.store.get_after_sync(path)
         except MetadataError as error:
             raise _translate_error(error, self._topic) from error
         if node is None or _decodes(node):
             return await self._write_life(checks)
-        value = compare_and_set.first_value(payload, self._randomness)
+        value = compare_and_set.encode_first_value(payload, self._randomness)
         await self._change_undecoded(Put(path, value, node.version), checks)
         _log.error(
             "%s: the topic's owner has replaced the node, and no cursor is affected; its %d bytes began with %s",
@@ -194,13 +193,13 @@ class CursorNodes:
         if node is None:
             return KnownNode()
         try:
-            stored = compare_and_set.made(node.value, node.version)
+            stored = compare_and_set.decode_stored(node.value, node.version)
         except ForeignValue as error:
-            return KnownNode(None, f"{path} holds no cursor: {error}", node)
+            return KnownNode(None, f"{path} is not a valid cursor: {error}", node)
         try:
             CursorNode.FromString(stored.payload)
         except DecodeError as error:
-            return KnownNode(stored, f"{path} holds no cursor: {error}")
+            return KnownNode(stored, f"{path} is not a valid cursor: {error}")
         return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
@@ -214,9 +213,9 @@ class CursorNodes:
         path = paths.cursor(self._topic, name)
         if (undecoded := known.undecoded) is not None:
             assert made is None, "a cursor whose node can't be decoded has no new ledger"
-            value = compare_and_set.first_value(payload, self._randomness)
+            value = compare_and_set.encode_first_value(payload, self._randomness)
             await self._change_undecoded(Put(path, value, undecoded.version), self._claimed)
-            known.set(compare_and_set.made(value, undecoded.version + 1))
+            known.set(compare_and_set.decode_stored(value, undecoded.version + 1))
         elif made is None:
             known.set(await self._change(path, update, self._claimed, known.stored))
         else:
@@ -226,7 +225,7 @@ class CursorNodes:
                 raise _translate_error(error, self._topic) from error
 
     async def remove(self, name: str, known: KnownNode) -> None:
-        def update(found: bytes | None) -> compare_and_set.Instead:
+        def update(found: bytes | None) -> compare_and_set.UpdateAction:
             if found is None:
                 return compare_and_set.LEAVE
             self._compare(name, known, found)
@@ -247,12 +246,14 @@ class CursorNodes:
 
     @property
     def _claimed(self) -> Sequence[Check]:
-        assert self._checks, "the cursors were not claimed"
+        assert self._checks, "the cursors are not claimed"
         return self._checks
 
     def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
         if found != known.payload:
-            raise TopicUnloaded(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
+            raise TopicUnloaded(
+                f"cursor {name!r} of {self._topic} was changed by another broker, which owns the topic now"
+            )
 
     async def _change_undecoded(self, change: Put | Delete, checks: Sequence[Check]) -> None:
         """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
@@ -264,10 +265,10 @@ class CursorNodes:
     async def _change(
         self,
         path: str,
-        update: Callable[[bytes | None], bytes | compare_and_set.Instead],
+        update: Callable[[bytes | None], bytes | compare_and_set.UpdateAction],
         checks: Sequence[Check],
-        seen: compare_and_set.Stored | None = None,
-    ) -> compare_and_set.Stored | None:
+        seen: compare_and_set.StoredValue | None = None,
+    ) -> compare_and_set.StoredValue | None:
         try:
             return await self._compare_and_set(path, update, checks, seen)
         except MetadataError as error:
@@ -276,10 +277,10 @@ class CursorNodes:
     async def _compare_and_set(
         self,
         path: str,
-        update: Callable[[bytes | None], bytes | compare_and_set.Instead],
+        update: Callable[[bytes | None], bytes | compare_and_set.UpdateAction],
         checks: Sequence[Check],
-        seen: compare_and_set.Stored | None,
-    ) -> compare_and_set.Stored | None:
+        seen: compare_and_set.StoredValue | None,
+    ) -> compare_and_set.StoredValue | None:
         return await compare_and_set.change(
             self._client.ledgers.store,
             path,
@@ -302,7 +303,7 @@ def point_node(node: CursorNode, ledger_id: int, mark_delete: Position, moves: i
 
 def _decodes(node: Node) -> bool:
     try:
-        compare_and_set.made(node.value, node.version)
+        compare_and_set.decode_stored(node.value, node.version)
     except ForeignValue:
         return False
     return True
@@ -316,5 +317,5 @@ def _translate_error(error: Exception, topic: TopicName) -> Exception:
     if isinstance(error, NotSent | StoreFull):
         return BrokerError(ErrorCode.METADATA_ERROR, f"the cursors of {topic} were not changed: {error}")
     if isinstance(error, Unavailable):
-        return TopicUnloaded(f"whether the cursors of {topic} were changed is not known: {error}")
+        return TopicUnloaded(f"unknown whether the cursors of {topic} were changed: {error}")
     return TopicUnloaded(f"the cursors of {topic} can't be changed: {error}")

@@ -27,7 +27,7 @@ from magnetar_broker.managed_ledger.leased_remains import leave_remains
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import LEAVE, Instead
+from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, NotEmpty
 from magnetar_metadata.store import ANY, Check, Delete, MetadataStore
 from magnetar_protos import managed_ledger_pb2 as pb
@@ -85,12 +85,14 @@ async def finish_deletion(
     store, path = client.ledgers.store, paths.topic(name)
     marker = Check(paths.incarnation(name, incarnation), 0)
 
-    def deleting(payload: bytes | None) -> bytes | Instead:
+    def deleting(payload: bytes | None) -> bytes | UpdateAction:
         node = None if payload is None else decode_topic(path, payload)
         if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
         if life is not None and node.life != life:
-            raise NothingDone(f"topic {name} was opened anew, by this broker or another one: it is not deleted")
+            raise NothingDone(
+                f"topic {name} was not deleted: it was reopened in the meantime, by this broker or another one"
+            )
         node.state, node.life = pb.DELETING, b""
         return node.SerializeToString()
 
@@ -140,7 +142,7 @@ async def _delete_ledgers(
     ledgers = [*listed.deleting, *(one.ledger_id for one in not_held)]
     left = len(ledgers) - len(await delete_ledgers(client, ledgers))
     if left:
-        text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted; try again"
+        text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted: try again"
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, text)
 
 

@@ -24,7 +24,7 @@ from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node, repl
 from magnetar_broker import paths
 from magnetar_broker.core.namespace_leases import LapseDetector, leases_for_topic, remove_lapsed
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import LEAVE, Instead
+from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, MetadataError, Refused
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.catalog_pb2 import NamespaceNode
@@ -97,7 +97,7 @@ class NamespaceLeaseSweeper:
             try:
                 await self.sweep()
             except MetadataError as error:
-                _log.info("the leases on namespaces can't be looked at now: %s", error)
+                _log.info("The leases on namespaces can't be checked now: %s", error)
 
     async def sweep(self) -> None:
         """Do one round. Raises `MetadataError`."""
@@ -122,7 +122,7 @@ class NamespaceLeaseSweeper:
             return
         removed = 0
 
-        def without_lapsed(payload: bytes | None) -> bytes | Instead:
+        def without_lapsed(payload: bytes | None) -> bytes | UpdateAction:
             nonlocal removed
             if payload is None:
                 return LEAVE
@@ -146,14 +146,14 @@ class NamespaceLeaseSweeper:
             return  # the namespace was deleted, and its leases with it
         if removed:
             self._count_lapsed(removed)
-            _log.warning("%d leases at %s were not renewed in time, and are removed", removed, path)
+            _log.warning("Removed %d leases at %s, which were not renewed in time", removed, path)
 
     async def _read_incarnation(self, name: str) -> bytes | None:
         """Return the incarnation of the namespace whose leases' node has this name; None: there is none."""
         try:
             namespace = NamespaceName.parse(decode_path_component(name))
         except ValueError as error:
-            raise ForeignValue(f"{name!r} names no namespace: {error}") from None
+            raise ForeignValue(f"{name!r} is not a namespace: {error}") from None
         path = paths.namespace(namespace)
         stored = await compare_and_set.read(self._store, path)
         return decode_node(NamespaceNode, path, stored.payload).incarnation if stored is not None else None

@@ -31,7 +31,7 @@ from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.deletion import finish_deletion
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
-from magnetar_metadata.compare_and_set import Stored
+from magnetar_metadata.compare_and_set import StoredValue
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -53,7 +53,7 @@ async def open_node(
     *,
     create: bool,
     along: Sequence[Change],
-    seen: Stored | None = None,
+    seen: StoredValue | None = None,
     claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
 ) -> TopicNode:
     """`claimed` is called as soon as the node is this life's; `lost` hears of entries that are lost at the log's end.

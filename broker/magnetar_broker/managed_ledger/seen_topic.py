@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
-from magnetar_metadata.compare_and_set import Stored, read
+from magnetar_metadata.compare_and_set import StoredValue, read
 from magnetar_metadata.errors import ForeignValue, MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -22,8 +22,8 @@ __all__ = ["SeenTopic", "see_topic"]
 
 @dataclass(frozen=True, slots=True)
 class SeenTopic:
-    log: Stored | None = None
-    cursors: Stored | None = None
+    log: StoredValue | None = None
+    cursors: StoredValue | None = None
 
 
 async def see_topic(store: MetadataStore, name: TopicName) -> SeenTopic:
@@ -34,7 +34,7 @@ async def see_topic(store: MetadataStore, name: TopicName) -> SeenTopic:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
 
 
-async def _read_cursors(store: MetadataStore, name: TopicName) -> Stored | None:
+async def _read_cursors(store: MetadataStore, name: TopicName) -> StoredValue | None:
     try:
         return await read(store, paths.cursors(name))
     except ForeignValue:

@@ -28,7 +28,7 @@ from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import LEAVE, Instead, Stored, Update, first_value
+from magnetar_metadata.compare_and_set import LEAVE, StoredValue, Update, UpdateAction, encode_first_value
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, OutcomeUnknown, Refused, StoreFull
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
 from magnetar_protos import managed_ledger_pb2 as pb
@@ -73,7 +73,7 @@ class TopicNode:
         self.leases = Leases()
         # The topic's, and the node as this life has left it.
         self._incarnation = ""
-        self._stored = Stored(b"", 0, b"")
+        self._stored = StoredValue(b"", 0, b"")
         # The change under way, if any; whoever comes next waits for it.
         self._changing: asyncio.Task[None] | None = None
 
@@ -81,7 +81,7 @@ class TopicNode:
     def life(self) -> bytes:
         return self._life
 
-    async def take_over(self, *, create: bool, along: Sequence[Change] = (), seen: Stored | None = None) -> None:
+    async def take_over(self, *, create: bool, along: Sequence[Change] = (), seen: StoredValue | None = None) -> None:
         """Begins this life: from here on nobody else's changes the node. `along` goes with the making of a topic.
         `seen` is the node as it was read before, if it was.
 
@@ -96,7 +96,7 @@ class TopicNode:
                 stored = await compare_and_set.read(self._store, self._path, fresh=True)
             if stored is None:
                 if not create:
-                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
+                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"topic {self.name} does not exist")
                 await self._make(along)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation
@@ -120,7 +120,7 @@ class TopicNode:
         floor = await self._client.ledgers.last_ledger_id()
         leases: list[pb.LedgerLease] = []
 
-        def made(payload: bytes | None) -> bytes | Instead:
+        def made(payload: bytes | None) -> bytes | UpdateAction:
             if payload is not None:
                 return LEAVE
             return pb.ManagedLedgerNode(
@@ -141,13 +141,13 @@ class TopicNode:
                 raise
             if error.index > allowed + 1:
                 return  # a lease on the namespace was taken, renewed or ended meanwhile: the caller tries again
-            text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
+            text = f"topic {self.name} was not created, since its namespace was changed at the same time: try again"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
 
-    async def _claimed(self, known: Stored) -> Stored | None:
+    async def _claimed(self, known: StoredValue) -> StoredValue | None:
         """What stands there, with this life in it unless it is being deleted; None: it is another topic by now."""
 
-        def claimed(payload: bytes | None) -> bytes | Instead:
+        def claimed(payload: bytes | None) -> bytes | UpdateAction:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING or node.incarnation != self._incarnation:
                 return LEAVE
@@ -167,8 +167,8 @@ class TopicNode:
         return Check(paths.incarnation(self.name, self._incarnation), 0)
 
     async def _changed_to(
-        self, update: Update, along: Sequence[Change] = (), known: Stored | None = None
-    ) -> Stored | None:
+        self, update: Update, along: Sequence[Change] = (), known: StoredValue | None = None
+    ) -> StoredValue | None:
         return await compare_and_set.change(
             self._store, self._path, update, clock=self._clock, randomness=self._randomness, along=along, known=known
         )
@@ -215,9 +215,9 @@ class TopicNode:
             nonlocal result
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING:
-                raise TopicUnloaded(f"topic {self.name} is deleted")
+                raise TopicUnloaded(f"topic {self.name} is being deleted")
             if node.life != self._life:
-                raise TopicUnloaded(f"topic {self.name} was opened anew, by this broker or another one")
+                raise TopicUnloaded(f"topic {self.name} was reopened by this broker or another one")
             known.encode(change, node)
             del node.leases[:]
             node.leases.extend(map(encoded, leases))
@@ -227,7 +227,8 @@ class TopicNode:
         new, gone = known.encode(change, pb.ManagedLedgerNode())
         along: list[Change] = [self._is_this_one]
         along += [
-            Put(page_path(self.name, page.number), first_value(page.payload, self._randomness), ABSENT) for page in new
+            Put(page_path(self.name, page.number), encode_first_value(page.payload, self._randomness), ABSENT)
+            for page in new
         ]
         along += [Delete(page_path(self.name, number), ANY) for number in gone]
         try:
@@ -236,9 +237,7 @@ class TopicNode:
             else:
                 stored = await self._changed_to(changed, along, self._stored)
         except OutcomeUnknown as error:
-            raise TopicUnloaded(
-                f"whether the ledgers of topic {self.name} were changed is not known: {error}"
-            ) from error
+            raise TopicUnloaded(f"unknown whether the ledgers of topic {self.name} were changed: {error}") from error
         except (BadVersion, NoNode) as error:
             raise TopicUnloaded(f"topic {self.name} was deleted: {error}") from error
         assert stored is not None
@@ -268,5 +267,5 @@ async def read_pages(store: MetadataStore, name: TopicName, node: pb.ManagedLedg
         if stored is not None:
             pages.append(decode_node(pb.LedgerPage, path, stored.payload))
         elif node.state != pb.DELETING:
-            raise ForeignValue(f"{path!r} is not there, and {paths.topic(name)!r} names it")
+            raise ForeignValue(f"{path!r} does not exist, but {paths.topic(name)!r} names it")
     return pages

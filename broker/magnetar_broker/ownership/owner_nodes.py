@@ -27,7 +27,6 @@ from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
 from magnetar_metadata.errors import BadVersion, NoNode, NotSent, OutcomeUnknown, Refused, Unavailable
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import ABSENT, ANY, Check, MetadataStore, Node, Put, SessionState
 from magnetar_protos.ownership_pb2 import BundleOwner
 from magnetar_wire.bundles import BundleRange
@@ -61,7 +60,7 @@ class OwnerNodes:
     async def read(self, namespace: NamespaceName, bundle: BundleRange, *, fresh: bool = False) -> OwnerNode | None:
         """Possibly stale, unless it is to be fresh. Raises `MetadataError`."""
         path = paths.owner(namespace, bundle)
-        node = await (get_fresh(self._store, path) if fresh else self._store.get(path))
+        node = await (self._store.get_after_sync(path) if fresh else self._store.get(path))
         return None if node is None else _decoded(namespace, bundle, node)
 
     def is_ours(self, node: OwnerNode | None) -> bool:
@@ -180,6 +179,6 @@ def _decoded(namespace: NamespaceName, bundle: BundleRange, node: Node) -> Owner
         owner = BundleOwner.FromString(node.value)
     except DecodeError:
         # Whose it is its session says; nobody is reached by it.
-        _log.warning("the node of bundle %s of %s can't be read", bundle, namespace)
+        _log.warning("The node of bundle %s of %s can't be decoded", bundle, namespace)
         owner = BundleOwner()
     return OwnerNode(owner, node.version, node.stat.ephemeral_owner)

@@ -36,7 +36,6 @@ from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
 from magnetar_broker.ownership.shared_work import SharedWork
 from magnetar_broker.peers import PeersLike
 from magnetar_metadata.errors import BadVersion, NoNode
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import MetadataStore, Node
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner
 from magnetar_wire.clock import Clock
@@ -102,14 +101,14 @@ class RefusedOwners:
     async def _unregister(self, owner: BundleOwner, known: _Owner) -> bool:
         """Whether the owner has not contradicted."""
         path = paths.broker(owner.broker_id)
-        node = await get_fresh(self._store, path)
+        node = await self._store.get_after_sync(path)
         if node is None or _instance(node) != owner.instance:
             return True
         if known.unregistered:
             known.contradicted = True
             _log.warning(
-                "broker %s lives, though %s refuses connections from here: its bundles are left to it until its "
-                "session is over",
+                "Broker %s is registered, though %s refuses connections from this broker: it owns its "
+                "bundles until its session ends",
                 owner.broker_id,
                 owner.listeners[0].address,
             )
@@ -122,7 +121,7 @@ class RefusedOwners:
         known.unregistered = True
         self._registered.forget()
         _log.warning(
-            "broker %s is gone: %s refuses connections. Its bundles are taken over when they are looked up",
+            "Broker %s has stopped: %s refuses connections. Its bundles are taken over when they are looked up",
             owner.broker_id,
             owner.listeners[0].address,
         )

@@ -22,7 +22,6 @@ from magnetar_broker.ownership.load import LoadSource
 from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.ownership.predecessor import Predecessor
 from magnetar_metadata.errors import MetadataError, NoNode, Refused, SessionLost, Unavailable
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import ABSENT, MetadataStore, Node
 from magnetar_protos.ownership_pb2 import BrokerRegistration, LoadReport
 from magnetar_wire.clock import Clock
@@ -78,8 +77,9 @@ class Registration:
         if not self._waits_for_other:
             return ""
         return (
-            f"another process is registered as broker {self._broker_id}: it goes with its session if it is this one's "
-            "predecessor; otherwise one of them needs another broker_id"
+            f"another process is registered as broker {self._broker_id}: its registration ends with its "
+            "session if it is a former process of this broker; otherwise set another broker_id for one of "
+            "them"
         )
 
     def bundles_changed(self) -> None:
@@ -104,7 +104,7 @@ class Registration:
             if node is not None and self._is_ours(node):
                 await self._store.delete(self._path, node.version)
         except MetadataError as error:
-            _log.info("the registration of broker %s goes with its session: %s", self._broker_id, error)
+            _log.info("The registration of broker %s is deleted with its session: %s", self._broker_id, error)
 
     async def close(self) -> None:
         tasks, self._tasks = self._tasks, []
@@ -146,13 +146,13 @@ class Registration:
             except SessionLost:
                 return
             except MetadataError as error:
-                _log.info("broker %s can't be registered now: %s", self._broker_id, error)
+                _log.info("Broker %s can't be registered now, and tries again: %s", self._broker_id, error)
                 await self._clock.sleep(_RETRY_S)
                 self._look.set()
 
     async def _step(self) -> bool:
         """Whether all is as it should be, or nothing can be done until the node changes."""
-        node = await get_fresh(self._store, self._path)
+        node = await self._store.get_after_sync(self._path)
         self._registration.load.time_ms = self._clock.time_ms()
         wanted = self._registration.SerializeToString(deterministic=True)
         if node is None:
@@ -161,14 +161,14 @@ class Registration:
             if not _same(node.value, self._registration):
                 await self._store.put(self._path, wanted, node.version)
         elif await self._is_of_a_former_self(node):
-            _log.info("broker %s takes its former registration away", self._broker_id)
+            _log.info("Broker %s removes its former registration", self._broker_id)
             with contextlib.suppress(NoNode):
                 await self._store.delete(self._path, node.version)
             return False
         else:
             if not self._waits_for_other:
                 self._waits_for_other = True
-                _log.warning("waiting: %s", self.waits_for)
+                _log.warning("Waiting: %s", self.waits_for)
             return True
         self._waits_for_other = False
         load = self._registration.load

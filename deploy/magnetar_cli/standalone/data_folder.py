@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from magnetar_metadata.locked_folder import forked
+from magnetar_metadata.locked_folder import fork_handling
 
 __all__ = ["DataFolder", "FolderTaken", "remove_abandoned"]
 
@@ -69,10 +69,10 @@ class DataFolder:
 
     @classmethod
     def _locked(cls, path: Path, *, ephemeral: bool) -> DataFolder:
-        with forked.opening:
+        with fork_handling.opening:
             file = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             folder = cls(path, file, ephemeral=ephemeral)
-            forked.note(folder)
+            fork_handling.register(folder)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -96,7 +96,7 @@ class DataFolder:
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, said, 0)
 
-    def was_forked(self) -> None:
+    def abandon_after_fork(self) -> None:
         """The lock is the parent's alone."""
         self.let_go()
 

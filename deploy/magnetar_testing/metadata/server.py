@@ -148,7 +148,7 @@ class MemoryServer:
         self._hear_again(link)
         if link.alive:
             # Signs may have vanished too.
-            store.put_up_flags()
+            store.set_all_flags()
         else:
             self._answer_next_heartbeat(link)
 
@@ -242,7 +242,7 @@ class MemoryServer:
             return
         link.stale = None
         untold, link.untold = link.untold, tree.Applied()
-        store.flags.put_up(untold.changed, untold.children_changed)
+        store.flags.set_flags(untold.changed, untold.children_changed)
 
     def _apply(self, link: SessionLink, request: Request) -> bool:
         request.perform()
@@ -307,7 +307,7 @@ class MemoryServer:
                 link.untold.children_changed += applied.children_changed
             elif link.alive and link.connected and not link.answers_vanish:
                 # The others have their flags put up when they are connected again.
-                link.store.flags.put_up(applied.changed, applied.children_changed)
+                link.store.flags.set_flags(applied.changed, applied.children_changed)
 
     def find_link(self, store: MemoryStore) -> SessionLink | None:
         """None where the session is over and its store knows it."""

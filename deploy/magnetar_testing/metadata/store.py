@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.paths import check_declared, check_path, visible
 from magnetar_metadata.errors import MetadataError, OutcomeUnknown
-from magnetar_metadata.flags import Flag, FlagBoard
 from magnetar_metadata.session import StoreSession
-from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.watch_flags import WatchFlag, WatchFlags
 from magnetar_wire.clock import Clock
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class MemoryStore(MetadataStore):
         self._session = session
         self._roots = roots
         self._under_way: list[asyncio.Future[Any]] = []
-        self.flags = FlagBoard()
+        self.flags = WatchFlags()
         # What was ever watched, in order.
         self._watched: dict[str, None] = {}
         self._watched_roots: dict[str, None] = {}
@@ -84,10 +84,10 @@ class MemoryStore(MetadataStore):
         names: list[str] = await self._ask(lambda _: visible(path, self._table().child_names(path)))
         return names
 
-    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+    async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         check_transaction(changes, self._roots)
-        made: list[Made] = await self._ask(
-            lambda request: self._server.change(self, request).made, tuple(changes), to_leader=True, agreed=True
+        made: list[ChangeResult] = await self._ask(
+            lambda request: self._server.change(self, request).results, tuple(changes), to_leader=True, agreed=True
         )
         return made
 
@@ -97,19 +97,19 @@ class MemoryStore(MetadataStore):
     async def ping(self) -> None:
         await self._ask(lambda _: None, to_leader=True, agreed=True)
 
-    def watch(self, path: str) -> Flag:
+    def watch(self, path: str) -> WatchFlag:
         check_path(path)
         self._watched[path] = None
         return self._started(self.flags.watch(path))
 
-    def watch_subtree(self, root: str) -> Flag:
+    def watch_subtree(self, root: str) -> WatchFlag:
         check_declared(root, self._roots)
         self._watched_roots[root] = None
         return self._started(self.flags.watch_subtree(root))
 
-    def put_up_flags(self) -> None:
+    def set_all_flags(self) -> None:
         """Notify all watches: they may have missed a change."""
-        self.flags.put_up(self._watched_roots, self._watched)
+        self.flags.set_flags(self._watched_roots, self._watched)
 
     async def close(self) -> None:
         if self._session.state is not SessionState.LOST:
@@ -122,7 +122,7 @@ class MemoryStore(MetadataStore):
         self._session.suspend()
 
     def reconnected(self) -> None:
-        self.put_up_flags()
+        self.set_all_flags()
         self._session.resume()
 
     def lost(self, because: str) -> None:
@@ -144,7 +144,7 @@ class MemoryStore(MetadataStore):
             future.set_exception(OutcomeUnknown("the metadata store has not answered in time"))
             self._server.suspend(self)
 
-    def _started(self, flag: Flag) -> Flag:
+    def _started(self, flag: WatchFlag) -> WatchFlag:
         if self._session.state is SessionState.LOST:
             flag.end(self._session.over)
         return flag

@@ -17,14 +17,14 @@ from typing import assert_never
 from magnetar_metadata.core.paths import ancestors_of, parent_of
 from magnetar_metadata.core.records import NodeTable, Overlay, Record
 from magnetar_metadata.errors import BadVersion, NoChildrenAllowed, NodeExists, NoNode, NotEmpty, Refused
-from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Put
+from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, Check, Delete, Put
 
 
 @dataclass(slots=True)
 class Applied:
     """The result of a transaction."""
 
-    made: list[Made] = field(default_factory=list)
+    results: list[ChangeResult] = field(default_factory=list)
     # Nodes that were created, changed or deleted, including implicit parents.
     changed: list[str] = field(default_factory=list)
     # Nodes whose set of children has changed.
@@ -36,7 +36,7 @@ def apply(table: NodeTable, changes: Sequence[Change], session_id: int) -> Appli
     overlay = Overlay(table)
     applied = Applied()
     for index, change in enumerate(changes):
-        applied.made.append(_apply_one(overlay, change, index, session_id, applied))
+        applied.results.append(_apply_one(overlay, change, index, session_id, applied))
     overlay.apply_to(table)
     return applied
 
@@ -51,7 +51,7 @@ def delete_all(table: NodeTable, paths: Iterable[str]) -> Applied:
     return applied
 
 
-def _apply_one(table: Overlay, change: Change, index: int, session_id: int, applied: Applied) -> Made:
+def _apply_one(table: Overlay, change: Change, index: int, session_id: int, applied: Applied) -> ChangeResult:
     match change:
         case Put(path, value, expected):
             if change.sequential or expected == ABSENT or (expected == ANY and table.get(path) is None):
@@ -61,14 +61,14 @@ def _apply_one(table: Overlay, change: Change, index: int, session_id: int, appl
                 return _replace(table, change, index, session_id, applied)
             table.put(path, replace(record, value=value, version=record.version + 1))
             applied.changed.append(path)
-            return Made(path, record.version + 1)
+            return ChangeResult(path, record.version + 1)
         case Delete(path, expected):
             _expect(table, path, expected, index)
             _delete(table, path, index, applied)
-            return Made(path, ABSENT)
+            return ChangeResult(path, ABSENT)
         case Check(path, expected):
             _expect(table, path, expected, index)
-            return Made(path, expected)
+            return ChangeResult(path, expected)
         case _:
             assert_never(change)
 
@@ -90,14 +90,14 @@ def _delete(table: Overlay, path: str, index: int, applied: Applied) -> None:
     applied.children_changed.append(parent_of(path))
 
 
-def _replace(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> Made:
+def _replace(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> ChangeResult:
     _delete(table, put.path, index, applied)
     version = 1 if put.expected == 0 else 0
     _make_one(table, put.path, Record(put.value, version, ephemeral_owner=session_id), index, applied)
-    return Made(put.path, version)
+    return ChangeResult(put.path, version)
 
 
-def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> Made:
+def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> ChangeResult:
     for above in ancestors_of(put.path):
         if table.get(above) is None:
             _make_one(table, above, Record(), index, applied)
@@ -109,7 +109,7 @@ def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applie
         # The path of the caller's change.
         refused.path = put.path
         raise
-    return Made(path, 0)
+    return ChangeResult(path, 0)
 
 
 def _make_one(table: Overlay, path: str, record: Record, index: int, applied: Applied) -> None:

@@ -91,7 +91,7 @@ class GroupCommit:
 
         await self._join(delete)
 
-    def was_forked(self, because: str) -> None:
+    def abandon_after_fork(self, because: str) -> None:
         """Refuse all further changes. Called in a forked child: the gathered changes are the parent's."""
         self._dead = because
 

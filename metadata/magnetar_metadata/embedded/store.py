@@ -28,11 +28,11 @@ from magnetar_metadata.core.tree import Applied
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
 from magnetar_metadata.errors import NoStore, OutcomeUnknown, Refused, StoreDamaged, StoreInUse
-from magnetar_metadata.flags import Flag, FlagBoard
-from magnetar_metadata.locked_folder import DurableMark, FolderInUse, forked
+from magnetar_metadata.locked_folder import DurableMark, FolderInUse, fork_handling
 from magnetar_metadata.locked_folder.durable_mark import MARK_NAME
 from magnetar_metadata.session import StoreSession
-from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.watch_flags import WatchFlag, WatchFlags
 from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class EmbeddedDatabase:
         self.commit = GroupCommit(folder, database, mark, self._notify_watches, self._died)
         # Whether this is a copy in a forked process, where nothing may touch the folder.
         self.is_copy = False
-        forked.note(self)
+        fork_handling.register(self)
 
     @classmethod
     async def open(
@@ -93,10 +93,10 @@ class EmbeddedDatabase:
         self._stores.append(store)
         return store
 
-    def was_forked(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Mark this as a copy. The sessions are lost when they are next used: no listener is called during a fork."""
         self.is_copy = True
-        self.commit.was_forked(_COPY)
+        self.commit.abandon_after_fork(_COPY)
         # RocksDB hangs if it is destroyed in the child. This reference is never released, so it isn't, even at the
         # exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
@@ -131,7 +131,7 @@ class EmbeddedDatabase:
 
     def _notify_watches(self, applied: Applied) -> None:
         for store in self._stores:
-            store.flags.put_up(applied.changed, applied.children_changed)
+            store.flags.set_flags(applied.changed, applied.children_changed)
 
     def _died(self, because: str) -> None:
         for store in list(self._stores):
@@ -154,7 +154,7 @@ class EmbeddedStore(MetadataStore):
         self._session = session
         self._roots = roots
         self._owns_database = owns_database
-        self.flags = FlagBoard()
+        self.flags = WatchFlags()
 
     @property
     def session(self) -> StoreSession:
@@ -175,11 +175,11 @@ class EmbeddedStore(MetadataStore):
         self._answer()
         return visible(path, self._database.commit.visible.child_names(path))
 
-    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+    async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         check_transaction(changes, self._roots)
         self._answer()
         applied = await self._database.commit.transaction(tuple(changes), self._session.id)
-        return applied.made
+        return applied.results
 
     async def sync(self) -> None:
         self._answer()
@@ -187,11 +187,11 @@ class EmbeddedStore(MetadataStore):
     async def ping(self) -> None:
         self._answer()
 
-    def watch(self, path: str) -> Flag:
+    def watch(self, path: str) -> WatchFlag:
         check_path(path)
         return self._started(self.flags.watch(path))
 
-    def watch_subtree(self, root: str) -> Flag:
+    def watch_subtree(self, root: str) -> WatchFlag:
         check_declared(root, self._roots)
         return self._started(self.flags.watch_subtree(root))
 
@@ -224,7 +224,7 @@ class EmbeddedStore(MetadataStore):
         if self._database.is_copy and self._session.state is not SessionState.LOST:
             self.lost(_COPY)
 
-    def _started(self, flag: Flag) -> Flag:
+    def _started(self, flag: WatchFlag) -> WatchFlag:
         self._lose_copy()
         if self._session.state is SessionState.LOST:
             flag.end(self._session.over)

@@ -3,7 +3,7 @@ disk."""
 
 from __future__ import annotations
 
-from magnetar_metadata.locked_folder import forked
+from magnetar_metadata.locked_folder import fork_handling
 from magnetar_metadata.locked_folder.durable_mark import DurableMark, FolderInUse, sync_folder
 
-__all__ = ["DurableMark", "FolderInUse", "forked", "sync_folder"]
+__all__ = ["DurableMark", "FolderInUse", "fork_handling", "sync_folder"]

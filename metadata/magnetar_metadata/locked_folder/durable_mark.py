@@ -13,7 +13,7 @@ The file has two slots, written in turn, with a checksum. If the power fails whi
 Each is a block of 4096 bytes, since many disks write that much at once, even if they report smaller sectors. Older
 versions had the second slot in the second sector; it is read there, too, until a write of the first slot clears it. The
 file is locked while it is open, which excludes a second process from the folder. A forked child does not keep the lock
-(`forked.py`).
+(`fork_handling.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final
 
 import crc32c
 
-from magnetar_metadata.locked_folder import forked
+from magnetar_metadata.locked_folder import fork_handling
 
 __all__ = ["MARK_NAME", "DurableMark", "FolderInUse", "sync_folder"]
 
@@ -52,17 +52,17 @@ class DurableMark:
         # The slot of the next number.
         self._slot = 0
 
-    def was_forked(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Close the file in a forked child. The parent keeps the lock: this closes only the child's descriptor."""
         self.close()
 
     @classmethod
     def open(cls, folder: Path) -> DurableMark:
         """Lock the folder and read its mark. Raises `FolderInUse`."""
-        with forked.opening:
+        with fork_handling.opening:
             file = os.open(folder / MARK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             mark = cls(file)
-            forked.note(mark)
+            fork_handling.register(mark)
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -34,10 +34,10 @@ from magnetar_metadata.core.paths import (
     visible,
 )
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NoStore, NotSent, OutcomeUnknown, Unavailable
-from magnetar_metadata.flags import Flag
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.shared_sync import SharedSync
-from magnetar_metadata.store import ABSENT, ANY, Change, Made, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.watch_flags import WatchFlag
 from magnetar_metadata.zookeeper.kazoo_errors import culprit, refusal_of, refused, to_metadata_error
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
@@ -118,7 +118,7 @@ class ZooKeeperStore(MetadataStore):
         except NoNode:
             return []
 
-    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+    async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         check_transaction(changes, self._roots)
         plan = MultiPlan(tuple(changes), self._roots)
         for _ in range(_ROUNDS):
@@ -154,11 +154,11 @@ class ZooKeeperStore(MetadataStore):
         if blamed is not None:
             raise to_metadata_error(blamed[1], ROOT)
 
-    def watch(self, path: str) -> Flag:
+    def watch(self, path: str) -> WatchFlag:
         check_path(path)
         return self._watch(self._full(path), with_children=True)
 
-    def watch_subtree(self, root: str) -> Flag:
+    def watch_subtree(self, root: str) -> WatchFlag:
         check_declared(root, self._roots)
         return self._watch(self._full(counter_path(root)), with_children=False)
 
@@ -228,29 +228,29 @@ class ZooKeeperStore(MetadataStore):
             case Kind.CHECK:
                 multi.check(path, version)
 
-    def _made(self, operations: list[Operation], results: list[Any]) -> list[Made]:
-        made: dict[int, Made] = {}
+    def _made(self, operations: list[Operation], results: list[Any]) -> list[ChangeResult]:
+        made: dict[int, ChangeResult] = {}
         for operation, result in zip(operations, results, strict=True):
             # The operations of parents come before those of the change, counters after them.
             if operation.role is not Role.CHANGE:
                 continue
             match operation.kind:
                 case Kind.CREATE:
-                    made[operation.index] = Made(result[len(self._chroot) :], 0)
+                    made[operation.index] = ChangeResult(result[len(self._chroot) :], 0)
                 case Kind.SET:
-                    made[operation.index] = Made(operation.path, result.version)
+                    made[operation.index] = ChangeResult(operation.path, result.version)
                 case Kind.DELETE:
-                    made[operation.index] = Made(operation.path, ABSENT)
+                    made[operation.index] = ChangeResult(operation.path, ABSENT)
                 case Kind.CHECK:
-                    made[operation.index] = Made(operation.path, operation.version)
+                    made[operation.index] = ChangeResult(operation.path, operation.version)
         return [made[index] for index in range(len(made))]
 
     async def _read(self, path: str, call: Any) -> Any:
         return await self._kazoo.request(path, lambda: call(self._full(path)))
 
-    def _watch(self, path: str, *, with_children: bool) -> Flag:
+    def _watch(self, path: str, *, with_children: bool) -> WatchFlag:
         if self.session.state is SessionState.LOST:
-            ended = Flag(lambda _: None)
+            ended = WatchFlag(lambda _: None)
             ended.end(self.session.over)
             return ended
         return self._watches.watch(path, with_children=with_children)

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from magnetar_metadata.errors import MetadataError, NoNode, SessionLost, Unavailable
-from magnetar_metadata.flags import Flag
 from magnetar_metadata.store import SessionState
+from magnetar_metadata.watch_flags import WatchFlag
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_wire.clock import Clock
 
@@ -33,7 +33,7 @@ class _Watched:
     def __init__(self, path: str, with_children: bool) -> None:
         self.path = path
         self.with_children = with_children
-        self.flags: list[Flag] = []
+        self.flags: list[WatchFlag] = []
         # Set when the server's watches have to be set.
         self.unset = asyncio.Event()
         self.unset.set()
@@ -53,14 +53,14 @@ class ZooKeeperWatches:
         # Always the same object, since kazoo compares callbacks: each access to a bound method returns a new one.
         self._callback: Callable[[Any], None] = self._fired
 
-    def watch(self, path: str, *, with_children: bool) -> Flag:
+    def watch(self, path: str, *, with_children: bool) -> WatchFlag:
         watched = self._watched.get(path)
         if watched is None:
             watched = self._watched[path] = _Watched(path, with_children)
             watched.task = asyncio.create_task(self._keep_set(watched), name=f"metadata-watch {path}")
             self._tasks[watched.task] = None
             watched.task.add_done_callback(self._tasks.pop)
-        flag = Flag(lambda flag: self._forget(watched, flag))
+        flag = WatchFlag(lambda flag: self._forget(watched, flag))
         watched.flags.append(flag)
         return flag
 
@@ -81,7 +81,7 @@ class ZooKeeperWatches:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _forget(self, watched: _Watched, flag: Flag) -> None:
+    def _forget(self, watched: _Watched, flag: WatchFlag) -> None:
         watched.flags.remove(flag)
         if not watched.flags:
             del self._watched[watched.path]
@@ -122,7 +122,7 @@ class ZooKeeperWatches:
                 # No permission to read: the caller's own read will raise it.
                 pass
             for flag in list(watched.flags):
-                flag.put_up()
+                flag.set()
             pause_s = min(max(_FIRST_PAUSE_S, pause_s * 2), _LONGEST_PAUSE_S) if failed else 0.0
             if failed:
                 await self._clock.sleep(pause_s)

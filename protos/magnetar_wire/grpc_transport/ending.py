@@ -29,7 +29,7 @@ class Ending:
         self._send(status_of(refusal.code), shortened(str(refusal)), trailers(refusal.code.value))
 
     def failed(self) -> None:
-        self._send(grpc.StatusCode.INTERNAL, "the server failed with an internal error: see its log", trailers(FAILED))
+        self._send(grpc.StatusCode.INTERNAL, "the server failed to handle the request: see its log", trailers(FAILED))
 
     def broken_off(self) -> None:
         """No mark: to the client the connection broke."""

@@ -54,7 +54,7 @@ class Admin(ChainWriter):
         """First the list, then the ledger; what is to go stays noted until it is gone."""
         taken: int | None = None
 
-        def take(payload: bytes | None) -> bytes | compare_and_set.Instead:
+        def take(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
             nonlocal taken
             taken = None
             current = Chain.of(payload) if payload is not None else Chain()
@@ -63,7 +63,7 @@ class Admin(ChainWriter):
             taken = current.ledgers[0]
             return Chain(current.ledgers[1:], [*current.deleting, taken]).encode()
 
-        def forget(payload: bytes | None) -> bytes | compare_and_set.Instead:
+        def forget(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
             current = Chain.of(payload) if payload is not None else Chain()
             if taken not in current.deleting:
                 return compare_and_set.LEAVE

@@ -18,7 +18,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost, StoreFull
-from magnetar_metadata.store import Change, Made, SessionState
+from magnetar_metadata.store import Change, ChangeResult, SessionState
 from magnetar_testing.metadata import Fault, MemoryStore
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
@@ -149,7 +149,7 @@ async def test_without_a_bookie_to_copy_to_it_says_so_and_goes_on_when_one_comes
         client = await of.auto_recovery()
 
         async def stuck() -> bool:
-            return any("no bookie to copy to" in one.stuck for one in await repair_progress(client))
+            return any("no bookie can replace" in one.stuck for one in await repair_progress(client))
 
         await of.until(stuck, "the task says why it is stuck")
         (progress,) = await repair_progress(client)
@@ -170,7 +170,7 @@ async def test_empty_ledgers_and_single_replicas_come_to_rest() -> None:
 
         async def stuck() -> bool:
             said = [one.stuck for one in await repair_progress(of.client)]
-            return len(said) == 1 and "no replica could be read of entry 0" in said[0]
+            return len(said) == 1 and "no replica of entry 0" in said[0]
 
         await of.until(stuck, "the single replica's task says why it is stuck")
         tried = [(await repair_progress(of.client))[0].tried_ms]
@@ -243,7 +243,7 @@ async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing
     cluster = Cluster(client, of.options)
     transaction, full, refused = MemoryStore.transaction, True, 0
 
-    async def refusing(store: MemoryStore, changes: Sequence[Change]) -> list[Made]:
+    async def refusing(store: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
         nonlocal refused
         if full and store is client.ledgers.store:
             refused += 1

@@ -189,7 +189,7 @@ async def test_start_that_was_broken_off_goes_on(written: int) -> None:
     storage.write(Changes(bookie=record_now.SerializeToString()))
     await storage.sync()
     if written > 1:
-        value = compare_and_set.first_value(COOKIE.SerializeToString(deterministic=True), SeededRandomness(1))
+        value = compare_and_set.encode_first_value(COOKIE.SerializeToString(deterministic=True), SeededRandomness(1))
         await machine.store.put(paths.cookie("b1"), value, ABSENT)
     async with machine.running() as process:
         assert process.bookie.record.cookie == COOKIE

@@ -17,7 +17,7 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
-from magnetar_metadata.store import Change, Check, Made
+from magnetar_metadata.store import Change, ChangeResult, Check
 from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_wire.randomness import Randomness
 from tests.unit.bookie.repair_scene import Scene
@@ -67,7 +67,7 @@ async def test_making_a_ledger_asks_no_more_of_the_store_than_one_transaction() 
         asked: list[Sequence[Change]] = []
         transaction = MemoryStore.transaction
 
-        async def noted(one: MemoryStore, changes: Sequence[Change]) -> list[Made]:
+        async def noted(one: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
             asked.append(changes)
             return await transaction(one, changes)
 

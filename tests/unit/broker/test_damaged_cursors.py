@@ -17,7 +17,7 @@ from magnetar_broker.managed_ledger.seen_topic import see_topic
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
-from magnetar_metadata.compare_and_set import first_value
+from magnetar_metadata.compare_and_set import encode_first_value
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_testing.randomness import SeededRandomness
@@ -153,7 +153,7 @@ async def test_a_node_that_holds_no_cursor_is_damage_too(
         value = await damage_node(scene, path, damage)
         table = await scene.open()
         assert table.get("good") is not None
-        with pytest.raises(DamagedCursor, match="holds no cursor"):
+        with pytest.raises(DamagedCursor, match="is not a valid cursor"):
             await table.wait_until_open("bad")
         if way == "delete_topic":
             await scene.delete_topic()
@@ -170,7 +170,7 @@ async def test_a_node_that_holds_no_cursor_is_damage_too(
             again = (await scene.open()).get("bad")
             assert (again is not None and again.acknowledged(at(5, 3))) == (way == "reset")
             assert (await store.get(path) is None) == (way == "delete")
-        assert f"'bad' of {scene.log.name}: its node can't be decoded" in caplog.text
+        assert f"The node of cursor 'bad' of {scene.log.name} can't be decoded" in caplog.text
         assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
 
 
@@ -185,7 +185,7 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
         zombie = await scene.open()
         store, path = scene.cluster.server.connect(), paths.cursors(scene.log.name)
         value = await damage_node(scene, path, damage)
-        await store.put(paths.topic(scene.log.name), first_value(b"", SeededRandomness(3)), ANY)
+        await store.put(paths.topic(scene.log.name), encode_first_value(b"", SeededRandomness(3)), ANY)
         assert (await see_topic(store, scene.log.name)).cursors is None
         table = await scene.open()
         assert sorted(table.names()) == ["bad", "good"]

@@ -22,7 +22,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import topic_node
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.store import ANY, Change, Delete, Made
+from magnetar_metadata.store import ANY, Change, ChangeResult, Delete
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
@@ -227,7 +227,7 @@ async def test_a_namespace_is_deleted_with_the_leases_that_readers_have_on_it(mo
         await catalog.namespace_leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "")
         transaction, held = scene.registry.transaction, False
 
-        async def while_it_is_deleted(changes: Sequence[Change]) -> list[Made]:
+        async def while_it_is_deleted(changes: Sequence[Change]) -> list[ChangeResult]:
             nonlocal held
             if not held and Delete(paths.namespace_incarnation(incarnation), 0) in changes:
                 held = True
@@ -261,7 +261,7 @@ async def test_leases_that_can_not_be_decoded_are_replaced(
         leases, incarnation = catalog.namespace_leases, await incarnation_of(catalog)
         path, value = paths.namespace_leases(_NAMESPACE), b"\xff\xfe\xfd"
         if wrapped:
-            value = compare_and_set.first_value(value, SeededRandomness(3))
+            value = compare_and_set.encode_first_value(value, SeededRandomness(3))
         await scene.registry.put(path, value, ANY)
         assert await leases.list(_NAMESPACE) == ()
         match work:
@@ -300,7 +300,7 @@ async def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pyt
         scene.clock.advance(2)
         transaction, deleted = store.transaction, False
 
-        async def after_a_deletion(changes: Sequence[Change]) -> list[Made]:
+        async def after_a_deletion(changes: Sequence[Change]) -> list[ChangeResult]:
             nonlocal deleted
             if not deleted:
                 deleted = True

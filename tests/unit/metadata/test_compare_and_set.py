@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from magnetar_metadata.compare_and_set import DELETE, Stored, Update, change, read
+from magnetar_metadata.compare_and_set import DELETE, StoredValue, Update, change, read
 from magnetar_metadata.errors import InvalidChange, NotEmpty, NotSent, OutcomeUnknown, Refused
-from magnetar_metadata.store import ABSENT, Change, Made, SessionState
+from magnetar_metadata.store import ABSENT, Change, ChangeResult, SessionState
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import Fault, MemoryServer, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
@@ -25,12 +25,14 @@ class Scene:
         self.ours, self.other = self.server.connect(), self.server.connect()
         self._randomness = SeededRandomness(1)
 
-    async def change(self, update: Update, store: MemoryStore | None = None, timeout_s: float = 5) -> Stored | None:
+    async def change(
+        self, update: Update, store: MemoryStore | None = None, timeout_s: float = 5
+    ) -> StoredValue | None:
         return await change(
             store or self.ours, "/n", update, clock=self.clock, randomness=self._randomness, timeout_s=timeout_s
         )
 
-    async def change_losing_its_answer(self, update: Update) -> asyncio.Task[Stored | None]:
+    async def change_losing_its_answer(self, update: Update) -> asyncio.Task[StoredValue | None]:
         # The first request is the read.
         self.server.next_request(self.ours, None, Fault.LOSE_ANSWER)
         changing = asyncio.create_task(self.change(update))
@@ -78,7 +80,7 @@ class Answers:
         self.sent = 0
         store.transaction = self  # type: ignore[method-assign]
 
-    async def __call__(self, changes: Sequence[Change]) -> list[Made]:
+    async def __call__(self, changes: Sequence[Change]) -> list[ChangeResult]:
         self.sent += 1
         made: Any = await self._transaction(changes) if self.sent in self._made else []
         outcome = self._outcomes(self.sent)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from magnetar_metadata.errors import NotSent
-from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.shared_sync import SharedSync
-from magnetar_metadata.store import Node, Stat
+from magnetar_metadata.store import MetadataStore, Node, Stat
 
 
 class Server:
@@ -139,7 +138,7 @@ async def test_a_fresh_read_is_sent_when_its_sync_is_answered() -> None:
     store: Any = Store()
     server.call()
     await turns()
-    reading = asyncio.ensure_future(get_fresh(store, "/a"))
+    reading = asyncio.ensure_future(MetadataStore.get_after_sync(store, "/a"))
     await turns()
     server.sent[0].set_result(None)
     await turns()

@@ -46,7 +46,7 @@ from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
 from magnetar_bookie.storage.rocksdb.space import Space
 from magnetar_bookie.storage.rocksdb.sync_thread import SyncThread
 from magnetar_bookie.storage.rocksdb.use import StorageUse
-from magnetar_metadata.locked_folder import DurableMark, forked
+from magnetar_metadata.locked_folder import DurableMark, fork_handling
 
 __all__ = ["Opened", "RocksStorage"]
 
@@ -118,7 +118,7 @@ class RocksStorage:
         self._writer = SyncThread("ledger-sync")
         self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
         self._reclaimer = Reclaimer(self, options.rewrite_below, options.log_check_interval_s)
-        forked.note(self)
+        fork_handling.register(self)
 
     # What is there.
 
@@ -244,7 +244,7 @@ class RocksStorage:
             # One who stops waiting must not have the lock go before the rest is closed.
             await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._close))
 
-    def was_forked(self) -> None:
+    def abandon_after_fork(self) -> None:
         """In the child, where nothing may touch the folder: RocksDB hangs there when it is closed."""
         self.dead = "its folder belongs to the process that this one was forked from"
 
@@ -294,7 +294,7 @@ class RocksStorage:
 
     def check(self) -> None:
         if self.dead is not None:
-            raise StorageFailed(f"the storage {self._folder} does nothing any more: {self.dead}")
+            raise StorageFailed(f"the storage {self._folder} is out of service: {self.dead}")
 
     def fail(self, error: BaseException) -> None:
         if self.dead is not None:
@@ -305,7 +305,7 @@ class RocksStorage:
             try:
                 put_note(self._folder, INDEX_DAMAGED, self.dead)
             except OSError as second:
-                _log.error("Nor can that be noted for the next opening: %s", second)
+                _log.error("The failure could not be noted for the next start: %s", second)
         if self._told is not None:
             self._told(StorageFailed(f"the storage {self._folder} failed: {self.dead}"))
 

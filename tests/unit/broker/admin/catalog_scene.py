@@ -9,9 +9,9 @@ from magnetar_broker import paths
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.errors import BrokerError
-from magnetar_metadata.compare_and_set import change, first_value
+from magnetar_metadata.compare_and_set import change, encode_first_value
 from magnetar_metadata.errors import MetadataError, Refused, SessionLost
-from magnetar_metadata.store import Change, Made, MetadataStore, Node, Session, Stat, Watch
+from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, Session, Stat, Watch
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
@@ -36,7 +36,7 @@ class KilledStore(MetadataStore):
         self._made = made
         self.died = False
 
-    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+    async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         if self._left == 0:
             self.died = True
             if self._made:
@@ -140,7 +140,7 @@ class CatalogScene:
 
 
 def foreign(payload: bytes) -> bytes:
-    return first_value(payload, SeededRandomness(7))
+    return encode_first_value(payload, SeededRandomness(7))
 
 
 async def code_of(awaitable: Awaitable[Any]) -> ErrorCode | None:

@@ -2,8 +2,8 @@
 
 The lock (`durable_mark.py`) belongs to the open file, not to the process: a child that has the file, too, keeps the
 folder locked after its parent has died. RocksDB's threads don't exist in the child, so closing or destroying a database
-hangs there, and its writes would mix with the parent's. So `was_forked` is called in the child for each open file and
-database, before any other Python code runs there.
+hangs there, and its writes would mix with the parent's. So `abandon_after_fork` is called in the child for each open
+file and database, before any other Python code runs there.
 
 When a process exits, RocksDB joins its threads, which would crash the child. So the child ends without the destructors
 of C++ libraries, with its normal exit status.
@@ -21,27 +21,27 @@ from typing import Final, Protocol
 class Inherited(Protocol):
     """An open file or database that must be closed or abandoned in a forked child."""
 
-    def was_forked(self) -> object:
+    def abandon_after_fork(self) -> object:
         """Close or abandon it. Called in the child, where no other thread exists to wait for."""
 
 
-# Held while a file is opened and noted: after a fork in between, the child would not know of it. A signal handler may
-# fork while its thread holds the lock, so it is reentrant.
+# Held while a file is opened and registered: after a fork in between, the child would not know of it. A signal handler
+# may fork while its thread holds the lock, so it is reentrant.
 opening: Final = threading.RLock()
-_noted: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
+_registered: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
 
 
-def note(inherited: Inherited) -> None:
-    """Call `was_forked` of this object in forked children, until it is garbage-collected."""
+def register(inherited: Inherited) -> None:
+    """Call `abandon_after_fork` of this object in forked children, until it is garbage-collected."""
     with opening:
-        _noted.add(inherited)
+        _registered.add(inherited)
 
 
 def _notify_forked() -> None:
     try:
-        opened = list(_noted)
+        opened = list(_registered)
         for inherited in opened:
-            inherited.was_forked()
+            inherited.abandon_after_fork()
         if opened:
             _end_without_destructors()
     finally:
