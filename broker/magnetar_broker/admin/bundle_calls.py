@@ -1,4 +1,4 @@
-"""Admin calls on bundles at the broker that the client asked. The owner's part is in local_bundles.py.
+"""Admin calls on bundles at the broker that the client called. The owner's part is in local_bundles.py.
 
 Only an owner splits a bundle, so one without an owner is claimed first.
 """

@@ -1,8 +1,8 @@
-"""Which bookies hold which entries of ledgers, as plans tell it.
+"""The bookies that store the entries of ledgers, for plans.
 
-Of a ledger that is written its writer knows. Of closed ones the metadata store is asked, and what it answered is kept
-for a while: a stream's plans name the same ledgers again and again, and a topic may have thousands. Repair may have put
-another bookie in the place of a dead one meanwhile; whoever finds nothing where a plan said asks for a fresh one.
+For an open ledger its writer knows them. For a closed one they are read from the metadata store and cached for a
+while: a stream's plans name the same ledgers again and again, and a topic may have thousands. A repair may have
+replaced a dead bookie since; a reader that finds nothing at the bookies of a plan requests a fresh one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from magnetar_protos.broker_pb2 import ErrorCode
 
 __all__ = ["LedgerLocation", "LedgerLocations"]
 
-_MOST: Final = 16_384
-_KEPT_S: Final = 300.0
-_AT_A_TIME: Final = 16
+_MAX_CACHED: Final = 16_384
+_CACHE_TTL_S: Final = 300.0
+_CONCURRENCY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class LedgerLocation:
     # On the monotonic clock.
     read_at: float
 
-    def of_entries(self, first: int, last: int) -> list[Fragment]:
-        """Those that hold some of these entries."""
+    def fragments_of(self, first: int, last: int) -> list[Fragment]:
+        """Return the fragments that contain some of these entries."""
         ends = [fragment.first_entry_id for fragment in self.fragments[1:]]
         return [
             fragment
@@ -48,17 +48,17 @@ class LedgerLocation:
 
 
 class LedgerLocations:
-    """One metadata session's."""
+    """The cache of one metadata session."""
 
     def __init__(self, client: LedgerClient) -> None:
         self._client = client
-        # Used least lately first.
+        # The least recently used first.
         self._known: dict[int, LedgerLocation] = {}
 
-    async def of(
+    async def find(
         self, log: ManagedLedger, ledger_ids: Sequence[int], *, fresh: bool
     ) -> dict[int, LedgerLocation] | None:
-        """Those of these ledgers of the log; None: one of them is there no more. Raises `BrokerError`."""
+        """Return the locations of these ledgers of the log; None: one of them was deleted. Raises `BrokerError`."""
         found: dict[int, LedgerLocation] = {}
         missing: list[int] = []
         now = self._client.clock.monotonic()
@@ -67,44 +67,47 @@ class LedgerLocations:
             if written is not None:
                 found[ledger_id] = LedgerLocation(written.striping, written.fragments, written.closed, now)
                 continue
-            home = self._known.pop(ledger_id, None)
-            if home is None or fresh or now - home.read_at > _KEPT_S:
+            location = self._known.pop(ledger_id, None)
+            if location is None or fresh or now - location.read_at > _CACHE_TTL_S:
                 missing.append(ledger_id)
             else:
-                found[ledger_id] = self._known[ledger_id] = home
+                found[ledger_id] = self._known[ledger_id] = location
         if missing:
-            read = await map_bounded(missing, lambda one: self._read(one, fresh=fresh), _AT_A_TIME)
-            for ledger_id, home in zip(missing, read, strict=True):
-                if home is None:
+            read = await map_bounded(missing, lambda one: self._read(one, fresh=fresh), _CONCURRENCY)
+            for ledger_id, location in zip(missing, read, strict=True):
+                if location is None:
                     if log.listed.find(ledger_id) is not None:
-                        # What is trimmed leaves the list before it is deleted.
+                        # A trimmed ledger leaves the list before it is deleted.
                         raise BrokerError(
-                            ErrorCode.PERSISTENCE_ERROR, f"ledger {ledger_id} is gone, though {log.name} has it still"
+                            ErrorCode.PERSISTENCE_ERROR,
+                            f"ledger {ledger_id} was deleted, and {log.name} still has it",
                         )
                     return None
-                found[ledger_id] = home
+                found[ledger_id] = location
         return found
 
     async def _read(self, ledger_id: int, *, fresh: bool) -> LedgerLocation | None:
         try:
             metadata = await self._client.ledgers.read(ledger_id, fresh=fresh)
             if metadata.state in (LedgerState.OPEN, LedgerState.IN_RECOVERY) and not fresh:
-                # The list says that it is closed: a server that lags told what was before.
+                # The list has it as closed: the server lags, and returned an older value.
                 metadata = await self._client.ledgers.read(ledger_id, fresh=True)
         except (NoSuchLedger, LedgerDeleted):
             return None
         except (LedgerError, MetadataError) as error:
             raise BrokerError(
-                ErrorCode.METADATA_ERROR, f"where ledger {ledger_id} is can't be found out now: {error}"
+                ErrorCode.METADATA_ERROR, f"the bookies of ledger {ledger_id} can't be read now: {error}"
             ) from error
         if metadata.state is LedgerState.TOMBSTONE:
             return None
-        return self._keep(ledger_id, metadata)
+        return self._cache(ledger_id, metadata)
 
-    def _keep(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerLocation:
-        home = LedgerLocation(metadata.striping, metadata.fragments, metadata.closed, self._client.clock.monotonic())
+    def _cache(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerLocation:
+        location = LedgerLocation(
+            metadata.striping, metadata.fragments, metadata.closed, self._client.clock.monotonic()
+        )
         if metadata.closed:
-            self._known[ledger_id] = home
-            if len(self._known) > _MOST:
+            self._known[ledger_id] = location
+            if len(self._known) > _MAX_CACHED:
                 del self._known[next(iter(self._known))]
-        return home
+        return location

@@ -25,7 +25,7 @@ class LocalBundles:
         return pb.Done()
 
     async def split_bundle(self, request: pb.SplitBundleRequest) -> pb.SplitBundleAnswer:
-        """Split at `at`, which the broker that the client asked always sets."""
+        """Split at `at`, which the broker that the client called always sets."""
         namespace, bundle = self._check_owned(request.namespace, request.bundle)
         await self._ownership.split(namespace, bundle, request.at)
         return pb.SplitBundleAnswer(

@@ -9,7 +9,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.names import parse_namespace_name
-from magnetar_broker.admin.read_planner import ReadPlanner, message_of, place_of
+from magnetar_broker.admin.read_planner import ReadPlanner, message_of, position_of
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
@@ -99,7 +99,7 @@ class ReadingCalls:
 
     async def advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:
         _check_incarnation(topic, request.incarnation)
-        to = _as_start(place_of(request.to))
+        to = _as_start(position_of(request.to))
         owner = ProgressOwner(request.owner, request.owner_name)
         mark_delete = await topic.subscriptions.advance(
             request.subscription, to, only_make=request.only_make, owner=owner

@@ -35,7 +35,7 @@ class TopicRouter:
         self._owner_rpc = owner_rpc
 
     def forward(self, call: AdminCall, handler: Callable[..., Any]) -> Handler:
-        """Return the call's handler at the broker that the client asked. `handler` is that of the owner."""
+        """Return the call's handler at the broker that the client called. `handler` is that of the owner."""
         route = route_of(handler)
         group = getattr(handler, "__self__", None)
 

@@ -109,7 +109,7 @@ def describe_log(topic: Topic) -> pb.InternalStats:
     return pb.InternalStats(
         incarnation=topic.log.incarnation,
         state=log.state,
-        last=_place(topic.log.last),
+        last=_position(topic.log.last),
         ledgers=[
             pb.LedgerStats(
                 ledger_id=ledger.ledger_id, entries=ledger.entries, bytes=ledger.length_bytes, closed=ledger.closed
@@ -120,14 +120,14 @@ def describe_log(topic: Topic) -> pb.InternalStats:
         cursors=[
             pb.CursorStats(
                 name=cursor.name,
-                mark_delete=_place(cursor.mark_delete),
-                saved_mark_delete=_place(cursor.saved_mark_delete),
+                mark_delete=_position(cursor.mark_delete),
+                saved_mark_delete=_position(cursor.saved_mark_delete),
                 open_entries=cursor.open_entries(),
             )
             for cursor in topic.cursors.durable()[:_MAX_SHOWN]
         ]
         + [
-            pb.CursorStats(name=one.name, mark_delete=_place(one.place), saved_mark_delete=_place(one.place))
+            pb.CursorStats(name=one.name, mark_delete=_position(one.place), saved_mark_delete=_position(one.place))
             for one in topic.cursors.unopened()[:_MAX_SHOWN]
         ],
         leases=[
@@ -170,7 +170,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         redelivered_messages=one.counters.redelivered_messages,
         acknowledged_entries=one.counters.acknowledged_entries,
         expired_entries=one.counters.expired_entries,
-        mark_delete=_place(one.mark_delete),
+        mark_delete=_position(one.mark_delete),
         damaged=one.damaged,
         consumers=[_consumer(consumer) for consumer in consumers],
         properties=one.properties,
@@ -231,5 +231,5 @@ def _add(total: pb.Rates, one: pb.Rates) -> None:
     total.bytes_per_s += one.bytes_per_s
 
 
-def _place(position: Position) -> pb.Place:
+def _position(position: Position) -> pb.Place:
     return pb.Place(ledger_id=position.ledger_id, entry_id=position.entry_id)

@@ -139,13 +139,13 @@ async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, ReadPlanne
 async def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
     async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
-        homes = plans._homes.of
+        find = plans._locations.find
 
         async def trimmed_first(*arguments: Any, **named: Any) -> Any:
             await log.trim(lambda: Position(begin.ledger_id, 99))
-            return await homes(*arguments, **named)
+            return await find(*arguments, **named)
 
-        plans._homes.of = trimmed_first  # type: ignore[method-assign]
+        plans._locations.find = trimmed_first  # type: ignore[method-assign]
         plan = await plans.plan(log, request(begin, fresh=True))
         assert plan.begins_in_deleted
         assert place(plan.start) == place(plan.first) > begin
@@ -259,7 +259,7 @@ async def test_a_ledger_that_is_lost_is_told() -> None:
     async with _running_log() as (scene, log, plans):
         lost = log.listed.ledgers[1].ledger_id
         await scene.client.ledgers.change(lost, ledger_metadata.tombstone)
-        with pytest.raises(BrokerError, match=f"ledger {lost} is gone") as told:
+        with pytest.raises(BrokerError, match=f"ledger {lost} was deleted") as told:
             await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
 
@@ -376,6 +376,6 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
             reader = place(plan.stop)
         assert found == numbered(9)
         # So many bookies that fewer pieces fit: it is planned anew, with as many as do.
-        monkeypatch.setattr("magnetar_broker.admin.read_planner._MOST_FRAGMENTS", 2)
+        monkeypatch.setattr("magnetar_broker.admin.read_planner._MAX_FRAGMENTS", 2)
         plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert len(plan.pieces) == 1
