@@ -1,4 +1,4 @@
-"""Statistics as people read them: the few numbers that tell whether all is well first, then who is there."""
+"""Print statistics for people: first the numbers that show whether all is well, then the clients."""
 
 from __future__ import annotations
 
