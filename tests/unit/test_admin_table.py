@@ -102,6 +102,17 @@ def test_every_call_of_the_proto_files_has_a_row() -> None:
             assert message.full_name in used, message.full_name
 
 
+def test_names_and_messages_on_the_wire_are_the_recorded_ones() -> None:
+    """ADM-1: brokers and clients of other versions find each other. Calls may be added to admin_wire.txt."""
+    served = [
+        f"{prefix}.{row.name} {row.request.__name__} {row.response.__name__}"
+        for row in ROWS
+        for prefix, is_served in (("admin", not row.is_between_brokers), ("here", row.has_owner))
+        if is_served
+    ]
+    assert sorted(served) == (PROJECT / "tests" / "unit" / "admin_wire.txt").read_text().splitlines()
+
+
 def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
     """What a client sends again after a lost answer, written down apart from the table."""
     changes = {
