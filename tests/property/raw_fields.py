@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from random import Random
 
-from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, separator
+from magnetar_wire.batch_codec.column_decoding import NO_KEY, NO_PROPERTY, NO_SIZE, separator
 
 NUMBERS = (0, 1, 2, 3, 5, 127, 128, 16383, 16384, 2**31 - 1, 2**31, 2**32 - 1, 2**32 + 5, 2**62, 2**63 - 1, 2**64 - 1)
 TEXTS = (

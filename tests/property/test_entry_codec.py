@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, decode_columns
-from magnetar_wire._decode_objects import decode_objects
-from magnetar_wire._uniform_batch import decode_uniform
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
+from magnetar_wire.batch_codec.column_decoding import NO_KEY, NO_PROPERTY, NO_SIZE, decode_columns
+from magnetar_wire.batch_codec.message_decoding import decode_objects
+from magnetar_wire.batch_codec.uniform_batch import decode_uniform
 from magnetar_wire.entry import Entry, add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES

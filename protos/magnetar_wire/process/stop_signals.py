@@ -1,9 +1,12 @@
-"""SIGTERM and SIGINT: the first one asks the process to end in peace, a second one ends it at once. What comes within a
-moment after the first is the same one: there are supervisors that signal a process, and then the group that it is in.
+"""SIGTERM and SIGINT. The first one requests a graceful shutdown, a second one ends the process at once.
 
-A thread waits for them, so that the end comes also where the event loop stands still, in a write to a disk that hangs:
-the process has so many seconds after the first signal, whatever hangs. The signals are blocked in all other threads,
-and in those that come later. One that is delivered to a thread from before that is passed on.
+Signals within a moment after the first count as the same one: there are supervisors that signal a process, and then its
+process group.
+
+A thread waits for the signals, so that the process ends even if the event loop is blocked, for example by a write to a
+disk that hangs: the process ends a limited time after the first signal in any case. The signals are blocked in all
+other threads, and in those that are started later. A signal that is delivered to a thread from before that is
+forwarded.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ __all__ = ["StopSignals"]
 
 _log = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-# What a shell reports of a process that a signal ended.
+# The exit status that shells report for a process that a signal ended is this plus the signal's number.
 _OF_SIGNALS: Final = 128
 _TOGETHER_S: Final = 0.5
 
 
 class StopSignals:
-    """Made in the main thread, as early as can be."""
+    """The thread that waits for signals. It must be created in the main thread, as early as possible."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._wait, name="signals", daemon=True)
@@ -40,7 +43,7 @@ class StopSignals:
             signal.signal(one, self._pass_on)
 
     def start(self, asked: Callable[[], object], within_s: float) -> None:
-        """`asked` is called in the thread; the process ends at the latest so long after that."""
+        """Call `asked` in the thread after the first signal, and end the process at most `within_s` seconds later."""
         self._asked = asked
         self._within_s = within_s
         self._thread.start()
@@ -65,7 +68,7 @@ class StopSignals:
         os._exit(_OF_SIGNALS + second.si_signo)
 
     def _wait_second(self) -> signal.struct_siginfo | None:
-        """None: there was none within the time."""
+        """Wait for the second signal; None if there was none within the time."""
         began = time.monotonic()
         while (left_s := began + self._within_s - time.monotonic()) > 0:
             second = signal.sigtimedwait(_SIGNALS, left_s)

@@ -132,9 +132,9 @@ class SimulatedMetadata(MemoryServer):
             self.table.put(path, record)
             self.notify_sessions(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
 
-    def expire(self, store: MemoryStore, *, told: bool = True) -> None:
+    def expire(self, store: MemoryStore, *, notify: bool = True) -> None:
         self._by_force = True
-        super().expire(store, told=told)
+        super().expire(store, notify=notify)
         self._by_force = False
 
     def end_session(self, link: SessionLink) -> None:

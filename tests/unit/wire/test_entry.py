@@ -13,10 +13,9 @@ from crc32c import crc32c
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, EncryptionKeys, MessageMetadata
-from magnetar_wire._decode_columns import _LazyProperties, decode_columns
-from magnetar_wire._uniform_batch import encode_uniform
-from magnetar_wire._varints import MAX_INT32
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
+from magnetar_wire.batch_codec.column_decoding import _LazyProperties, decode_columns
+from magnetar_wire.batch_codec.uniform_batch import encode_uniform
 from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import (
     ChecksumMismatch,
@@ -28,6 +27,7 @@ from magnetar_wire.errors import (
     UnknownCompression,
 )
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_UNCOMPRESSED_BYTES
+from magnetar_wire.varints import MAX_INT32
 
 SHARED = MessageMetadata(producer_name="p", sequence_id=7, publish_time=9)
 # The same by hand: field 1 is text, 2 and 3 are numbers.
