@@ -22,7 +22,7 @@ from tests.unit.bookie.bookie_client import KEY, add_request, record
 __all__ = ["BookieServer", "Load"]
 
 _REPOSITORY: Final = Path(__file__).resolve().parents[1]
-_HTTP: Final = re.compile(r"HTTP is served at (\S+)")
+_HTTP: Final = re.compile(r"HTTP listens at (\S+)")
 _SERVES: Final = re.compile(r"serves at (\S+), and is registered")
 
 
@@ -87,7 +87,7 @@ class BookieServer:
         return self.address
 
     async def http_up(self) -> str:
-        await until(lambda: bool(self._says(_HTTP)), "HTTP is served")
+        await until(lambda: bool(self._says(_HTTP)), "HTTP listens")
         self.http = self._says(_HTTP)
         return self.http
 

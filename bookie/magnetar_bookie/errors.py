@@ -1,27 +1,27 @@
-"""What can go wrong with ledgers.
+"""The errors of ledgers.
 
     LedgerError
-    ├── NoSuchLedger          the metadata store has none with this id
-    ├── LedgerDeleted         it was deleted
-    ├── LedgerNotClosed       what was asked is possible on a closed ledger only
-    ├── NoSuchEntry           above the last entry that may be read
-    ├── Unreadable            no replica could give the entry: `reasons` says what each answered
-    ├── AddFailed             of a writer: this add and all later ones failed
-    │   ├── LedgerFenced      somebody recovers the ledger, or has closed it: the writer has lost it
-    │   ├── NotEnoughBookies  too few bookies take entries; `reasons`: why each that is missing is not taken
-    │   ├── MetadataUnknown   whether an ensemble change was made could not be found out
-    │   └── WriterClosed      the writer was closed by its owner before
-    ├── CloseLost             the writer's close was not the one that counts: what failed may be in the ledger
-    ├── OutcomeNotKnown       a change of the ledger's metadata was perhaps made: ask again
-    ├── RecoveryUndecided     too few bookies could say whether an entry exists: try again when more are back
-    ├── TooManyPending        `append` without room: wait for `room`
-    ├── ClientClosed          the ledger client was closed by its owner meanwhile
+    ├── NoSuchLedger          there is no ledger with this id
+    ├── LedgerDeleted         the ledger was deleted
+    ├── LedgerNotClosed       the call needs a closed ledger
+    ├── NoSuchEntry           an entry above the last one that may be read
+    ├── Unreadable            an entry that no replica could give; `reasons` has what each bookie answered
+    ├── AddFailed             an add failed, and with it all later ones of its writer
+    │   ├── LedgerFenced      the writer lost the ledger: another client recovers it, or has closed it
+    │   ├── NotEnoughBookies  too few bookies accept entries; `reasons` says why each other one does not
+    │   ├── MetadataUnknown   unknown whether an ensemble change was stored
+    │   └── WriterClosed      the writer was closed by its owner
+    ├── CloseLost             another client closed the ledger first: entries whose add failed may be in it
+    ├── OutcomeNotKnown       unknown whether a change of the ledger's metadata was stored: try again
+    ├── RecoveryUndecided     too few bookies could say whether an entry exists: try again when more are registered
+    ├── TooManyPending        `append` without capacity: wait for `room`
+    ├── ClientClosed          the ledger client was closed by its owner
     ├── EnsembleOutdated      a chosen bookie is being decommissioned: nothing was done, choose again
-    ├── IntentSwept           the ledger took too long to be claimed and is being deleted: make another
-    └── BookieRefused         a bookie will not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
+    ├── IntentSwept           the ledger was not claimed in time and is being deleted: create another one
+    └── BookieRefused         a bookie that must not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
 
-An add that failed may be in the ledger or not, until the ledger is closed: if the writer's own `close` returns, no
-failed add will ever be read; if that raises `CloseLost`, nobody can say.
+An entry whose add failed may be in the ledger or not, until the ledger is closed: if the writer's own `close` returns,
+no such entry will ever be read; if that raises `CloseLost`, it is unknown.
 """
 
 from __future__ import annotations
@@ -30,87 +30,87 @@ from collections.abc import Sequence
 
 
 class LedgerError(Exception):
-    """Whatever goes wrong with a ledger."""
+    """The base of all errors of ledgers."""
 
 
 class NoSuchLedger(LedgerError):
-    """The metadata store has no ledger with this id."""
+    """A ledger id that the metadata store does not have."""
 
 
 class LedgerDeleted(LedgerError):
-    """The ledger was deleted."""
+    """A ledger that was deleted."""
 
 
 class LedgerNotClosed(LedgerError):
-    """Possible on a closed ledger only."""
+    """A ledger that is not closed, in a call that needs a closed one."""
 
 
 class NoSuchEntry(LedgerError):
-    """Above the last entry that may be read."""
+    """An entry above the last one that may be read."""
 
 
 class Unreadable(LedgerError):
-    """No replica could give the entry."""
+    """An entry that no replica could give."""
 
     def __init__(
         self, message: str, reasons: dict[str, str], *, settled: bool = False, entry_id: int | None = None
     ) -> None:
         super().__init__(message)
-        # The entry that could not be read; None: it is about no entry.
+        # The entry that could not be read; None: the error is not about one entry.
         self.entry_id = entry_id
         # What each bookie answered.
         self.reasons = reasons
-        # The entry is lost: every replica answered that it has no good record, and no copy is in flight any more.
+        # The entry is lost: every replica answered that it has no valid record, and no copy is in flight any more.
         self.settled = settled
 
 
 class AddFailed(LedgerError):
-    """This add failed, and with it all later ones."""
+    """A failed add, with which all later ones of its writer fail."""
 
 
 class LedgerFenced(AddFailed):
-    """Somebody recovers the ledger or has closed it."""
+    """A ledger that another client recovers or has closed."""
 
 
 class NotEnoughBookies(AddFailed):
-    """Too few bookies take entries."""
+    """A ledger for which too few bookies accept entries."""
 
     def __init__(self, message: str, reasons: dict[str, str] | None = None) -> None:
         super().__init__(message)
-        # Where a ledger could not be made: why each bookie that is not taken is not.
+        # Where a ledger could not be created: why each other bookie was not chosen.
         self.reasons = reasons or {}
 
 
 class MetadataUnknown(AddFailed):
-    """Whether an ensemble change was made could not be found out."""
+    """An ensemble change of which it is unknown whether it was stored."""
 
 
 class WriterClosed(AddFailed):
-    """The writer was closed by its owner before."""
+    """An add on a writer that was closed by its owner."""
 
 
 class CloseLost(LedgerError):
-    """The writer's close was not the one that counts: the fate of failed adds is unknown."""
+    """A ledger that another client closed before its writer: entries whose add failed may be in it or not."""
 
 
 class OutcomeNotKnown(LedgerError):
-    """A change of the ledger's metadata was perhaps made."""
+    """A change of a ledger's metadata of which it is unknown whether it was stored."""
 
 
 class RecoveryUndecided(LedgerError):
-    """Too few bookies could say whether an entry exists."""
+    """A recovery in which too few bookies could say whether an entry exists."""
 
 
 class TooManyPending(LedgerError):
-    """`append` was called without room."""
+    """A call of `append` without capacity."""
 
 
 class ClientClosed(LedgerError):
-    """The ledger client was closed by its owner meanwhile."""
+    """A call that ended because the ledger client was closed by its owner."""
 
 
 class EnsembleOutdated(LedgerError):
-    """Nothing was changed: one of the chosen bookies is being decommissioned. Read the cookies again, and choose again.
+    """An ensemble with a bookie that is being decommissioned: nothing was changed. Read the cookies and choose again.
 
     A bookie whose decommission was cancelled since its cookie was read is refused once as well.
     """
@@ -121,20 +121,20 @@ class EnsembleOutdated(LedgerError):
 
 
 class IntentSwept(LedgerError):
-    """The ledger was not claimed in time and is being deleted."""
+    """A new ledger that was not claimed in time and is being deleted."""
 
 
 class BookieRefused(LedgerError):
-    """A bookie will not start."""
+    """A bookie that must not start."""
 
 
 class WipedBookie(BookieRefused):
-    """The metadata store knows this bookie with another instance id than its disk, or its disk is empty."""
+    """A bookie whose disk is empty, or has another instance id than the metadata store."""
 
 
 class DecommissionedBookie(BookieRefused):
-    """The disk belongs to a bookie that was decommissioned."""
+    """A disk of a bookie that was decommissioned."""
 
 
 class ForeignDisk(BookieRefused):
-    """The disk belongs to another bookie."""
+    """A disk of another bookie."""

@@ -35,7 +35,7 @@ def name_of(ledger_id: int) -> str:
 def id_of(name: str) -> int:
     """The other way round. Raises `ValueError` where no ledger has this name."""
     if len(name) != 16 or not is_hexadecimal(name):
-        raise ValueError(f"{name!r} names no ledger: that takes 16 hexadecimal digits, the letters small")
+        raise ValueError(f"{name!r} is not a ledger id: it must have 16 hexadecimal digits, in lower case")
     return int(name, 16)
 
 

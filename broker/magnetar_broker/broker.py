@@ -112,7 +112,7 @@ class Broker:
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()
         # What it has to do before it serves, in words; empty: it serves.
-        self.waits_for = "the broker has not begun yet"
+        self.waits_for = "the broker has not started yet"
         self.health = BrokerHealth(
             lambda: self.session, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
         )
@@ -202,7 +202,9 @@ class Broker:
         try:
             await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
-                life.topics.give_up(TopicUnloaded("its broker lost its metadata session as it ended: look it up again"))
+                life.topics.give_up(
+                    TopicUnloaded("its broker lost its metadata session while it shut down: look it up again")
+                )
             await ending
         finally:
             for task in (ending, over):
@@ -211,10 +213,10 @@ class Broker:
 
     async def wait_failed(self) -> NoReturn:
         """Raises what it was, when it can't go on: a bug."""
-        assert self._following is not None, "it has not been started"
+        assert self._following is not None, "the broker has not been started"
         await asyncio.wait([self._following])
         self._following.result()
-        raise AssertionError("a broker goes from one life to the next until it is closed")
+        raise AssertionError("a broker opens one session after another until it is closed")
 
     async def _follow(self) -> None:
         """Has one life after another."""
@@ -223,16 +225,16 @@ class Broker:
             assert life is not None
             because = await session_over(life.store, self._clock)
             self.session = None
-            self.waits_for = f"the session with the metadata store is over: {because}"
-            _log.warning("all topics are given up, as the session with the metadata store is over: %s", because)
+            self.waits_for = f"the session with the metadata store has ended: {because}"
+            _log.warning("All topics are closed, since the session with the metadata store has ended: %s", because)
             # Whole, even if the broker is closed meanwhile: what is left would go on, its session among it.
-            self._giving_up = asyncio.get_running_loop().create_task(_give_up(life), name="a life's end")
+            self._giving_up = asyncio.get_running_loop().create_task(_give_up(life), name="end of a broker session")
             await asyncio.wait([self._giving_up])
             while self.session is None:
                 try:
                     await self._new_life()
                 except Exception:  # noqa: BLE001 (likewise)
-                    _log.exception("the broker could not begin anew, and tries again")
+                    _log.exception("The broker could not open another session, and tries again")
                     await self._clock.sleep(self.options.metadata_retry_s)
 
     async def _new_life(self) -> None:
@@ -240,7 +242,7 @@ class Broker:
             try:
                 store = await self._open_metadata()
             except MetadataError as error:
-                self.waits_for = f"the metadata store is not reached: {error}"
+                self.waits_for = f"the metadata store can't be reached: {error}"
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
@@ -262,7 +264,7 @@ class Broker:
                 await life.start()
             except (MetadataError, LedgerError, BrokerError) as error:
                 await life.close()
-                self.waits_for = f"the broker can't begin with this session: {error}"
+                self.waits_for = f"the broker can't start in this session: {error}"
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
@@ -285,12 +287,12 @@ class Broker:
 
 
 async def _give_up(life: BrokerSession) -> None:
-    problem = TopicUnloaded("its broker has lost its metadata session: look it up again")
+    problem = TopicUnloaded("its broker lost its metadata session: look it up again")
     for end in (life.give_up(problem), life.close()):
         try:
             await end
         except Exception:  # noqa: BLE001 (whatever it is, the rest ends, and the broker goes on with another life)
-            _log.exception("what was lost did not end as it should")
+            _log.exception("A lost session was not closed completely")
 
 
 def _as_chosen(listening: str, advertised: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -1,14 +1,14 @@
-"""What a broker tells a client that went wrong.
+"""The errors that a broker reports to a client.
 
-    BrokerError           with the `ErrorCode` that travels
-    ├── TopicUnloaded      the topic is served no more: another broker has it, or this one can't tell any more
-    │   └── NothingDone   and what was asked for was not begun: it may be asked for again, here or elsewhere
-    ├── DamagedCursor     the stored state of one subscription can't be read any more: an administrator moves it
+    BrokerError           with the `ErrorCode` that is sent
+    ├── TopicUnloaded     a topic that this broker does not serve any more, or can't tell whether it still owns
+    │   └── NothingDone   the same for a request that was not started: it can be sent again, to any broker
+    ├── DamagedCursor     a subscription whose stored state can't be read any more: an administrator resets it
     └── UnreadableEntry   an entry of a topic that will never be read
-        ├── LostEntry     no bookie has it any more
-        └── DamagedEntry  it can be read, and is no entry
+        ├── LostEntry     an entry that no bookie has any more
+        └── DamagedEntry  bytes in the log that are not an entry
 
-What the ledgers raise stays within the managed ledger; what it passes on is one of these.
+Errors of ledgers stay within the managed ledger, which translates them into these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class BrokerError(Exception):
-    """What was asked for was not done."""
+    """The base of all errors that a broker reports."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -39,12 +39,12 @@ class BrokerError(Exception):
         return Problem(code=self.code, text=str(self))
 
     def again(self) -> BrokerError:
-        """To be raised where the same is to be said more than once: a traceback is tied to its object."""
+        """Return a copy, to raise the same error again: a traceback is tied to its object."""
         return BrokerError(self.code, str(self))
 
 
 class TopicUnloaded(BrokerError):
-    """Whoever meets it looks the topic up again. What had no receipt is unknown."""
+    """A topic that this broker does not serve any more. Clients look it up again. Requests have no known outcome."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.SERVICE_NOT_READY, text)
@@ -54,14 +54,14 @@ class TopicUnloaded(BrokerError):
 
 
 class NothingDone(TopicUnloaded):
-    """It was not begun, and never will be."""
+    """A request that was not started and never will be."""
 
     def again(self) -> NothingDone:
         return NothingDone(str(self))
 
 
 class DamagedCursor(BrokerError):
-    """The stored state of one subscription is damaged on all bookies. It will not get better by itself."""
+    """A subscription whose stored state is damaged on all bookies. An administrator has to reset or delete it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.CHECKSUM_ERROR, text)
@@ -71,7 +71,7 @@ class DamagedCursor(BrokerError):
 
 
 class UnreadableEntry(BrokerError):
-    """An entry that will never be read. Readers of the log go on behind it."""
+    """An entry that will never be read. Readers of the log continue after it."""
 
     def __init__(self, code: ErrorCode, position: Position, reason: object) -> None:
         super().__init__(code, f"entry {position} can't be read: {reason}")
@@ -79,14 +79,14 @@ class UnreadableEntry(BrokerError):
 
 
 class LostEntry(UnreadableEntry):
-    """All bookies that should have it have said that they don't."""
+    """An entry that all bookies which should have it answered to lack."""
 
     def __init__(self, position: Position, reason: object) -> None:
         super().__init__(ErrorCode.PERSISTENCE_ERROR, position, reason)
 
 
 class DamagedEntry(UnreadableEntry):
-    """What stands at this place of the log is nothing that a broker has stored."""
+    """Bytes in the log that no broker has stored as an entry."""
 
     def __init__(self, position: Position, reason: object) -> None:
         super().__init__(ErrorCode.CHECKSUM_ERROR, position, reason)

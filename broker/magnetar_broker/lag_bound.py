@@ -30,8 +30,8 @@ def check_lag_bound(lag_bytes: int, publish_buffer_mb: int) -> None:
     least = publish_buffer_mb * _MIB
     if 0 < lag_bytes < least:
         raise ValueError(
-            f"max_bookie_lag_bytes is {lag_bytes}, less than max_message_publish_buffer_size_in_mb, which is "
-            f"{publish_buffer_mb} ({least} bytes): publishers could have more in flight than a bookie may leave "
-            f"unanswered. Set max_bookie_lag_bytes to 0 (twice the buffer) or to at least {least}, or lower "
-            "max_message_publish_buffer_size_in_mb"
+            f"max_bookie_lag_bytes is {lag_bytes}, below max_message_publish_buffer_size_in_mb, which is "
+            f"{publish_buffer_mb} ({least} bytes): publishers could have more in flight than a bookie may "
+            f"have unanswered. Set max_bookie_lag_bytes to 0 (twice the buffer) or to at least {least}, or "
+            "lower max_message_publish_buffer_size_in_mb"
         )

@@ -88,14 +88,14 @@ class Peers:
         try:
             return await connection.call(method, request, timeout_s=timeout_s)
         except NotReached as error:
-            raise NothingDone(f"the broker at {address} is not reached: {error}") from error
+            raise NothingDone(f"broker {address} can't be reached: {error}") from error
         except Rejected as error:
             if error.code in _REFUSED:
-                raise BrokerError(_REFUSED[error.code], f"the broker at {address} refuses: {error}") from error
-            raise NothingDone(f"the broker at {address} can't do it now: {error}") from error
+                raise BrokerError(_REFUSED[error.code], f"broker {address} refused {method}: {error}") from error
+            raise NothingDone(f"broker {address} can't execute {method} now: {error}") from error
         except TransportError as error:
             raise BrokerError(
-                ErrorCode.UNKNOWN_ERROR, f"what became of {method} at the broker {address} is not known: {error}"
+                ErrorCode.UNKNOWN_ERROR, f"unknown whether broker {address} has executed {method}: {error}"
             ) from error
 
 
@@ -103,7 +103,7 @@ class NoPeers:
     """Of a broker that has no way to others."""
 
     async def call(self, address: str, method: str, request: bytes, timeout_s: float) -> bytes:
-        raise NothingDone(f"this broker reaches no other, and so not the one at {address}")
+        raise NothingDone(f"this broker has no connections to other brokers, so {address} can't be reached")
 
     async def refuses_connections(self, address: str, timeout_s: float) -> bool:
         return False

@@ -36,7 +36,7 @@ async def session_over(store: MetadataStore, clock: Clock) -> str:
     tasks = [lost, silent, pinging]
     try:
         await asyncio.wait([lost, silent], return_when=asyncio.FIRST_COMPLETED)
-        return "it is lost" if lost.done() else "the store has not answered for too long"
+        return "it was lost" if lost.done() else "the store has not answered for too long"
     finally:
         for task in tasks:
             task.cancel()

@@ -29,10 +29,11 @@ def check_topic_bound(topic_bytes: int, log_bytes: int) -> None:
     least = counted_bytes + counted_bytes // ENTRY_OVERHEAD_BYTES * MAX_BROKER_METADATA_BYTES
     if log_bytes < least:
         raise ValueError(
-            f"managed_ledger_max_pending_bytes is {log_bytes}, too little for max_pending_publish_bytes_per_topic, "
-            f"which is {topic_bytes}: a topic's log would refuse entries, and end their producers, before the topic "
-            f"pauses them. A topic takes one more frame of up to {_FRAME_MEMORY_BYTES} bytes while it is below its "
-            f"bound. Set managed_ledger_max_pending_bytes to at least {least}, or lower "
+            f"managed_ledger_max_pending_bytes is {log_bytes}, too little for "
+            f"max_pending_publish_bytes_per_topic, which is {topic_bytes}: the log of a topic would refuse "
+            "entries, and close their producers, before the topic pauses them. Below its limit, a topic "
+            f"accepts one more frame of up to {_FRAME_MEMORY_BYTES} bytes. Set "
+            f"managed_ledger_max_pending_bytes to at least {least}, or lower "
             "max_pending_publish_bytes_per_topic"
         )
 
@@ -41,7 +42,7 @@ def check_load_seconds(slow_seconds: float, timeout_seconds: float) -> None:
     """Raise `ValueError` if opening a topic would time out before it counts as slow."""
     if slow_seconds >= timeout_seconds:
         raise ValueError(
-            f"slow_topic_load_seconds is {slow_seconds:g}, not less than topic_load_timeout_seconds, which is "
+            f"slow_topic_load_seconds is {slow_seconds:g}, not below topic_load_timeout_seconds, which is "
             f"{timeout_seconds:g}: opening a topic would time out before it counts as slow. Lower "
             "slow_topic_load_seconds or raise topic_load_timeout_seconds"
         )

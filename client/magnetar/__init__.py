@@ -5,8 +5,8 @@
     producer.send(b"hello")
     client.close()
 
-Names, parameters and behaviour are those of Pulsar's Python client, so that an application moves by changing its
-import. Each name is imported when it is first used, and gRPC when something is connected.
+Names, parameters and behaviour are those of Pulsar's Python client: to port an application, change its import and its
+URL. Each name is imported when it is first used, and gRPC at the first connection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
-    from magnetar._nacks import MultiplierRedeliveryBackoff
+    from magnetar._negative_acks import MultiplierRedeliveryBackoff
     from magnetar._producer import Producer
     from magnetar._reader import Reader
     from magnetar._unsupported import (
@@ -108,7 +108,7 @@ __all__ = [
     "schema",
 ]
 
-# Where each name comes from. What is not here is one of `exceptions`.
+# The module of each name. Names that are not here are in `exceptions`.
 _MODULES: Final = {
     "Authentication": "magnetar._unsupported",
     "AuthenticationAthenz": "magnetar._unsupported",
@@ -138,7 +138,7 @@ _MODULES: Final = {
     "LoggerLevel": "magnetar._loggers",
     "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
-    "MultiplierRedeliveryBackoff": "magnetar._nacks",
+    "MultiplierRedeliveryBackoff": "magnetar._negative_acks",
     "PartitionsRoutingMode": "magnetar._enums",
     "Producer": "magnetar._producer",
     "ProducerAccessMode": "magnetar._enums",

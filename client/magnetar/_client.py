@@ -15,11 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore, Member
 from magnetar._connection_pool import LazyGrpcTransport
 from magnetar._consumer import Consumer
-from magnetar._consumer_core import ConsumerCore, open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
@@ -34,10 +32,16 @@ from magnetar._enums import (
     RegexSubscriptionMode,
 )
 from magnetar._event_loop import background
-from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._nacks import RedeliveryBackoff
+from magnetar._message_listener import (
+    ConsumerEventListener,
+    check_event_listener,
+    check_listener,
+    notify_event_listener,
+)
+from magnetar._multi_topic_consumer import MultiTopicConsumer, open_consumer, open_reader
+from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._producer import Producer
 from magnetar._public_object import Unpicklable
@@ -151,7 +155,7 @@ class Client(Unpicklable):
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
-        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = producer_options(locals())
         core = self._get_core()
@@ -212,16 +216,16 @@ class Client(Unpicklable):
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
           subscription that gets the messages of a partition.
-        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = consumer_options(locals())
         check_listener("message_listener", message_listener)
         check_event_listener(consumer_event_listener)
         core = self._get_core()
 
-        def make_consumer(opened: ConsumerCore) -> Consumer:
+        def make_consumer(opened: MultiTopicConsumer) -> Consumer:
             consumer = Consumer(opened, background.run, message_listener)
-            tell_active(opened, consumer, consumer_event_listener, core.callbacks.call_later)
+            notify_event_listener(opened, consumer, consumer_event_listener, core.callbacks.call_later)
             return consumer
 
         return self._create(core, open_consumer(core, topic, options), make_consumer)

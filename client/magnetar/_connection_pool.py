@@ -30,7 +30,7 @@ A = TypeVar("A")
 
 class ConnectionPool:
     def __init__(self, transport: Transport, service_addresses: Sequence[str]) -> None:
-        # Brokers whose connections are kept open, because lookups go to them.
+        # Brokers whose connections stay open, because lookups go to them.
         self.service_addresses = tuple(service_addresses)
         self.closed = False
         self._transport = transport

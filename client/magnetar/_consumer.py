@@ -1,138 +1,203 @@
 """The synchronous consumer.
 
-Receiving is done by the thread that asks (_receiver_queue.py); only what talks to the broker is run on the client's
-loop. Any number of threads may use one consumer.
+The thread that receives takes messages from the receiver queue itself. Only calls that talk to the broker run on the
+client's loop. Any number of threads may use one consumer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from magnetar._consumer_core import ConsumerCore
-from magnetar._consumer_front import (
-    Acknowledgeable,
-    ConsumerFront,
-    no_receive,
-    one_last_id,
-    seek_target,
-)
-from magnetar._listening import ThreadListening
+from magnetar._acknowledgments import AckTarget
 from magnetar._message import Message
-from magnetar._waiting import ThreadWaiting
-from magnetar.exceptions import AlreadyClosed
+from magnetar._message_listener import ThreadListener
+from magnetar._multi_topic_consumer import MultiTopicConsumer
+from magnetar._public_object import Unpicklable, repr_of
+from magnetar._receiver import ThreadReceiver
+from magnetar.exceptions import (
+    AlreadyClosed,
+    CumulativeAcknowledgementNotAllowedError,
+    InvalidConfiguration,
+    OperationNotSupported,
+)
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Consumer", "Run"]
+__all__ = ["Acknowledgeable", "BaseConsumer", "Consumer", "Run", "get_single_id", "refuse_receive"]
 
 T = TypeVar("T")
-# Has a coroutine run on the client's loop, and waits for it.
+# Runs a coroutine on the client's loop, and waits for it.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
+# A message, its id, or several of either.
+Acknowledgeable = Message | MessageId | Iterable[Message | MessageId]
 
 
-class Consumer(ConsumerFront):
-    """A subscription's consumer: `Client.subscribe` creates it. `for` iterates over its messages until it is closed."""
+class BaseConsumer(Unpicklable):
+    """The methods that don't wait, which the synchronous and the asyncio consumer share."""
+
+    def __init__(self, core: MultiTopicConsumer) -> None:
+        self._core = core
+
+    def topic(self) -> str:
+        """Return the topic's full name; for several topics, their names separated by commas."""
+        return ",".join(map(str, self._core.names))
+
+    def subscription_name(self) -> str:
+        """Return the name of the subscription."""
+        return self._core.options.subscription_name
+
+    def consumer_name(self) -> str:
+        """Return the consumer's name, which is random if the application set none."""
+        return self._core.context.name
+
+    def is_connected(self) -> bool:
+        """Return whether all topics or partitions are connected to their brokers now."""
+        return self._core.is_connected
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Request the redelivery of everything that is not acknowledged. Return at once.
+
+        Messages that were delivered before, and not received yet, are dropped.
+        """
+        self._core.check_open()
+        self._core.redeliver_all()
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "subscription_name", "consumer_name", "is_connected")
+
+    def _negative_acknowledge(self, message: Message | MessageId) -> None:
+        self._core.check_open()
+        self._core.nacks.add(self._core.find_target(message))
+
+    def _find_targets(self, what: Acknowledgeable) -> list[AckTarget]:
+        self._core.check_open()
+        if isinstance(what, (Message, MessageId)):
+            return [self._core.find_target(what)]
+        return [self._core.find_target(one) for one in what]
+
+    def _find_cumulative_targets(self, what: Message | MessageId) -> list[AckTarget]:
+        self._core.check_open()
+        if self._core.is_shared:
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"the subscription {self.subscription_name()} is Shared, and has no order in which all messages up to "
+                "one could be acknowledged: acknowledge each, or use Exclusive or Failover"
+            )
+        return [self._core.find_target(what, cumulative=True)]
+
+    def _acknowledge_soon(self, targets: list[AckTarget]) -> None:
+        for target in targets:
+            self._core.acks.add(target)
+
+    def _wants_receipt(self, receipt: bool | None) -> bool:
+        return self._core.options.ack_receipt_enabled if receipt is None else receipt
+
+
+class Consumer(BaseConsumer):
+    """A subscription's consumer: `Client.subscribe` creates it.
+
+    `for` iterates over its messages until it is closed.
+    """
 
     def __init__(
-        self, core: ConsumerCore, run: Run, listener: Callable[[Consumer, Message], object] | None = None
+        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Consumer, Message], object] | None = None
     ) -> None:
         super().__init__(core)
         self._run = run
-        self._waiting = ThreadWaiting(core)
+        self._receiver = ThreadReceiver(core)
         self._popping = core.queue.popping
-        self._listening: ThreadListening | None = None
+        self._listener: ThreadListener | None = None
         if listener is not None:
-            self._popping = iter(no_receive, None)
-            self._listening = ThreadListening(self, listener, self._waiting, self.topic())
+            self._popping = iter(refuse_receive, None)
+            self._listener = ThreadListener(self, listener, self._receiver, self.topic())
 
     def receive(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits until there is one. Raises Timeout if there was none within `timeout_millis`."""
+        """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
         try:
-            for message in self._popping:  # nothing can strike between: see _receiver_queue.py
+            for message in self._popping:  # Ctrl-C can't come between the pop and the return: see _receiver_queue.py
                 return message
         except IndexError:
             pass
-        return self._waiting.receive(timeout_millis)
+        return self._receiver.receive(timeout_millis)
 
     def batch_receive(self) -> list[Message]:
-        """Messages, as many as the consumer's `batch_receive_policy` says. None, if its time has passed without any."""
-        if self._listening is not None:
-            no_receive()
-        return self._waiting.receive_batch()
+        """Return as many messages as `batch_receive_policy` allows; an empty list, if there are none in its time."""
+        if self._listener is not None:
+            refuse_receive()
+        return self._receiver.receive_batch()
 
     def acknowledge(self, message: Acknowledgeable, *, receipt: bool | None = None) -> None:
-        """The message is processed, and need not come again; of a number of them, all are.
+        """Acknowledge a message, or several: it is processed and need not be redelivered.
 
-        Leaves with others before long (`ack_grouping_time_ms`). With `receipt`, or `ack_receipt_enabled`, it leaves at
+        It is sent with others after `ack_grouping_time_ms`. With `receipt`, or `ack_receipt_enabled`, it is sent at
         once, and this returns when the acknowledgement is durable.
         """
-        targets = self._targets(message)
+        targets = self._find_targets(message)
         if self._wants_receipt(receipt):
             self._run(self._core.acknowledge(targets))
         else:
-            self._put(targets)
+            self._acknowledge_soon(targets)
 
     def acknowledge_cumulative(self, message: Message | MessageId, *, receipt: bool | None = None) -> None:
-        """All messages up to and with this one are processed. Not on a Shared subscription.
+        """Acknowledge all messages up to and including this one. Not on a Shared subscription.
 
-        Of a topic with partitions: those of the message's own partition.
+        On a topic with partitions: all those of the message's own partition.
         """
-        targets = self._cumulative(message)
+        targets = self._find_cumulative_targets(message)
         if self._wants_receipt(receipt):
             self._run(self._core.acknowledge(targets))
         else:
-            self._put(targets)
+            self._acknowledge_soon(targets)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """The message was not processed, and is to come again after `negative_ack_redelivery_delay_ms`, or as the
-        back-off says. Returns at once.
+        """Have a message that was not processed redelivered after `negative_ack_redelivery_delay_ms`, or its backoff.
 
-        Exclusive and Failover: with it comes again, in order, everything from the first message that is not
-        acknowledged. Shared: that message, and those of its batch that are not acknowledged.
+        Returns at once. Exclusive and Failover redeliver everything from the first message that is not acknowledged,
+        in order. Shared redelivers that message, and those of its batch that are not acknowledged.
         """
-        self._refuse(message)
+        self._negative_acknowledge(message)
 
     def seek(self, messageid: MessageId | int) -> None:
-        """Moves the subscription behind a message (to it, with `start_message_id_inclusive`), to `MessageId.earliest`
-        or `latest`, or to the first message that a broker took at a time, in ms since 1970, or later.
+        """Move the subscription behind a message (to it, with `start_message_id_inclusive`), to `MessageId.earliest`
+        or `latest`, or to the first message that a broker received at or after a time, in ms since 1970.
 
-        What was received before and is not acknowledged can't be acknowledged any more.
+        Messages that were received before, and are not acknowledged, can't be acknowledged any more.
         """
-        self._run(self._core.seek(seek_target(self._core, messageid)))
+        self._run(self._core.seek(messageid))
 
     def get_last_message_id(self) -> MessageId:
-        """The last message that there is to be read; of none, the place before all messages."""
-        return one_last_id(self._run(self._core.last_message_ids()))
+        """Return the id of the last message that can be read; without messages, the position before the first one."""
+        return get_single_id(self._run(self._core.last_message_ids()))
 
     def get_last_message_ids(self) -> list[MessageId]:
-        """The same for each topic or partition."""
+        """Return the id of the last message of each topic or partition, as `get_last_message_id` does."""
         ids: list[MessageId] = self._run(self._core.last_message_ids())
         return ids
 
     def pause_message_listener(self) -> None:
-        """The listener is not called until `resume_message_listener`."""
-        if self._listening is not None:
-            self._listening.pause()
+        """Stop calling the listener until `resume_message_listener`."""
+        if self._listener is not None:
+            self._listener.pause()
 
     def resume_message_listener(self) -> None:
-        if self._listening is not None:
-            self._listening.resume()
+        """Call the listener again."""
+        if self._listener is not None:
+            self._listener.resume()
 
     def unsubscribe(self) -> None:
-        """Deletes the subscription, and closes the consumer. It must be the subscription's only one."""
+        """Delete the subscription, and close the consumer. It must be the only one of the subscription."""
         self._run(self._core.unsubscribe())
-        self._end_listening()
+        self._close_listener()
 
     def close(self) -> None:
-        """Sends what is acknowledged, and leaves the subscription, which stays. Closing twice does nothing."""
-        self._end_listening()
-        if self._core.over is None:
+        """Send all acknowledgements, and leave the subscription, which remains. Closing twice does nothing."""
+        self._close_listener()
+        if self._core.error is None:
             self._run(self._core.close())
 
-    def _end_listening(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
 
     def __iter__(self) -> Self:
         """Iterate over the messages, including those still to come, until the consumer is closed."""
@@ -151,3 +216,16 @@ class Consumer(ConsumerFront):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def get_single_id(ids: list[MessageId]) -> MessageId:
+    if len(ids) != 1:
+        raise OperationNotSupported(f"this consumer reads {len(ids)} topics or partitions: use get_last_message_ids")
+    return ids[0]
+
+
+def refuse_receive(*_: Any) -> Any:
+    raise InvalidConfiguration(
+        "a consumer with a message_listener, or a reader with a reader_listener, passes all messages to it: "
+        "don't receive them"
+    )

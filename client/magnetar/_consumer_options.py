@@ -1,6 +1,8 @@
-"""Options of consumers and readers. Names and defaults are Pulsar's, except where the project's own differ: parts of
-batches are acknowledged (`batch_index_ack_enabled`). As in _options.py, fields are the parameters of `subscribe` and
-`create_reader`."""
+"""The options of consumers and readers, which are the parameters of `subscribe` and `create_reader`.
+
+Names and defaults are Pulsar's, except for `batch_index_ack_enabled`: single messages of a batch are acknowledged by
+default.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,9 @@ from typing import Any, Final
 from pydantic import Field, field_validator
 
 from magnetar._enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
-from magnetar._nacks import FixedDelay, RedeliveryBackoff
+from magnetar._negative_acks import FixedDelay, RedeliveryBackoff
 from magnetar._options import NO_ENCRYPTION, NO_SCHEMA, check_options, unsupported
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
-from magnetar_protos.broker_pb2 import OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
 from magnetar_wire.topic_name import TopicName
@@ -24,24 +25,26 @@ __all__ = [
     "ConsumerOptions",
     "ReaderOptions",
     "consumer_options",
-    "open_request",
     "topic_names",
 ]
 
-# What a batch may come to by default, in bytes.
-_BATCH_BYTES: Final = 10 * 1024 * 1024
+_DEFAULT_BATCH_BYTES: Final = 10 * 1024 * 1024
 _NO_COMPACTION: Final = "topics are not compacted, so leave it out"
 
 
 class ConsumerBatchReceivePolicy:
-    """When `batch_receive` returns: as soon as one of these is reached. One below 1 sets no bound; one at least is
-    set."""
+    """When `batch_receive` returns: as soon as one of the limits is reached. A value below 1 is no limit.
 
-    def __init__(self, max_num_message: int = -1, max_num_bytes: int = _BATCH_BYTES, timeout_ms: int = 100) -> None:
+    At least one limit must be set.
+    """
+
+    def __init__(
+        self, max_num_message: int = -1, max_num_bytes: int = _DEFAULT_BATCH_BYTES, timeout_ms: int = 100
+    ) -> None:
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
             raise InvalidConfiguration(
-                f"a batch ends by number, bytes or time: at least one must be above 0, of {max_num_message=}, "
-                f"{max_num_bytes=}, {timeout_ms=}"
+                f"a batch_receive_policy needs at least one limit above 0, not {max_num_message=}, {max_num_bytes=}, "
+                f"{timeout_ms=}"
             )
         self.max_num_message = max_num_message
         self.max_num_bytes = max_num_bytes
@@ -57,21 +60,20 @@ class ConsumerOptions(Configuration):
     subscription_name: str = Field(min_length=1)
     consumer_type: ConsumerType = ConsumerType.Exclusive
     value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
-    # Messages that may wait here; 0: one at a time, when it is asked for.
+    # The maximum number of messages in the receiver queue; 0: one at a time, when the application waits for it.
     receiver_queue_size: int = Field(default=1_000, ge=0, lt=2**31)
     max_total_receiver_queue_size_across_partitions: int = Field(default=50_000, gt=0, lt=2**31)
-    # None: one is drawn.
+    # None: a random name.
     consumer_name: str | None = Field(default=None, min_length=1)
     unacked_messages_timeout_ms: int | None = unsupported(
-        instead="a message that is not acknowledged comes again when its consumer is closed, or call "
-        "negative_acknowledge"
+        instead="call negative_acknowledge, or close the consumer, after which unacknowledged messages are redelivered"
     )
-    # Without effect: there are no statistics to cache in a consumer.
+    # No effect: a consumer has no statistics to cache.
     broker_consumer_stats_cache_time_ms: int = 30_000
     negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0)
     is_read_compacted: bool = unsupported(False, _NO_COMPACTION)
     properties: Mapping[str, str] = Field(default_factory=dict)
-    # Without effect: patterns of topics are not supported.
+    # No effect: patterns of topics are not supported.
     pattern_auto_discovery_period: int = 60
     initial_position: InitialPosition = InitialPosition.Latest
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
@@ -80,13 +82,13 @@ class ConsumerOptions(Configuration):
     auto_ack_oldest_chunked_message_on_queue_full: bool = unsupported(
         False, "messages sent in chunks are not delivered, so leave it out"
     )
-    # A seek to a message begins with that one, and not behind it.
+    # A seek to a message's id continues with that message, not behind it.
     start_message_id_inclusive: bool = False
     batch_receive_policy: ConsumerBatchReceivePolicy = Field(default_factory=ConsumerBatchReceivePolicy)
     key_shared_policy: Any = unsupported(
         instead="use ConsumerType.Failover on a partitioned topic, which keeps the order of each key"
     )
-    # A part of a batch can be acknowledged; otherwise it is when all of it is.
+    # Single messages of a batch are acknowledged. Otherwise a batch is, when all of its messages are.
     batch_index_ack_enabled: bool = True
     regex_subscription_mode: RegexSubscriptionMode = unsupported(
         RegexSubscriptionMode.PersistentOnly, "patterns of topics are not supported, so leave it out"
@@ -95,30 +97,30 @@ class ConsumerOptions(Configuration):
         instead="publish a message to a topic of your own when its redelivery_count() is too high, and acknowledge it"
     )
     crypto_failure_action: ConsumerCryptoFailureAction = unsupported(ConsumerCryptoFailureAction.FAIL, NO_ENCRYPTION)
-    # From here on the project's own, or of Pulsar's other clients.
+    # The following options are the project's own, or those of Pulsar's other clients.
     is_pattern_topic: bool = unsupported(False, "give a list of topics")
     enable_retry: bool = unsupported(False, "call negative_acknowledge, with negative_ack_redelivery_backoff")
-    # 0 is served first.
+    # Consumers of priority 0 are served first.
     priority_level: int = Field(default=0, ge=0, lt=2**31)
-    # What messages that wait here are expected to take at most, going by the size of those seen of late. Fewer wait
-    # where they are large.
+    # The maximum size of the messages in the receiver queue, as expected from the average size of recent ones. If they
+    # are large, the queue has fewer.
     receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
-    # How long acknowledgements gather, and how many at most; 0 ms: not at all.
+    # How long acknowledgements are collected, and how many at most; 0 ms: they are sent at once.
     ack_grouping_time_ms: float = Field(default=100, ge=0)
     ack_grouping_max_size: int = Field(default=1_000, gt=0)
-    # Acknowledging returns when it is durable at the broker.
+    # `acknowledge` returns when the acknowledgement is durable at the broker.
     ack_receipt_enabled: bool = False
-    # In place of `negative_ack_redelivery_delay_ms`.
+    # Used instead of `negative_ack_redelivery_delay_ms`.
     negative_ack_redelivery_backoff: Any = None
     subscription_properties: Mapping[str, str] = Field(default_factory=dict)
-    # How often is looked whether topics have more partitions; 0: never.
+    # How often new partitions of the topics are looked for; 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
 
     @field_validator("negative_ack_redelivery_backoff")
     @classmethod
     def _is_a_backoff(cls, value: Any) -> Any:
         if value is not None and not (callable(getattr(value, "next", None)) and hasattr(value, "min_delay_ms")):
-            raise ValueError("use a MultiplierRedeliveryBackoff, or what has its `next` and `min_delay_ms`")
+            raise ValueError("use a MultiplierRedeliveryBackoff, or an object with the same `next` and `min_delay_ms`")
         return value
 
     @property
@@ -130,30 +132,30 @@ class ConsumerOptions(Configuration):
 class ReaderOptions(Configuration):
     value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
     receiver_queue_size: int = Field(default=1_000, ge=0, lt=2**31)
-    # None: one is drawn.
+    # None: a random name.
     reader_name: str | None = Field(default=None, min_length=1)
-    # What the name of its subscription begins with.
+    # The prefix of its subscription's name.
     subscription_role_prefix: str | None = None
     is_read_compacted: bool = unsupported(False, _NO_COMPACTION)
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
-    # It begins with the message at `start_message_id`, and not behind it.
+    # Reading starts with the message at `start_message_id`, not behind it.
     start_message_id_inclusive: bool = False
     crypto_failure_action: ConsumerCryptoFailureAction = unsupported(ConsumerCryptoFailureAction.FAIL, NO_ENCRYPTION)
-    # The rest is as in ConsumerOptions.
+    # The following options are those of ConsumerOptions.
     max_total_receiver_queue_size_across_partitions: int = Field(default=50_000, gt=0, lt=2**31)
     receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     properties: Mapping[str, str] = Field(default_factory=dict)
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
 
-    def for_consumer(self, subscription_name: str) -> ConsumerOptions:
-        """The options of the consumer that a reader is."""
+    def to_consumer_options(self, subscription_name: str) -> ConsumerOptions:
+        """Return the options of the reader's consumer."""
         own = {"value_schema", "reader_name", "subscription_role_prefix"}
         shared = {name: getattr(self, name) for name in ReaderOptions.model_fields if name not in own}
         return ConsumerOptions(subscription_name=subscription_name, consumer_name=self.reader_name, **shared)
 
 
 def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:
-    """Raises InvalidConfiguration or OperationNotSupported."""
+    """Check the arguments of `subscribe`. Raises InvalidConfiguration or OperationNotSupported."""
     options = check_options(ConsumerOptions, arguments)
     if options.consumer_type is ConsumerType.KeyShared:
         raise OperationNotSupported(
@@ -164,41 +166,13 @@ def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:
 
 
 def topic_names(topic: str | Sequence[str] | re.Pattern[str]) -> list[TopicName]:
-    """What `subscribe` was given as topics, each once."""
+    """Parse the topics given to `subscribe`, and drop duplicates."""
     if isinstance(topic, re.Pattern):
-        raise OperationNotSupported(
-            f"a pattern of topics, {topic.pattern!r}, is not supported yet: give a list of them"
-        )
+        raise OperationNotSupported(f"the topic pattern {topic.pattern!r} is not supported yet: pass a list of topics")
     texts = [topic] if isinstance(topic, str) else list(topic)
     if not texts:
-        raise InvalidTopicName("there are no topics to subscribe to: name at least one")
+        raise InvalidTopicName("the list of topics is empty: name at least one")
     try:
         return list(dict.fromkeys(map(TopicName.parse, texts)))
     except InvalidName as error:
         raise InvalidTopicName(str(error)) from None
-
-
-def open_request(
-    options: ConsumerOptions,
-    consumer_id: int,
-    topic: str,
-    consumer_name: str,
-    durable: bool,
-    start: StartAt,
-    incarnation: str,
-) -> OpenConsumer:
-    """What a broker is told of them."""
-    return OpenConsumer(
-        consumer_id=consumer_id,
-        topic=topic,
-        subscription=options.subscription_name,
-        type=SubscriptionType.Name(options.consumer_type.value),
-        consumer_name=consumer_name,
-        priority_level=options.priority_level,
-        durable=durable,
-        start=start,
-        broker_metadata=True,
-        incarnation=incarnation,
-        properties=dict(options.properties),
-        subscription_properties=dict(options.subscription_properties),
-    )

@@ -89,8 +89,8 @@ def is_unreachable(error: MagnetarException) -> bool:
 def check_service_url(url: str) -> None:
     """Raise InvalidUrl if this is not a service URL.
 
-    If it is a URL of another protocol of brokers, the error says what listens at its addresses, so that the user sees
-    which URL is meant. On a thread with a running event loop nothing is probed, because that would block the loop.
+    If it is a URL of another protocol of brokers, the error describes what listens at its addresses, so that the
+    user sees which URL to use. On a thread with a running event loop nothing is probed, because that would block it.
     """
     try:
         parse_service_url(url)
@@ -253,10 +253,10 @@ async def describe_endpoints(
     `failed`: a request has failed there. False: none has, so a server that answers in HTTP/2 may be a slow broker, and
     is not described. None: no request was made, because the URL has another scheme; then it is described as a broker.
     """
-    asked = addresses[:_MAX_ADDRESSES]
-    found = await asyncio.gather(*(describe_endpoint(address, timeout_s, failed=failed) for address in asked))
+    probed = addresses[:_MAX_ADDRESSES]
+    found = await asyncio.gather(*(describe_endpoint(address, timeout_s, failed=failed) for address in probed))
     return "; ".join(filter(None, found)) + (
-        f"; {len(addresses) - len(asked)} more" if any(found) and len(addresses) > len(asked) else ""
+        f"; {len(addresses) - len(probed)} more" if any(found) and len(addresses) > len(probed) else ""
     )
 
 

@@ -1,4 +1,4 @@
-"""The choices that options offer, under the names of Pulsar's Python client."""
+"""The enumerations that options use, with the names of Pulsar's Python client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class CompressionType(enum.IntEnum):
-    """How a producer compresses payloads. The numbers are those that stand in entries."""
+    """How a producer compresses payloads. The numbers are the ones stored in entries."""
 
     NONE = 0
     LZ4 = 1
@@ -33,13 +33,13 @@ class CompressionType(enum.IntEnum):
 class ConsumerType(enum.Enum):
     """How a subscription's consumers share its messages."""
 
-    # One consumer, and a second is refused.
+    # One consumer. A second one is refused.
     Exclusive = 0
-    # Each message goes to one of them, in no order.
+    # Each message goes to one of the consumers, without order.
     Shared = 1
-    # One is served, and the others wait to take its place.
+    # One consumer gets all messages, and the others wait to take over.
     Failover = 2
-    # Each key goes to one of them. Not there yet.
+    # Each key goes to one of the consumers. Not supported yet.
     KeyShared = 3
 
 
@@ -59,7 +59,7 @@ class KeySharedMode(enum.Enum):
 
 
 class InitialPosition(enum.Enum):
-    """Where a subscription begins that is made."""
+    """Where a new subscription begins."""
 
     Latest = 0
     Earliest = 1
@@ -68,25 +68,25 @@ class InitialPosition(enum.Enum):
 class PartitionsRoutingMode(enum.Enum):
     """Which partition a message without a key goes to. The second names are Java's."""
 
-    # One partition, drawn when the producer is made.
+    # One partition, drawn when the producer is created.
     UseSinglePartition = 0
-    SinglePartition = 0  # noqa: PIE796 (another name of the same)
-    # One after the other; a batch stays together.
+    SinglePartition = 0  # noqa: PIE796 (another name of the same mode)
+    # One partition after the other. A batch goes to one partition.
     RoundRobinDistribution = 1
     RoundRobinPartition = 1  # noqa: PIE796
-    # What `message_router` says, of messages with a key as well.
+    # The partition that `message_router` returns, also for messages with a key.
     CustomPartition = 2
 
 
 class BatchingType(enum.Enum):
-    """What a batch is made of: messages as they come, or those of one key (not there yet)."""
+    """Which messages share a batch: all in order, or those of one key (not supported yet)."""
 
     Default = 0
     KeyBased = 1
 
 
 class ProducerAccessMode(enum.Enum):
-    """Whom a producer shares its topic with. Only `Shared` is there yet."""
+    """Whether other producers may publish to the topic. Only `Shared` is supported."""
 
     Shared = 0
     Exclusive = 1
@@ -95,7 +95,7 @@ class ProducerAccessMode(enum.Enum):
 
 
 class RegexSubscriptionMode(enum.Enum):
-    """Which topics a pattern is held against."""
+    """Which topics a pattern is matched against."""
 
     PersistentOnly = 0
     NonPersistentOnly = 1

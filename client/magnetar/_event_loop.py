@@ -18,7 +18,7 @@ forks, or start child processes with multiprocessing's `spawn`.
 
 **Ctrl-C** interrupts a wait at any moment, and then nobody ever gets the result. What waits is cancelled. If it has
 succeeded all the same, because the interrupt came too late, its result is passed to `undo`: otherwise a producer that
-no one can close would keep its name, and a consumer its place in the subscription, until the client is closed.
+no one can close would keep its name, and a consumer its share of the subscription, until the client is closed.
 """
 
 from __future__ import annotations

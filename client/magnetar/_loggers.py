@@ -1,7 +1,7 @@
-"""Where the client logs to: `logger=` of Pulsar's client, in terms of Python's `logging`.
+"""The option `logger` of Pulsar's client, in terms of Python's `logging`.
 
-Everything is logged there anyway, under `magnetar`, for all clients of the process alike. A logger of the application's
-own, a ConsoleLogger or a FileLogger is added to that one as a handler, once for each console or file."""
+All clients of a process log under the logger `magnetar`. A logger of the application, a ConsoleLogger or a FileLogger
+is added to it as a handler, once for each logger, console or file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 class LoggerLevel(enum.Enum):
-    """The numbers are those of Pulsar's client."""
+    """Levels with the numbers of Pulsar's client."""
 
     Debug = 0
     Info = 1
@@ -28,7 +28,7 @@ class LoggerLevel(enum.Enum):
 
     @property
     def level(self) -> int:
-        """As `logging` has it."""
+        """The same level in `logging`."""
         return (self.value + 1) * 10
 
 
@@ -40,7 +40,7 @@ class ConsoleLogger:
 
 
 class FileLogger:
-    """Logs to a file, behind what it holds."""
+    """Appends to a file."""
 
     def __init__(self, log_level: LoggerLevel, log_file: str) -> None:
         self.log_level = log_level
@@ -58,12 +58,12 @@ class _Relay(logging.Handler):
 
 
 def log_to(logger: Any) -> None:
-    """Raises InvalidConfiguration where it is none."""
+    """Add a handler for the logger that the application passed. Raises InvalidConfiguration if it is not a logger."""
     if logger is None:
         return
     if isinstance(logger, logging.Logger):
         above: logging.Logger | None = _LOG
-        while above is not None:  # what is logged reaches it already, and would go round
+        while above is not None:  # records reach a parent already, and would come back
             if above is logger:
                 return
             above = above.parent
@@ -75,11 +75,11 @@ def log_to(logger: Any) -> None:
         handler = logging.FileHandler(logger.log_file, delay=True)
         _add(f"magnetar to {handler.baseFilename}", handler, logger.log_level.level)
     else:
-        raise InvalidConfiguration(f"logger = {logger!r}: it is a logging.Logger, a ConsoleLogger or a FileLogger")
+        raise InvalidConfiguration(f"logger = {logger!r}: pass a logging.Logger, a ConsoleLogger or a FileLogger")
 
 
 def _add(name: str, handler: logging.Handler, level: int) -> None:
-    """In place of the same one, if it is there."""
+    """Add a handler, in place of one of the same name."""
     for present in list(_LOG.handlers):
         if present.name == name:
             _LOG.removeHandler(present)

@@ -1,15 +1,15 @@
 """Lookup: which broker owns a topic, and how many partitions it has.
 
     find_owner ──► retry ──► any broker of the service URL ──► LookupRequest ──► the owner's address
-        ▲                          │ silent: the next one is asked too
+        ▲                          │ silent: the next one as well
         └── after a pause ─────────┘ retryable error: the next one at once; all failed
 
-Any broker can answer a lookup. The broker that answered last is asked first. One that cannot be reached, or cannot
+Any broker can answer a lookup. The broker that answered last comes first. One that cannot be reached, or cannot
 answer now, is skipped at once. One that is silent for `PATIENCE_S` may still answer, so it is not cancelled, but the
-next broker is asked as well, and the first answer counts. So a broker that hangs, or a half-open connection, delays a
-lookup by no more than that.
+next broker gets the lookup as well, and the first answer counts. So a broker that hangs, or a half-open connection,
+delays a lookup by no more than that.
 
-**Opening.** A broker that hangs says nothing until its connection is found dead, and it may have lost the topic to
+**Opening.** A broker that hangs is silent until its connection is found dead, and it may have lost the topic to
 another broker. So while a producer or consumer waits to be opened (`wait_opened`), the lookup is repeated, and if it
 names another broker, the wait ends with ServiceUnitNotReady.
 """
@@ -41,7 +41,7 @@ A = TypeVar("A")
 
 PATIENCE_S: Final = 1.0
 REPEAT_LOOKUP_S: Final = 2.0
-# An error says of this many brokers why they could not answer.
+# An error contains the reasons of this many brokers.
 _NAMED: Final = 5
 
 
@@ -54,7 +54,7 @@ class Lookup:
         self._any = AnyBroker(pool.service_addresses, operations.clock)
         # How long one broker may take to answer.
         self._connection_timeout_s = connection_timeout_s
-        # The listener whose address the owner is asked for. Empty: the broker chooses.
+        # The listener whose address the lookup returns. Empty: the broker chooses.
         self._listener_name = listener_name
 
     async def find_owner(self, topic: str, *, was_open: bool = False) -> str:
@@ -179,7 +179,7 @@ class AnyBroker:
 
     def __init__(self, addresses: Sequence[str], clock: Clock, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        # The broker that is asked first comes first.
+        # In the order in which they are tried.
         self._addresses = list(addresses)
         self._clock = clock
 

@@ -1,8 +1,9 @@
-"""A message as an application gets it, and the entry that it came in.
+"""A message as an application gets it, and the entry in which it was delivered.
 
-An entry is decoded once, into columns (`magnetar_wire.messages`). A `Delivered` is those columns with all that is known
-of the entry; a `Message` is no more than the place in them, and what it says of itself it looks up when it is asked. So
-a batch of a thousand messages costs one decoding and a thousand objects of two slots.
+An entry is decoded once, into columns (`magnetar_wire.messages`): a list of payloads, one of keys, and so on. A
+`DeliveredEntry` is these columns and what else is known of the entry. A `Message` is only an entry and a row of its
+columns: each property is looked up when the application reads it. So a batch of a thousand messages costs one decoding
+and a thousand objects with two slots.
 """
 
 from __future__ import annotations
@@ -19,255 +20,137 @@ from magnetar_wire.message_id import MessageId
 from magnetar_wire.messages import Messages
 
 __all__ = [
-    "Delivered",
-    "DetachedOrigin",
-    "Era",
+    "DeliveredEntry",
+    "DeliveryEpoch",
     "Message",
-    "Origin",
-    "batch_size_of",
-    "decode_delivered",
-    "uncompressed_bytes",
+    "MessageOrigin",
+    "PickledOrigin",
+    "decode_delivered_entry",
+    "get_batch_size",
+    "get_uncompressed_bytes",
 ]
 
 
-# Of a payload, by `repr`.
+# How much of a payload `repr` shows.
 _SHOWN_BYTES: Final = 64
-
-
-class Origin(Protocol):
-    """The consumer of one topic, or of one partition, that messages came to."""
-
-    # The full name, a partition's with its suffix, and the partition's number; -1: it is none.
-    topic: str
-    partition: int
-    # What makes a payload of this topic a value.
-    decode_value: Any
-
-
-class DetachedOrigin:
-    """What is left of the consumer in a message that was pickled, and is perhaps in another process now."""
-
-    def __init__(self, topic: str, partition: int, decode_value: Any) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.decode_value = decode_value
-
-
-class Era:
-    """When something was delivered: in which epoch of which opening of its consumer. See _consumer_part.py."""
-
-    __slots__ = ("epoch", "opening", "origin")
-
-    def __init__(self, origin: Any, opening: int, epoch: int) -> None:
-        self.origin = origin
-        self.opening = opening
-        self.epoch = epoch
-
-
-class Delivered:
-    """One entry, decoded, on its way to the application and in its hands."""
-
-    __slots__ = (
-        "acknowledged",
-        "batch_size",
-        "broker",
-        "columns",
-        "entry_id",
-        "era",
-        "ledger_id",
-        "metadata",
-        "redelivery_count",
-        "refused",
-        "size_bytes",
-        "todo",
-    )
-
-    def __init__(
-        self,
-        era: Era,
-        ledger_id: int,
-        entry_id: int,
-        redelivery_count: int,
-        metadata: MessageMetadata,
-        broker: BrokerEntryMetadata | None,
-        columns: Messages,
-        size_bytes: int,
-    ) -> None:
-        self.era = era
-        self.ledger_id = ledger_id
-        self.entry_id = entry_id
-        self.redelivery_count = redelivery_count
-        self.metadata = metadata
-        self.broker = broker
-        self.columns = columns
-        # What the payloads take, about.
-        self.size_bytes = size_bytes
-        # 0: it is no batch.
-        self.batch_size = batch_size_of(metadata)
-        # Which of the batch's messages are acknowledged, as far as is known here; bit i is batch index i.
-        self.acknowledged = 0
-        # One of its messages was acknowledged negatively: the entry will be asked for again.
-        self.refused = False
-        # The places in the columns that are still to be handed out, in order.
-        self.todo: Sequence[int] = range(len(columns))
-
-    def batch_index(self, at: int) -> int:
-        """The place in the batch of what stands at this place in the columns; -1: it is no batch."""
-        if not self.batch_size:
-            return -1
-        indexes = self.columns.batch_indexes
-        return at if indexes is None else indexes[at]
-
-    @property
-    def is_marker(self) -> bool:
-        """Left in the log by a server: no application sees it."""
-        return self.metadata.HasField("marker_type")
-
-    def leave_out(self, done: bytes) -> None:
-        """Those of the batch's messages, bit i from the lowest of the first byte, are not to be handed out."""
-        self.acknowledged |= int.from_bytes(done[: (self.batch_size + 7) // 8], "little")
-        bits = len(done) * 8
-        indexes = self.columns.batch_indexes or range(max(self.batch_size, len(self.columns)))
-        self.todo = [at for at in self.todo if (i := indexes[at]) >= bits or not done[i >> 3] >> (i & 7) & 1]
-
-    def message_id(self, at: int) -> MessageId:
-        origin = self.era.origin
-        made = MessageId(
-            origin.partition, self.ledger_id, self.entry_id, self.batch_index(at), self.batch_size, origin.topic
-        )
-        object.__setattr__(made, "_delivery", self.era)  # past the id's own, which refuses: it is part of making it
-        return made
-
-
-def batch_size_of(metadata: MessageMetadata) -> int:
-    """How many messages the entry's batch has, those that compaction removed among them; 0: it is no batch."""
-    if not metadata.HasField("num_messages_in_batch"):
-        return 0
-    return max(metadata.num_messages_in_batch, 1)
-
-
-def decode_delivered(era: Era, ledger_id: int, entry_id: int, redelivery_count: int, entry: Entry) -> Delivered:
-    """Its messages, decoded. One that is not for applications has nothing to hand out. Raises WireError."""
-    columns = Messages([]) if entry.is_marker else decode_messages(entry)
-    size = uncompressed_bytes(entry)
-    delivered = Delivered(era, ledger_id, entry_id, redelivery_count, entry.metadata, entry.broker, columns, size)
-    removed = columns.compacted_out
-    if removed is not None:
-        delivered.todo = [at for at in delivered.todo if not removed[at]]
-    return delivered
-
-
-def uncompressed_bytes(entry: Entry) -> int:
-    """As it says itself; decoding holds it to that."""
-    return max(entry.metadata.uncompressed_size, len(entry.payload))
 
 
 class Message:
     """A message that a consumer or a reader received."""
 
-    __slots__ = ("_at", "_delivered")
+    __slots__ = ("_entry", "_row")
 
-    def __init__(self, delivered: Delivered, at: int) -> None:
-        self._delivered = delivered
-        self._at = at
+    def __init__(self, entry: DeliveredEntry, row: int) -> None:
+        self._entry = entry
+        self._row = row
 
     def data(self) -> bytes:
-        """The payload; of a message without a value it is empty, see `has_null_value`."""
-        payload = self._delivered.columns.payloads[self._at]
+        """Return the payload. It is empty if the message has no value, see `has_null_value`."""
+        payload = self._entry.columns.payloads[self._row]
         return b"" if payload is None else payload
 
     def value(self) -> Any:
-        """What the topic's schema makes of the payload; None if the message has no value."""
-        payload = self._delivered.columns.payloads[self._at]
-        decode = self._delivered.era.origin.decode_value
+        """Return the payload, decoded with the topic's schema; None if the message has no value."""
+        payload = self._entry.columns.payloads[self._row]
+        decode = self._entry.epoch.origin.decode_value
         return payload if payload is None or decode is None else decode(payload)
 
     def has_null_value(self) -> bool:
-        """Whether the message has no value, which is not the same as an empty one."""
-        return self._delivered.columns.payloads[self._at] is None
+        """Return whether the message has no value. An empty payload is a value."""
+        return self._entry.columns.payloads[self._row] is None
 
     def properties(self) -> dict[str, str]:
-        column = self._delivered.columns.properties
-        return {} if column is None else dict(column[self._at])
+        """Return the properties that the producer set."""
+        column = self._entry.columns.properties
+        return {} if column is None else dict(column[self._row])
 
     def partition_key(self) -> str:
-        """The key; empty if there is none. One that is bytes comes as base64, see `key_bytes`."""
+        """Return the key; empty if there is none. A key of bytes is returned as base64, see `key_bytes`."""
         key = self._key()
         return b64encode(key).decode("ascii") if isinstance(key, bytes) else key or ""
 
     def key_bytes(self) -> bytes:
-        """The key as bytes, as which the producer may have given it; empty if there is none."""
+        """Return the key as bytes; empty if there is none."""
         key = self._key()
         return key.encode() if isinstance(key, str) else key or b""
 
     def has_key(self) -> bool:
+        """Return whether the message has a key."""
         return self._key() is not None
 
     def _key(self) -> str | bytes | None:
-        column = self._delivered.columns.keys
+        column = self._entry.columns.keys
         if column is not None:
-            return column[self._at]
-        metadata = self._delivered.metadata
-        if self._delivered.batch_size and metadata.HasField("partition_key"):  # of a batch by key
+            return column[self._row]
+        metadata = self._entry.metadata
+        # All messages of a batch that was made by key share the entry's key.
+        if self._entry.batch_size and metadata.HasField("partition_key"):
             return metadata.partition_key
         return None
 
     def ordering_key(self) -> str:
-        """What Key_Shared goes by in place of the key; empty if there is none. Bytes that are no text are escaped."""
-        column = self._delivered.columns.ordering_keys
-        key = None if column is None else column[self._at]
+        """Return the key that Key_Shared uses instead of the partition key; empty if there is none.
+
+        Bytes that are not UTF-8 are escaped.
+        """
+        column = self._entry.columns.ordering_keys
+        key = None if column is None else column[self._row]
         return (key or b"").decode("utf-8", "surrogateescape")
 
     def publish_timestamp(self) -> int:
-        """When the producer sent it, by the producer's clock, in ms since 1970."""
-        return self._delivered.metadata.publish_time
+        """Return when the producer sent the message, by the producer's clock, in ms since 1970."""
+        return self._entry.metadata.publish_time
 
     def event_timestamp(self) -> int:
-        """When the event took place, as the application said, in ms since 1970; 0: it did not say."""
-        column = self._delivered.columns.event_times
-        return 0 if column is None else column[self._at]
+        """Return the event time that the application set, in ms since 1970; 0: it set none."""
+        column = self._entry.columns.event_times
+        return 0 if column is None else column[self._row]
 
     def broker_publish_timestamp(self) -> int | None:
-        """When the broker took it, by the broker's clock, in ms since 1970."""
-        broker = self._delivered.broker
+        """Return when the broker received the message, by the broker's clock, in ms since 1970."""
+        broker = self._entry.broker
         return broker.broker_timestamp if broker is not None and broker.HasField("broker_timestamp") else None
 
     def index(self) -> int | None:
-        """How many messages the topic had taken before this one. The difference of two is a number of messages."""
-        delivered = self._delivered
-        if delivered.broker is None or not delivered.broker.HasField("index"):
+        """Return how many messages were published to the topic before this one."""
+        entry = self._entry
+        if entry.broker is None or not entry.broker.HasField("index"):
             return None
-        behind = delivered.batch_size - 1 - delivered.batch_index(self._at) if delivered.batch_size else 0
-        return delivered.broker.index - behind
+        # The broker stores the index of the batch's last message.
+        following = entry.batch_size - 1 - entry.batch_index(self._row) if entry.batch_size else 0
+        return entry.broker.index - following
 
     def message_id(self) -> MessageId:
-        return self._delivered.message_id(self._at)
+        """Return the message's id: its position in the topic."""
+        return self._entry.message_id(self._row)
 
     def topic_name(self) -> str:
-        """The topic's full name; a partition's with its suffix."""
-        name: str = self._delivered.era.origin.topic
+        """Return the topic's full name; for a partition with its suffix."""
+        name: str = self._entry.epoch.origin.topic
         return name
 
     def redelivery_count(self) -> int:
-        """How often it was delivered before, as far as the broker knows."""
-        return self._delivered.redelivery_count
+        """Return how often the message was delivered before, as far as the broker knows."""
+        return self._entry.redelivery_count
 
     def producer_name(self) -> str:
-        return self._delivered.metadata.producer_name
+        """Return the name of the producer that sent the message."""
+        return self._entry.metadata.producer_name
 
     def sequence_id(self) -> int:
-        """The producer's number of the message."""
-        delivered = self._delivered
-        column = delivered.columns.sequence_ids
-        own = None if column is None else column[self._at]
-        return delivered.metadata.sequence_id + max(delivered.batch_index(self._at), 0) if own is None else own
+        """Return the number that the producer gave the message."""
+        entry = self._entry
+        column = entry.columns.sequence_ids
+        own = None if column is None else column[self._row]
+        return entry.metadata.sequence_id + max(entry.batch_index(self._row), 0) if own is None else own
 
     def schema_version(self) -> bytes | None:
-        metadata = self._delivered.metadata
+        """Return the version of the schema that the message was sent with, if any."""
+        metadata = self._entry.metadata
         return metadata.schema_version if metadata.HasField("schema_version") else None
 
     def encryption_context(self) -> None:
-        """Nothing that is encrypted is handed out."""
+        """Return None: encrypted messages are not delivered."""
         return
 
     def __repr__(self) -> str:
@@ -284,26 +167,26 @@ class Message:
 
     def __reduce__(self) -> tuple[Callable[..., Message], tuple[Any, ...]]:
         """Pickle the message without its consumer and its batch."""
-        one, at = self._delivered, self._at
-        origin, columns = one.era.origin, one.columns
+        entry, row = self._entry, self._row
+        origin, columns = entry.epoch.origin, entry.columns
 
         def own(column: Sequence[Any] | None) -> list[Any] | None:
-            return None if column is None else [column[at]]
+            return None if column is None else [column[row]]
 
         return _restore_message, (
             (origin.topic, origin.partition, origin.decode_value),
-            (one.ledger_id, one.entry_id, one.redelivery_count),
-            one.metadata.SerializeToString(),
-            None if one.broker is None else one.broker.SerializeToString(),
+            (entry.ledger_id, entry.entry_id, entry.redelivery_count),
+            entry.metadata.SerializeToString(),
+            None if entry.broker is None else entry.broker.SerializeToString(),
             {
-                "payloads": [columns.payloads[at]],
+                "payloads": [columns.payloads[row]],
                 "sequence_ids": own(columns.sequence_ids),
                 "keys": own(columns.keys),
                 "ordering_keys": own(columns.ordering_keys),
-                "properties": None if columns.properties is None else [dict(columns.properties[at])],
+                "properties": None if columns.properties is None else [dict(columns.properties[row])],
                 "event_times": own(columns.event_times),
                 "null_keys": own(columns.null_keys),
-                "batch_indexes": [one.batch_index(at)] if one.batch_size else None,
+                "batch_indexes": [entry.batch_index(row)] if entry.batch_size else None,
             },
         )
 
@@ -316,12 +199,148 @@ def _restore_message(
     columns: dict[str, Any],
 ) -> Message:
     """Unpickle a message."""
-    decoded = Delivered(
-        Era(DetachedOrigin(*origin), 0, 0),
+    entry = DeliveredEntry(
+        DeliveryEpoch(PickledOrigin(*origin), 0, 0),
         *delivery,
         MessageMetadata.FromString(metadata),
         None if broker is None else BrokerEntryMetadata.FromString(broker),
         Messages(**columns),
         len(columns["payloads"][0] or b""),
     )
-    return Message(decoded, 0)
+    return Message(entry, 0)
+
+
+class DeliveredEntry:
+    """An entry, decoded, from its delivery until the application releases its last message."""
+
+    __slots__ = (
+        "acknowledged",
+        "batch_size",
+        "broker",
+        "columns",
+        "entry_id",
+        "epoch",
+        "ledger_id",
+        "metadata",
+        "nacked",
+        "redelivery_count",
+        "remaining",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        epoch: DeliveryEpoch,
+        ledger_id: int,
+        entry_id: int,
+        redelivery_count: int,
+        metadata: MessageMetadata,
+        broker: BrokerEntryMetadata | None,
+        columns: Messages,
+        size_bytes: int,
+    ) -> None:
+        self.epoch = epoch
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.redelivery_count = redelivery_count
+        self.metadata = metadata
+        self.broker = broker
+        self.columns = columns
+        # The size of the payloads, about.
+        self.size_bytes = size_bytes
+        # 0: the entry is not a batch.
+        self.batch_size = get_batch_size(metadata)
+        # The batch's messages that are known to be acknowledged: bit i is batch index i.
+        self.acknowledged = 0
+        # One of the messages was acknowledged negatively, so the entry will be redelivered.
+        self.nacked = False
+        # The rows of the columns that are still to be handed out, in order.
+        self.remaining: Sequence[int] = range(len(columns))
+
+    def batch_index(self, row: int) -> int:
+        """Return the batch index of a row; -1: the entry is not a batch."""
+        if not self.batch_size:
+            return -1
+        indexes = self.columns.batch_indexes
+        return row if indexes is None else indexes[row]
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether a server wrote the entry into the log for itself: applications don't get it."""
+        return self.metadata.HasField("marker_type")
+
+    def skip_acknowledged(self, acknowledged: bytes) -> None:
+        """Don't hand out these messages of the batch. Bit i, from the lowest of the first byte, is batch index i."""
+        self.acknowledged |= int.from_bytes(acknowledged[: (self.batch_size + 7) // 8], "little")
+        bits = len(acknowledged) * 8
+        indexes = self.columns.batch_indexes or range(max(self.batch_size, len(self.columns)))
+        self.remaining = [
+            row for row in self.remaining if (i := indexes[row]) >= bits or not acknowledged[i >> 3] >> (i & 7) & 1
+        ]
+
+    def message_id(self, row: int) -> MessageId:
+        origin = self.epoch.origin
+        message_id = MessageId(
+            origin.partition, self.ledger_id, self.entry_id, self.batch_index(row), self.batch_size, origin.topic
+        )
+        # An id refuses changes. This is still part of creating it.
+        object.__setattr__(message_id, "_delivery", self.epoch)
+        return message_id
+
+
+class DeliveryEpoch:
+    """The epoch in which an entry was delivered. See the theory in _partition_consumer.py."""
+
+    __slots__ = ("number", "opening", "origin")
+
+    def __init__(self, origin: Any, opening: int, number: int) -> None:
+        # A `MessageOrigin`. Acknowledging needs more of it, which this module must not import.
+        self.origin = origin
+        self.opening = opening
+        self.number = number
+
+
+class MessageOrigin(Protocol):
+    """The consumer of one topic or partition that a message was delivered to."""
+
+    # The full name, for a partition with its suffix, and the partition's number; -1: the topic has no partitions.
+    topic: str
+    partition: int
+    # Converts a payload of this topic to a value; None: the payload is the value.
+    decode_value: Any
+
+
+class PickledOrigin:
+    """The part of the origin that goes with a pickled message, possibly into another process."""
+
+    def __init__(self, topic: str, partition: int, decode_value: Any) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.decode_value = decode_value
+
+
+def decode_delivered_entry(
+    epoch: DeliveryEpoch, ledger_id: int, entry_id: int, redelivery_count: int, entry: Entry
+) -> DeliveredEntry:
+    """Decode an entry's messages. A server's marker has none to hand out. Raises WireError."""
+    columns = Messages([]) if entry.is_marker else decode_messages(entry)
+    size = get_uncompressed_bytes(entry)
+    delivered = DeliveredEntry(
+        epoch, ledger_id, entry_id, redelivery_count, entry.metadata, entry.broker, columns, size
+    )
+    removed = columns.compacted_out
+    if removed is not None:
+        delivered.remaining = [row for row in delivered.remaining if not removed[row]]
+    return delivered
+
+
+def get_uncompressed_bytes(entry: Entry) -> int:
+    """Return the size that the entry's producer declared; decoding checks it."""
+    return max(entry.metadata.uncompressed_size, len(entry.payload))
+
+
+def get_batch_size(metadata: MessageMetadata) -> int:
+    """Return how many messages the entry's batch has, including those that compaction removed; 0: it is no batch."""
+    if not metadata.HasField("num_messages_in_batch"):
+        return 0
+    return max(metadata.num_messages_in_batch, 1)

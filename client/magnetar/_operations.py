@@ -33,7 +33,7 @@ LEAST_WAIT_S: Final = 0.1
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
 # A producer or consumer that was open for this long is reopened at once. One that was closed sooner is reopened after
-# a pause: a broker that opens and closes it at once would otherwise be asked, and sent all that is pending, as fast as
+# a pause: a broker that opens and closes it at once would otherwise get requests, and all that is pending, as fast as
 # client and broker can.
 SETTLED_S: Final = 1.0
 
@@ -64,7 +64,7 @@ class Operations:
     async def retry(self, attempt: Callable[[], Awaitable[A]]) -> A:
         """Return what `attempt` returns. Repeat it after each retryable error, until the operation's timeout is over.
 
-        If no broker could be reached, the error says what is at their addresses.
+        If no broker could be reached, the error describes what listens at their addresses.
         """
         check = self._endpoint_check
         began, answers = self.clock.monotonic(), check.answers

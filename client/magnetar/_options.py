@@ -6,7 +6,7 @@ messages are limited in bytes, too.
 A model's fields are the parameters of the methods that take them: the same names, in the same order, with the same
 defaults (tests/unit/client/test_signatures.py), so that a method can check its `locals()`. If the model has a default
 factory, the parameter's default is None. Options of Pulsar's client that are not supported yet are `unsupported(…)`
-fields: a value other than the default raises an error that says what to do instead.
+fields: a value other than the default raises an error that names the alternative.
 
 The enumerations are in `_enums.py`, because importing this module imports pydantic. Options of consumers and readers
 are in `_consumer_options.py`.
@@ -88,7 +88,7 @@ class ClientOptions(Configuration):
     tls_validate_hostname: bool = unsupported(False, _NO_TLS)
     # Gets what the client logs: a logging.Logger, ConsoleLogger or FileLogger.
     logger: Any = None
-    # How long one broker may take to answer a lookup before the next one is asked.
+    # How long one broker may take to answer a lookup before the client tries the next one.
     connection_timeout_ms: int = Field(default=10_000, gt=0)
     # The name of the advertised listener whose addresses this client can reach. None: the broker chooses.
     listener_name: str | None = Field(default=None, min_length=1)

@@ -1,42 +1,41 @@
-"""A producer on one topic that has no partitions, or on one partition: its life on the client's event loop.
+"""A producer of one partition, or of a topic without partitions, on the client's event loop.
 
-    look up the owner ──► its link ──► OpenProducer ──opened──► send, receive receipts
-         ▲                                 │                            │
-         └───────── after a pause ─────────┴─── disconnected, or ended ─┘   (at once, if it was open for a while)
+    look up the owner ──► its stream ──► OpenProducer ──opened──► send entries, get receipts
+         ▲                                   │                            │
+         └────────── after a pause ──────────┴─── disconnected, or ended ─┘   (at once, if it was open for a while)
 
-Messages come through its `SendQueue` and are held by its `InFlight` until they are answered. While there is no opening
-they wait; with each opening all of them are sent again, in order, under a connection epoch above all before, and an
-`instance` that tells the broker that it is the same producer: the broker drops what an earlier epoch left on its way.
+Messages come through its `SendQueue`, as batches. `InFlight` holds these until they are answered. While the producer is
+not open they wait. With each opening all of them are resent, in order, with a higher connection epoch and the same
+`instance`, by which the broker recognizes the producer: it drops entries of earlier epochs that are still in flight.
 
-**What ends a producer** after it was opened once: what a broker says will not change by asking again. A topic that was
-deleted does not: what was pending belonged to it and fails with `IncarnationChanged`, and the producer goes on with the
-topic that is there now, or made on its request; where there is none and none may be made, it ends with `TopicNotFound`.
-Its name is its own as long as it lives; should another producer have taken it meanwhile, it asks until that is free.
+**When an opening ends**, the producer is reopened, unless the error is not retryable. If the topic was deleted, pending
+messages belonged to it and fail with `IncarnationChanged`. The producer goes on with the topic of the same name that
+exists now or is created at its request. If there is none and none may be created, it ends with `TopicNotFound`. If
+another producer has taken its name in the meantime, it retries until the name is free.
 
-Whoever waits for a message's receipt is told on the loop; callbacks go to the thread of callbacks.
+Results go to the callers that wait for them on the loop. Callbacks are called on the callback thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from magnetar import exceptions
-from magnetar._batch import Batch
 from magnetar._client_core import ClientCore
 from magnetar._errors import from_problem, from_transport, is_retryable
-from magnetar._expiry import Expiry
-from magnetar._in_flight import InFlight
 from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._options import ProducerOptions
 from magnetar._produce_stream import ProduceStream
-from magnetar._receipts import Flush, Place, call_back, tell_waiters
-from magnetar._send_queue import Bounds, SendQueue
+from magnetar._send_queue import SendLimits, SendQueue
+from magnetar._send_queue_rules import Batch, InFlight, StoredAt
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_wire.clock import Timer
+from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.errors import TooLarge, WireError
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.topic_name import TopicName
@@ -48,55 +47,171 @@ log = logging.getLogger(__name__)
 
 
 class PartitionProducer:
-    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions, bounds: Bounds) -> None:
+    """A `ProduceChannel` of the stream by which it is connected."""
+
+    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions, limits: SendLimits) -> None:
         self.topic = str(topic)
         self.producer_name = options.producer_name or ""
-        # The highest that is known to be stored.
+        # The highest sequence id that is known to be persisted.
         self.last_sequence_id = -1 if options.initial_sequence_id is None else options.initial_sequence_id
-        self._partition = topic.partition_index
-        self._client = client
+        # Whether it was ever open. Then the first message's sequence id is known, and `queue` is replaced.
+        self.was_opened = False
+        self._limits = limits
         self._clock = client.clock
+        self.queue: SendQueue = SendQueue(limits, 0, self._wake, self._clock.monotonic)
+        self._client = client
+        self._partition = topic.partition_index
         self._options = options
-        self._bounds = bounds
-        # It was opened once: then it is known what the first message's number is, and `queue` is the one that counts.
-        self.begun = False
-        self.queue: SendQueue = SendQueue(bounds, 0, self._wake, self._clock.monotonic)
         self._in_flight = InFlight()
-        self._instance = client.randomness.token(16)
-        self._epoch = 0
-        self._incarnation = ""
-        # What all entries have in common.
-        self._shared = MessageMetadata()
-        # The present opening: its link, and its id there, 0 without one; and whether the broker has agreed to it.
-        self._link: ProduceStream | None = None
-        self._id = 0
-        self._open = False
-        # The broker has paused this opening: its topic has no room.
-        self._paused = False
-        # Why the topic stores nothing at present, as the broker says, also while it opens the producer; empty: it does.
-        self._waiting_for = ""
-        # Why there is no opening; None: there is one, or nothing has failed yet.
-        self._problem: MagnetarException | None = None
-        self._opened_at = 0.0
-        # Receipts have come since.
-        self._got_on = False
-        self._backoff = Backoff(client.randomness)
-        # What whoever opens, or closes, waits for.
-        self._answer: asyncio.Future[None] | None = None
-        self._reconnecting: asyncio.Task[None] | None = None
-        # It is not opened again.
-        self._over = False
-        self._take_timer: Timer | None = None
-        self._expiry = Expiry(self._in_flight, self._clock, options.send_timeout_millis / 1000, self._expired)
-        self._flushes: list[Flush] = []
+        self._send_timeout = _SendTimeout(
+            self._in_flight, self._clock, options.send_timeout_millis / 1000, self._fail_expired
+        )
         self._last_serial = 0
+        # Identifies the producer: its instance, and the topic's incarnation. Each opening has a higher epoch.
+        self._instance = client.randomness.token(16)
+        self._incarnation = ""
+        self._epoch = 0
+        # The metadata that all entries have in common.
+        self._shared = MessageMetadata()
+        # The current opening: its stream, its channel id there (0: none), and whether the broker has agreed to it.
+        self._stream: ProduceStream | None = None
+        self._channel_id = 0
+        self._open = False
+        self._opened_at = 0.0
+        # Whether receipts have come since.
+        self._made_progress = False
+        # Whether the broker has paused this opening, because the topic has no capacity.
+        self._paused = False
+        # Why the topic stores nothing at present, also while the broker opens it. Empty: it does.
+        self._waiting_for = ""
+        # The error that ended the last opening. None: none has ended, or it is open again.
+        self._last_error: MagnetarException | None = None
+        self._backoff = Backoff(client.randomness)
+        # The broker's answer to the current opening, or closing.
+        self._answer: asyncio.Future[None] | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        # It is closed, or about to be, and is not reopened.
+        self._closing = False
+        self._batch_timer: Timer | None = None
+        self._flushes: list[_Flush] = []
 
     @property
     def connected(self) -> bool:
         return self._open
 
+    # From the queue to the stream.
+
+    def _wake(self) -> None:
+        """Have the loop take batches from the queue. Any thread may call this."""
+        self._client.call_soon(self._take_batches)
+
+    def _take_batches(self) -> None:
+        clock = self._clock
+        batches, due = self.queue.take_batches(clock.monotonic())
+        self._add_batches(batches)
+        if due is not None and self._batch_timer is None:
+            self._batch_timer = clock.call_later(max(0.0, due - clock.monotonic()), self._on_batch_due)
+
+    def _on_batch_due(self) -> None:
+        self._batch_timer = None
+        self._take_batches()
+
+    def _add_batches(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._last_serial = batch.serial = self._last_serial + 1
+            self._in_flight.append(batch)
+        if batches:
+            self._mark_ready()
+            self._send_timeout.watch()
+
+    def _mark_ready(self) -> None:
+        """Have the stream call `fill`, if there is something to send."""
+        if self._may_send and self._stream is not None and self._in_flight.first_waiting() is not None:
+            self._stream.mark_ready(self._channel_id)
+
+    @property
+    def _may_send(self) -> bool:
+        return self._open and not self._paused
+
+    def fill(self, builder: FrameBuilder) -> bool:
+        """Put waiting batches into the stream's next message. Return False if they do not all fit."""
+        in_flight = self._in_flight
+        while self._may_send and (batch := in_flight.first_waiting()) is not None:
+            try:
+                entry = batch.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
+            except TooLarge as error:
+                self._complete(in_flight.drop_first(), exceptions.MessageTooBig(str(error)))
+                continue
+            except WireError as error:
+                self._complete(in_flight.drop_first(), exceptions.InvalidMessage(str(error)))
+                continue
+            if not builder.try_add_entry(self._channel_id, in_flight.next_number, entry):
+                return False
+            in_flight.mark_first_sent()
+        return True
+
+    # From the stream to the application.
+
+    def received(self, receipt: Receipt) -> None:
+        """Complete the batches that the broker has persisted."""
+        self._made_progress = True
+        was_stored_before = receipt.ledger_id < 0
+        for offset, batch in self._in_flight.remove_received(receipt.first, receipt.count):
+            entry_id = -1 if was_stored_before else receipt.first_entry_id + offset
+            self._complete(batch, StoredAt(self.topic, self._partition, receipt.ledger_id, entry_id))
+
+    def refused(self, refusal: EntryRefused) -> None:
+        """Fail a batch that the broker has refused."""
+        batch = self._in_flight.remove_refused(refusal.number)
+        if batch is not None:
+            self._complete(batch, from_problem(refusal.problem))
+
+    def set_flow(self, paused: bool, waiting_for: str) -> None:
+        self._paused, self._waiting_for = paused, waiting_for
+        self._mark_ready()
+
+    def _complete(self, batch: Batch, outcome: StoredAt | MagnetarException) -> None:
+        """Report a batch's outcome to everyone who waits for it, and release its capacity."""
+        error = outcome if isinstance(outcome, MagnetarException) else None
+        if error is None:
+            self.last_sequence_id = max(self.last_sequence_id, batch.last_sequence_id)
+        batch.notify_waiters(outcome)
+        self.queue.release_answered(batch)
+        if batch.callbacks is not None:
+            self._client.callbacks.call_later(partial(self._call_callbacks, batch, outcome))
+        if self._flushes:
+            for flush in self._flushes:
+                flush.count_batch(batch, error)
+            self._flushes = [flush for flush in self._flushes if flush.batches_left]
+
+    def _call_callbacks(self, batch: Batch, outcome: StoredAt | MagnetarException) -> None:
+        """Call a batch's callbacks, on the callback thread."""
+        try:
+            batch.call_callbacks(outcome)
+        finally:
+            self.queue.release_called(batch)
+
+    def _fail_pending(self, error: MagnetarException) -> None:
+        for batch in self._in_flight.remove_all():
+            self._complete(batch, error)
+
+    def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
+        state, reason = "is connected", self._waiting_reason
+        if not self._open:
+            state, reason = "is not connected", str(self._last_error or "")
+        why = f"{state}: {reason}" if reason else state
+        text = f"no receipt within {timeout_s:g} s (send_timeout_millis); the message may be stored; the producer {why}"
+        for batch in batches:
+            self._complete(batch, exceptions.Timeout(text))
+
+    @property
+    def _waiting_reason(self) -> str:
+        return f"the topic waits: {self._waiting_for}" if self._waiting_for else ""
+
+    # Opening and reopening.
+
     async def open(self) -> None:
-        """For the first time. Raises what the broker says, and, after the operation's time, what is in the way."""
+        """Open the producer for the first time. Raises the broker's error, or the last one when the time is over."""
         try:
             await self._client.operations.retry(self._open_once)
         except BaseException:
@@ -104,7 +219,8 @@ class PartitionProducer:
             raise
 
     async def _open_once(self) -> None:
-        address = await self._client.lookup.find_owner(self.topic, was_open=self.begun)
+        client = self._client
+        address = await client.lookup.find_owner(self.topic, was_open=self.was_opened)
         answer = self._answer = asyncio.get_running_loop().create_future()
         self._waiting_for = ""
         self._epoch += 1
@@ -117,14 +233,12 @@ class PartitionProducer:
             properties=dict(self._options.properties),
         )
         try:
-            self._link = self._client.pool.stream(address, ProduceStream)
-            self._id = self._link.open(self, request)
+            self._stream = client.pool.stream(address, ProduceStream)
+            self._channel_id = self._stream.open(self, request)
         except TransportError as error:
             raise from_transport(error) from error
         try:
-            await self._client.lookup.wait_opened(
-                answer, self.topic, address, "a producer", lambda: self._why_nothing_is_stored
-            )
+            await client.lookup.wait_opened(answer, self.topic, address, "a producer", lambda: self._waiting_reason)
         finally:
             if not self._open:
                 self._leave()
@@ -132,271 +246,243 @@ class PartitionProducer:
     def opened(self, answer: ProducerOpened) -> None:
         if self._open or self._answer is None or self._answer.done():
             return
-        if not self.begun:
-            self._begin(answer)
+        if not self.was_opened:
+            self._apply_first_opening(answer)
         self._incarnation = answer.incarnation
-        self._open, self._paused, self._problem = True, False, None
-        self._opened_at, self._got_on = self._clock.monotonic(), False
+        self._open, self._paused, self._last_error = True, False, None
+        self._opened_at, self._made_progress = self._clock.monotonic(), False
         self._answer.set_result(None)
-        self._ready()
+        self._mark_ready()
 
-    def _begin(self, answer: ProducerOpened) -> None:
-        """The first opening."""
+    def _apply_first_opening(self, answer: ProducerOpened) -> None:
         if self._options.initial_sequence_id is None:
             self.last_sequence_id = answer.last_sequence_id
-        bounds = self._bounds
-        if 0 < answer.max_message_bytes < bounds.max_message_bytes:
-            bounds = Bounds(
-                bounds.pending_messages,
-                bounds.pending_bytes,
-                bounds.batch_messages,
-                bounds.batch_bytes,
-                bounds.delay_s,
-                answer.max_message_bytes,
-            )
-        self.queue = SendQueue(bounds, self.last_sequence_id + 1, self._wake, self._clock.monotonic)
+        limits = self._limits
+        if 0 < answer.max_message_bytes < limits.max_message_bytes:
+            limits = replace(limits, max_message_bytes=answer.max_message_bytes)
+        self.queue = SendQueue(limits, self.last_sequence_id + 1, self._wake, self._clock.monotonic)
         self.producer_name = self._shared.producer_name = answer.producer_name
-        self.begun = True
-
-    def _opening_failed(self, error: MagnetarException) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+        self.was_opened = True
 
     def _leave(self) -> None:
-        """Ends the opening, or the attempt at one. What it sent and has no answer to is to be sent again."""
-        link, self._link, channel_id, self._id = self._link, None, self._id, 0
+        """End the opening, or the attempt at one. Batches that were sent and not answered are to be resent."""
+        stream, self._stream, channel_id, self._channel_id = self._stream, None, self._channel_id, 0
         self._open = False
-        if link is not None:
-            link.close(channel_id)
-            link.detach(channel_id)
-        self._in_flight.send_again()
-
-    def _wake(self) -> None:
-        self._client.call_soon(self._take)
-
-    def _take(self) -> None:
-        """What has come through the queue."""
-        clock = self._clock
-        batches, due = self.queue.take(clock.monotonic())
-        self._add(batches)
-        if due is not None and self._take_timer is None:
-            self._take_timer = clock.call_later(max(0.0, due - clock.monotonic()), self._take_due)
-
-    def _add(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            self._last_serial = batch.serial = self._last_serial + 1
-            self._in_flight.add(batch)
-        if batches:
-            self._ready()
-            self._expiry.watch()
-
-    def _take_due(self) -> None:
-        self._take_timer = None
-        self._take()
-
-    def _ready(self) -> None:
-        if self._sends and self._link is not None and self._in_flight.first_waiting() is not None:
-            self._link.ready(self._id)
-
-    @property
-    def _sends(self) -> bool:
-        return self._open and not self._paused
-
-    def set_flow(self, paused: bool, waiting_for: str) -> None:
-        self._paused, self._waiting_for = paused, waiting_for
-        self._ready()
-
-    @property
-    def _why_nothing_is_stored(self) -> str:
-        return f"the topic waits: {self._waiting_for}" if self._waiting_for else ""
-
-    def fill(self, builder: FrameBuilder) -> bool:
-        in_flight = self._in_flight
-        while self._sends and (batch := in_flight.first_waiting()) is not None:
-            try:
-                entry = batch.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
-            except TooLarge as error:
-                self._finish(in_flight.drop_first(), exceptions.MessageTooBig(str(error)))
-                continue
-            except WireError as error:
-                self._finish(in_flight.drop_first(), exceptions.InvalidMessage(str(error)))
-                continue
-            if not builder.try_add_entry(self._id, in_flight.next_number, entry):
-                return False
-            in_flight.first_is_sent()
-        return True
-
-    def received(self, receipt: Receipt) -> None:
-        self._got_on = True
-        known = receipt.ledger_id >= 0
-        for offset, batch in self._in_flight.received(receipt.first, receipt.count):
-            entry_id = receipt.first_entry_id + offset if known else -1
-            self._finish(batch, Place(self.topic, self._partition, receipt.ledger_id, entry_id))
-
-    def refused(self, refusal: EntryRefused) -> None:
-        batch = self._in_flight.refused(refusal.number)
-        if batch is not None:
-            self._finish(batch, from_problem(refusal.problem))
+        if stream is not None:
+            stream.close(channel_id)
+            stream.detach(channel_id)
+        self._in_flight.requeue_sent()
 
     def disconnected(self, error: TransportError) -> None:
-        self._link = None
-        self._lost(from_transport(error))
+        self._stream = None
+        self._on_opening_ended(from_transport(error))
 
     def ended(self, problem: Problem | None) -> None:
-        self._link = None
+        self._stream = None
         if problem is None:
-            self._lost(exceptions.AlreadyClosed(f"the producer {self.producer_name} was closed by the broker"))
+            self._on_opening_ended(AlreadyClosed(f"the broker has closed the producer {self.producer_name}"))
         else:
-            self._lost(from_problem(problem))
+            self._on_opening_ended(from_problem(problem))
 
-    def _lost(self, error: MagnetarException) -> None:
-        """The opening, or the attempt at one, is over."""
-        was_open, self._open, self._id = self._open, False, 0
-        self._in_flight.send_again()
-        if not was_open or self._over:  # `_open_once`, or `close`, goes on
-            self._opening_failed(error)
+    def _on_opening_ended(self, error: MagnetarException) -> None:
+        """Handle the end of the opening, or of the attempt at one."""
+        was_open, self._open, self._channel_id = self._open, False, 0
+        self._in_flight.requeue_sent()
+        if not was_open or self._closing:  # `_open_once`, or `close`, waits for this
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(error)
             return
         self._react(error)
-        if self._got_on and not isinstance(error, exceptions.TooManyLookupRequestException):
-            self._backoff.reset()  # it pauses, and for longer only where nothing, or too much, gets through
-        if not self._over:
-            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+        # If receipts have come, the next pause is short. If nothing, or too much, gets through, pauses get longer.
+        if self._made_progress and not isinstance(error, exceptions.TooManyLookupRequestException):
+            self._backoff.reset()
+        if not self._closing:
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     def _react(self, error: MagnetarException) -> None:
-        """What the application is told of an opening that ended, or could not be made again."""
-        self._problem = error
+        """Decide what follows from an error that ended an opening, or an attempt to reopen."""
+        self._last_error = error
         if self._incarnation and isinstance(error, exceptions.IncarnationChanged | exceptions.TopicNotFound):
-            log.warning("topic %s was deleted: what was pending fails, and the next one is asked for", self.topic)
+            log.warning("topic %s was deleted: pending messages fail, and the producer is reopened", self.topic)
             self._incarnation = ""
-            self._fail_all(exceptions.IncarnationChanged(str(error)))
+            self._fail_pending(exceptions.IncarnationChanged(str(error)))
         elif not (is_retryable(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
             log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
             self.end(error)
 
-    async def _reconnect(self) -> None:
+    async def _reopen(self) -> None:
         if pause_s := self._backoff.after(self._clock.monotonic() - self._opened_at):
             await self._clock.sleep(pause_s)
-        while not self._over:
+        while not self._closing:
             try:
                 await self._open_once()
                 return
             except MagnetarException as error:
                 log.info("producer %s on %s is not connected: %s", self.producer_name, self.topic, error)
                 self._react(error)
-            if not self._over:
+            if not self._closing:
                 await self._clock.sleep(self._backoff.next())
 
-    def _finish(self, batch: Batch, outcome: Place | MagnetarException) -> None:
-        """It is decided: tells everybody, and makes room."""
-        error = outcome if isinstance(outcome, MagnetarException) else None
-        if error is None:
-            self.last_sequence_id = max(self.last_sequence_id, batch.last_sequence_id)
-        tell_waiters(batch, outcome)
-        calling = batch.callbacks is not None
-        self.queue.released(batch.count, batch.bytes, uncalled=calling)
-        if calling:
-            self._client.callbacks.call_later(partial(self._call, batch, outcome))
-        if self._flushes:
-            for flush in self._flushes:
-                flush.decided(batch, error)
-            self._flushes = [flush for flush in self._flushes if flush.left]
-
-    def _call(self, batch: Batch, outcome: Place | MagnetarException) -> None:
-        """On the thread of callbacks."""
-        try:
-            call_back(batch, outcome)
-        finally:
-            self.queue.called(batch.count, batch.bytes)
-
-    def _fail_all(self, error: MagnetarException) -> None:
-        for batch in self._in_flight.take_all():
-            self._finish(batch, error)
-
-    def _expired(self, batches: list[Batch], timeout_s: float) -> None:
-        state, reason = "is connected", self._why_nothing_is_stored
-        if not self._open:
-            state, reason = "is not connected", str(self._problem or "")
-        why = f"{state}: {reason}" if reason else state
-        text = f"no receipt within {timeout_s:g} s (send_timeout_millis); it may be stored; the producer {why}"
-        for batch in batches:
-            self._finish(batch, exceptions.Timeout(text))
+    # Flushing and closing.
 
     async def flush(self, *, in_callback: bool = False) -> None:
-        """Returns when all that was sent before is decided, and its callbacks were called (but to a callback).
+        """Return when everything that was sent before has a result, and its callbacks were called.
 
-        Raises the first error that any of it met.
+        A callback that calls this does not wait for callbacks. Raises the first error of the messages.
         """
         self.queue.check_open()
-        self.queue.hurry()
-        self._take()
+        self.queue.close_batch_soon()
+        self._take_batches()
         failure: MagnetarException | None = None
         try:
-            await self._decided()
+            await self._wait_for_results()
         except MagnetarException as error:
             failure = error
-        if self.queue.calling and not in_callback:
+        if self.queue.has_uncalled and not in_callback:
             called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._client.callbacks.call_later(lambda: self._client.call_soon(partial(_set, called)))
             await called
         if failure is not None:
             raise failure
 
-    async def _decided(self) -> None:
+    async def _wait_for_results(self) -> None:
         if len(self._in_flight):
-            flush = Flush(self._last_serial, len(self._in_flight))
+            flush = _Flush(self._last_serial, len(self._in_flight))
             self._flushes.append(flush)
             await flush.done
 
     async def close(self) -> None:
-        """Sends what is pending, waits for its receipts, and leaves. Pending sends fail after the send time-out (after
-        the operation's time, if there is none); that they are all decided is told a broker that answers, and not waited
-        for with one that does not."""
-        self._add(self.queue.end(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed")))
+        """Send what is pending, wait for the results, and close the producer at the broker.
+
+        Pending messages fail after the send timeout, or after the operation's timeout if there is none. A broker that
+        does not answer the closing is not waited for.
+        """
+        self._add_batches(
+            self.queue.close(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed"))
+        )
         try:
             async with asyncio.timeout(self._options.send_timeout_millis / 1000 or self._client.operations.timeout_s):
-                await self._decided()
+                await self._wait_for_results()
         except (MagnetarException, TimeoutError) as error:
-            log.warning("producer %s on %s closes with sends that failed: %s", self.producer_name, self.topic, error)
+            log.warning("producer %s on %s is closed with failed messages: %s", self.producer_name, self.topic, error)
         finally:
-            await self._closed()
+            await self._close_at_broker()
 
-    async def _closed(self) -> None:
-        self._over = True
+    async def _close_at_broker(self) -> None:
+        self._closing = True
         try:
-            if self._open and self._link is not None:
+            if self._open and self._stream is not None:
                 self._answer = asyncio.get_running_loop().create_future()
-                self._link.close(self._id)
-                await self._client.operations.wait_for(self._answer, "the broker has not closed it", CLOSE_TIMEOUT_S)
-        except MagnetarException as error:  # it is gone, or will be with its connection
+                self._stream.close(self._channel_id)
+                await self._client.operations.wait_for(
+                    self._answer, "the broker has not closed the producer", CLOSE_TIMEOUT_S
+                )
+        except MagnetarException as error:  # the broker closes it with its connection at the latest
             log.debug("producer %s on %s is closed: %s", self.producer_name, self.topic, error)
         finally:
             self.end(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed"))
 
     def end(self, error: MagnetarException) -> None:
-        """At once: everything pending fails, and whoever sends meets the error."""
-        self._over = True
-        self._add(self.queue.end(error))
-        self._fail_all(error)
-        self._expiry.stop()
-        if self._take_timer is not None:
-            self._take_timer.cancel()
-            self._take_timer = None
-        if self._reconnecting is not None and self._reconnecting is not asyncio.current_task():
-            self._reconnecting.cancel()
+        """End at once. Pending messages fail, and later sends raise the error."""
+        self._closing = True
+        self._add_batches(self.queue.close(error))
+        self._fail_pending(error)
+        self._send_timeout.stop()
+        if self._batch_timer is not None:
+            self._batch_timer.cancel()
+            self._batch_timer = None
+        if self._reopening is not None and self._reopening is not asyncio.current_task():
+            self._reopening.cancel()
         self._leave()
 
     def forked(self, error: MagnetarException) -> None:
-        """In a child: locks and futures are as they happened to be, and the parent's."""
-        self._over, self._open, self._link = True, False, None
+        """Close the producer in a child. Locks and futures are the parent's, in whatever state the fork met them, so
+        they are replaced."""
+        self._closing, self._open, self._stream = True, False, None
         self._in_flight, self._flushes = InFlight(), []
-        self._answer = self._reconnecting = self._take_timer = None
-        self.queue = SendQueue(self._bounds, 0, self._wake, self._clock.monotonic)
-        self.queue.end(error)
+        self._answer = self._reopening = self._batch_timer = None
+        self.queue = SendQueue(self._limits, 0, self._wake, self._clock.monotonic)
+        self.queue.close(error)
 
     async def wait_ended(self) -> None:
-        """Returns when an ended producer's tasks have ended."""
-        if self._reconnecting is not None:
-            await asyncio.wait([self._reconnecting])
+        """Return when an ended producer's tasks have ended."""
+        if self._reopening is not None:
+            await asyncio.wait([self._reopening])
+
+
+class _SendTimeout:
+    """Removes batches that have been pending for longer than `send_timeout_millis`.
+
+    One timer watches the oldest batch. It is set again when it has fired, not at each receipt. If it fires far too
+    late, the process was suspended or very busy, and receipts may have come that were not read yet. So they get some
+    more time.
+    """
+
+    __slots__ = ("_clock", "_due", "_in_flight", "_on_expired", "_timeout_s", "_timer")
+
+    def __init__(
+        self,
+        in_flight: InFlight,
+        clock: Clock,
+        timeout_s: float,
+        on_expired: Callable[[list[Batch], float], None],
+    ) -> None:
+        """`timeout_s`: 0: batches never expire."""
+        self._in_flight = in_flight
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._on_expired = on_expired
+        self._timer: Timer | None = None
+        # When the timer fires.
+        self._due = 0.0
+
+    def watch(self) -> None:
+        """Set the timer, unless it is set or nothing is pending."""
+        oldest = self._in_flight.oldest()
+        if self._timer is None and oldest is not None and self._timeout_s:
+            self._set_timer(oldest.opened_at + self._timeout_s)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, due: float) -> None:
+        now = self._clock.monotonic()
+        self._due = max(now, due)
+        self._timer = self._clock.call_later(self._due - now, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        now, grace_s = self._clock.monotonic(), self._timeout_s / 10
+        if now > self._due + grace_s:
+            self._set_timer(now + grace_s)
+            return
+        expired = self._in_flight.remove_expired(now, self._timeout_s)
+        if expired:
+            self._on_expired(expired, self._timeout_s)
+        self.watch()
+
+
+class _Flush:
+    """Waits until a number of batches are completed, of which the last has this serial number."""
+
+    def __init__(self, last_serial: int, batches: int) -> None:
+        self.batches_left = batches
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last_serial = last_serial
+        self._error: MagnetarException | None = None
+
+    def count_batch(self, batch: Batch, error: MagnetarException | None) -> None:
+        if batch.serial > self._last_serial:
+            return
+        self.batches_left -= 1
+        self._error = self._error or error
+        if not self.batches_left and not self.done.done():
+            if self._error is None:
+                self.done.set_result(None)
+            else:
+                self.done.set_exception(type(self._error)(*self._error.args))
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -1,13 +1,14 @@
-"""How many messages the broker may send ahead.
+"""Flow control of a consumer of one topic or partition: how many more messages the broker may send.
 
-The broker counts permits, and this is the other end's count of the same: `outstanding` is what was granted less what
-was delivered, below zero after a batch that was larger than what was left. Permits and messages *held* (delivered, and
-not handed out) come to the window together; what is missing is granted as soon as it is half of the window.
+The broker counts permits, and this is the client's count of the same. `outstanding` is the number granted, less the
+number delivered. It falls below zero when a batch has more messages than permits were left. `queued` is the number of
+messages that were delivered and are not handed out yet. Both together fill the window. What is missing from the window
+is granted as soon as it is half of it.
 
-**The window** is the receiver queue's size, and smaller where messages are large: no more than are expected to take
-`max_bytes`, going by those seen of late. Before the first has been seen nobody knows, so a few are asked for.
+**The window** is `receiver_queue_size`. It is smaller if messages are large: the messages of a window should take
+`max_bytes` at most, by the average size of recent ones. Before the first message is seen, a few are requested.
 
-**A window of nothing** (`queue_size=0`): one message at a time, and only while somebody waits for it.
+**Without a queue** (`queue_size=0`) one message is requested at a time, and only while the application waits for one.
 """
 
 from __future__ import annotations
@@ -16,69 +17,74 @@ from typing import Final
 
 __all__ = ["Permits"]
 
-# Asked for before the size of any is known: the largest there are come to 80 MiB.
-_FIRST: Final = 16
-# So much beyond the permits is taken for a difference in counting, of entries that can't be read say.
+# Granted before the size of any message is known. The largest messages take 80 MiB together.
+_FIRST_WINDOW: Final = 16
+# Deliveries beyond the permits are tolerated up to here. Both sides may count differently, for example entries that
+# can't be read.
 _TOLERATED: Final = 10_000
-# How much of the average is made by what has come last.
+# The weight of the latest entry in the average size.
 _WEIGHT: Final = 0.2
 
 
 class Permits:
-    __slots__ = ("_average_bytes", "_largest", "held", "max_bytes", "outstanding", "queue_size")
+    __slots__ = ("_average_bytes", "_largest", "max_bytes", "outstanding", "queue_size", "queued")
 
     def __init__(self, queue_size: int, max_bytes: int) -> None:
         self.queue_size = queue_size
         self.max_bytes = max_bytes
         self._average_bytes: float | None = None
-        # Of one entry.
+        # The most permits that one entry has taken.
         self._largest = 0
         self.outstanding = 0
-        self.held = 0
+        self.queued = 0
 
     @property
     def window(self) -> int:
         if self._average_bytes is None:
-            return min(self.queue_size, _FIRST)
+            return min(self.queue_size, _FIRST_WINDOW)
         return min(self.queue_size, max(1, int(self.max_bytes / self._average_bytes)))
 
-    def share(self, queue_size: int, max_bytes: int) -> None:
-        """Others read beside this one, and share the bounds."""
+    def set_limits(self, queue_size: int, max_bytes: int) -> None:
+        """Change this partition's share of the consumer's limits."""
         self.queue_size = queue_size
         self.max_bytes = max_bytes
 
-    def began_anew(self, *, keeps: bool = False) -> None:
-        """An epoch began: nothing is granted in it, and what was held is dropped, unless it is kept."""
+    def start_epoch(self, *, keep_queued: bool = False) -> None:
+        """Forget the permits of the last epoch. The messages in the queue were dropped, or are kept."""
         self.outstanding = 0
-        if not keeps:
-            self.held = 0
+        if not keep_queued:
+            self.queued = 0
 
-    def delivered(self, permits: int, held: int, size_bytes: int) -> None:
-        """An entry came that takes so many permits, and of which so many messages are to be handed out."""
+    def count_delivered(self, permits: int, messages: int, size_bytes: int) -> None:
+        """Count an entry that takes `permits`, and of which `messages` are to be handed out."""
         self.outstanding -= permits
         self._largest = max(self._largest, permits)
-        self.held += held
-        if held:
+        self.queued += messages
+        if messages:
             average = max(size_bytes / permits, 1.0)
             before = self._average_bytes
             self._average_bytes = average if before is None else before + _WEIGHT * (average - before)
 
     @property
-    def overdrawn(self) -> bool:
-        """More came than can be: the other end does not keep to the permits."""
+    def is_overdrawn(self) -> bool:
+        """Whether the broker delivered so much more than it had permits for that it must be in error."""
         return self.outstanding < -(self._largest + _TOLERATED)
 
-    def handed_out(self, count: int) -> None:
-        self.held -= count
+    def count_handed_out(self, count: int) -> None:
+        """Count messages that were handed out, or dropped."""
+        self.queued -= count
 
     def grant(self, *, waiting: bool = False, eager: bool = False) -> int:
-        """How many to grant now. `waiting`: somebody waits for a message; `eager`: do not wait for half of the
-        window."""
+        """Return how many permits to grant now, and count them.
+
+        `waiting`: the application waits for a message. `eager`: grant what is missing, even if it is less than half of
+        the window.
+        """
         window = self.window
         if self.queue_size == 0:
-            window = 1 if waiting and not self.held else 0
+            window = 1 if waiting and not self.queued else 0
             eager = True
-        missing = window - self.held - self.outstanding
+        missing = window - self.queued - self.outstanding
         if missing < (1 if eager else max(1, window // 2)):
             return 0
         self.outstanding += missing

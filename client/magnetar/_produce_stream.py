@@ -1,8 +1,9 @@
-"""The `produce` stream: entries of all producers out, receipts in. See magnetar_protos/broker.proto.
+"""The `produce` stream: all producers of a client send entries to one broker, and get receipts for them.
 
-A producer that has entries to send says so once (`ready`), and is asked for them when the next message is made, each in
-its turn: what one has in abundance leaves room for the others' every time the frame is full. A producer that the broker
-has paused, since its topic has no room, sends nothing until it is resumed; the others go on.
+See magnetar_protos/broker.proto. A producer with entries to send registers once (`mark_ready`), and puts them into the
+next message when that is built (`fill`). Producers take turns: one that does not fit all its entries into a message is
+served last in the next one. A producer that the broker has paused, because its topic has no capacity, sends nothing
+until it is resumed, and the others go on.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from magnetar_wire.transport import Stream
 
 __all__ = ["ProduceChannel", "ProduceStream"]
 
-# Producers that one message opens, and closes: brokers bound what a message has of them.
-_AT_ONCE: Final = 2_000
-# A message that is less than a piece of the transport (262,144 bytes) is taken as it is, and the broker reads on
-# meanwhile. A larger one it joins from pieces, and reads nothing more until that is taken: with batches of 128 KiB,
-# messages of 1 MiB were 8 … 15 % slower. Below this there is room for another batch of the default size (131,072 bytes,
-# and its metadata), and what stands around the two.
+# How many producers one message opens, and closes. Brokers limit both.
+_MAX_CHANGES: Final = 2_000
+# A message smaller than one piece of the transport (262,144 bytes) is handled as it is, while the broker reads the next
+# one. A larger message is joined from pieces, and the broker reads nothing more until it is handled: with batches of
+# 128 KiB, messages of 1 MiB were 8 … 15 % slower. Up to this size, another batch of the default size (131,072 bytes and
+# its metadata) and the framing of both fit into a piece.
 _FILL_BYTES: Final = 130_000
 
 
 class ProduceChannel(Channel, Protocol):
-    """One producer's end."""
+    """A producer, as its stream uses it."""
 
     def fill(self, builder: FrameBuilder) -> bool:
-        """Puts what is to be sent into the frame; False where it has no room for all."""
+        """Put entries into the frame. Return False if they do not all fit."""
 
     def opened(self, answer: ProducerOpened) -> None: ...
 
@@ -48,11 +49,10 @@ class ProduceChannel(Channel, Protocol):
     def refused(self, refusal: EntryRefused) -> None: ...
 
     def set_flow(self, paused: bool, waiting_for: str) -> None:
-        """The broker takes no more of its entries for now, or takes them again. `waiting_for`: why the topic stores
-        nothing at present; empty: it does."""
+        """Stop sending entries, or go on. `waiting_for`: why the topic stores nothing at present; empty: it does."""
 
     def ended(self, problem: Problem | None) -> None:
-        """The link knows the producer no more. None: because it was closed."""
+        """Note that the broker has closed the producer. None: as the client has requested."""
 
 
 class ProduceStream(BrokerStream[ProduceChannel]):
@@ -61,25 +61,25 @@ class ProduceStream(BrokerStream[ProduceChannel]):
     def __init__(self, stream: Stream, address: str) -> None:
         super().__init__(stream, address)
         self._opens: list[OpenProducer] = []
-        # The channels that have something to send, by whose turn it is.
+        # The channels that have something to send. The first one is served first.
         self._ready: dict[int, ProduceChannel] = {}
         self._closes: list[int] = []
 
     def open(self, channel: ProduceChannel, request: OpenProducer) -> int:
-        """Attaches the channel and has the producer opened; the answer is `opened`, or `ended`."""
+        """Attach the channel, and request the producer's opening. The answer is `opened`, or `ended`."""
         request.producer_id = self.attach(channel)
         self._opens.append(request)
         self.wake()
         return request.producer_id
 
-    def ready(self, channel_id: int) -> None:
-        """The channel has something to send."""
+    def mark_ready(self, channel_id: int) -> None:
+        """Have the channel `fill` the next message."""
         if channel_id in self.channels:
             self._ready.setdefault(channel_id, self.channels[channel_id])
             self.wake()
 
     def close(self, channel_id: int) -> None:
-        """Has the producer closed behind all that it has sent; the answer is `ended`."""
+        """Request the producer's closing, after everything that it has sent. The answer is `ended`."""
         if channel_id in self.channels:
             self._closes.append(channel_id)
             self.wake()
@@ -93,23 +93,23 @@ class ProduceStream(BrokerStream[ProduceChannel]):
             return None
         parts: list[bytes] = []
         if self._opens:
-            opens, self._opens = self._opens[:_AT_ONCE], self._opens[_AT_ONCE:]
+            opens, self._opens = self._opens[:_MAX_CHANGES], self._opens[_MAX_CHANGES:]
             parts.append(ProduceRequest(open=opens).SerializeToString())
         builder = FrameBuilder(_FILL_BYTES)
         while self._ready:
             channel_id = next(iter(self._ready))
             channel = self._ready.pop(channel_id)
-            if not channel.fill(builder):  # the others come first next time
+            if not channel.fill(builder):  # in the next message, the others come first
                 self._ready[channel_id] = channel
                 break
         if len(builder):
             frame = builder.build_parts()
             parts += (encode_field_head(ProduceRequest.FRAME_FIELD_NUMBER, sum(map(len, frame))), *frame)
         unsent = {one.producer_id for one in self._opens}
-        closes = [one for one in self._closes if one not in self._ready and one not in unsent][:_AT_ONCE]
+        closes = [one for one in self._closes if one not in self._ready and one not in unsent][:_MAX_CHANGES]
         if closes:
-            now = frozenset(closes)
-            self._closes = [channel_id for channel_id in self._closes if channel_id not in now]
+            closed_now = frozenset(closes)
+            self._closes = [channel_id for channel_id in self._closes if channel_id not in closed_now]
             parts.append(ProduceRequest(close=map(_close, closes)).SerializeToString())
         return b"".join(parts) or None
 

@@ -11,7 +11,7 @@ _MAX_LENGTH: Final = 200
 
 
 class Unpicklable:
-    """A base class that refuses to be pickled, with an error that says what to do instead."""
+    """A base class that refuses to be pickled, with an error that names the alternative."""
 
     __slots__ = ()
 

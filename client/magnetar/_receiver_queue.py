@@ -1,241 +1,260 @@
-"""What was delivered and is not handed out yet: between the I/O loop, which puts entries in, and whoever receives.
+"""Messages that were delivered and are not handed out yet. The I/O loop adds entries; the application takes messages.
 
-Many threads may receive at a time, and a message must not cost one of them a lock. So there are two stages. Entries
-wait, by topic or partition (`Source`), behind the lock. Whoever finds nothing `ready` takes the lock, makes messages of
-the next *segment*, at most half a receiver queue of one source, takes the first for himself and leaves the others in
-`ready`; from there each is one `popleft`, which Python makes atomic. Segments come from the sources in turn.
+Any number of threads may receive at a time, and a message must not cost each of them a lock. So there are two stages.
+Entries wait behind the lock, in one `PartitionQueue` for each topic or partition. A thread that finds `ready` empty
+takes the lock and makes messages of the next *segment*: at most half a receiver queue of one partition. It takes the
+first for itself and leaves the others in `ready`. From there a message is one `popleft`, which Python makes atomic.
+Segments come from the partitions in turn.
 
-**Ctrl-C** may strike the main thread behind every call, and whoever was struck goes on with the same consumer. So what
-changes the queue for whoever receives is done in lines that call nothing, each of which leaves it whole. A message is
-popped by a `for`, behind which, other than behind a call, nothing can come between; and whoever was struck with
-messages in his hands puts them back (`put_back`).
+**Ctrl-C** may interrupt the main thread behind every call, and the application may go on using the consumer. So a
+receiving thread changes the queue in lines that call nothing, each of which leaves the queue consistent. A message is
+popped by a `for` statement, because an interrupt is raised behind a call, and can't come between the pop of a `for` and
+its assignment. A thread that is interrupted while it has messages puts them back (`put_back`).
 
-**What is owed.** Messages handed out have to be told to the loop, which grants the broker new permits for them. That is
-counted by segment: the first message when it is taken, the others when somebody has found `ready` empty. As soon as a
-source owes half a window, its `report` is called, once until the loop has come and fetched what is owed.
+**Debt.** The loop must learn how many messages were handed out, to grant the broker new permits. They are counted by
+segment: the first message when it is taken, the others when a thread finds `ready` empty. As soon as a partition's debt
+is half a window, its `report` is called, once until the loop has fetched the debt.
 
-**Taking back.** When deliveries are void, `clear` drops all that a source has here. It takes messages out of `ready`
-from the far end while others may take them from the near one: each is either handed out or dropped, and the last that
-was dropped is the first that was not handed out. `shut` does that for whoever asked for everything again, in his own
-thread: nothing of the source is handed out from then on, until the loop calls `reopen`, since it comes again.
+**Dropping.** `clear` drops all messages of a partition, since they are redelivered or belong to an old epoch. It takes
+messages out of `ready` from the far end while other threads may take from the near end. So each message is either
+handed out or dropped, and the last that was dropped is the first that was not handed out. `close_partition` drops them
+for an application that requests a redelivery of everything, in its own thread: no message of the partition is handed
+out until the loop calls `reopen_partition`, because it will be redelivered.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice, repeat
 from typing import Final
 
-from magnetar._cutting import cut, cut_segment, fitting, payload_bytes
-from magnetar._message import Delivered, Message
+from magnetar._message import DeliveredEntry, Message
 
-__all__ = ["ReceiverQueue", "Source"]
+__all__ = ["PartitionQueue", "ReceiverQueue"]
 
 
-class Source:
-    """One topic's, or partition's, entries. All but `report` belongs to the queue's lock."""
+class PartitionQueue:
+    """The entries of one topic or partition. All but `report` is guarded by the receiver queue's lock."""
 
-    __slots__ = ("entries", "last", "owed", "read", "report", "report_at", "reported", "segment", "shut", "size_bytes")
+    __slots__ = (
+        "debt",
+        "entries",
+        "is_closed",
+        "is_reported",
+        "last",
+        "last_handed_out",
+        "report",
+        "report_at",
+        "segment_size",
+        "size_bytes",
+    )
 
     def __init__(self, report: Callable[[], object]) -> None:
-        # Each has something left to be handed out.
-        self.entries: deque[Delivered] = deque()
-        # What they take.
+        # Each entry has at least one message that is not handed out.
+        self.entries: deque[DeliveredEntry] = deque()
+        # The size of the entries.
         self.size_bytes = 0
-        self.owed = 0
+        # Messages that were handed out since the loop last fetched their number.
+        self.debt = 0
+        # `report` is called when the debt reaches this.
         self.report_at = 1
-        # Called, not fetched yet.
-        self.reported = False
+        # `report` was called, and the loop has not fetched the debt since.
+        self.is_reported = False
         self.report = report
-        # At most so many messages are made at a time.
-        self.segment = 1
-        # What comes now is dropped: it comes again.
-        self.shut = False
-        # The last of those that were made. All before it are handed out, or in `ready`.
+        # The maximum number of messages that are made at a time.
+        self.segment_size = 1
+        # New entries are dropped, because they will be redelivered.
+        self.is_closed = False
+        # The last message that was made. All before it are handed out, or in `ready`.
         self.last: Message | None = None
-        # The last of those that are known to be handed out, with all before it.
-        self.read: Message | None = None
+        # The last message that is known to be handed out, with all before it.
+        self.last_handed_out: Message | None = None
 
 
 class ReceiverQueue:
+    """The messages of all topics and partitions of one consumer."""
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.ready: Final[deque[Message]] = deque()
-        # Pops the next of those that are ready: `for message in queue.popping: …`. Raises IndexError.
+        # Pops the next message of `ready`: `for message in queue.popping: …`. Raises IndexError.
         self.popping: Final[Iterator[Message]] = iter(self.ready.popleft, None)
-        # Why there will be nothing more.
+        # Why there will be no more messages.
         self.error: Exception | None = None
-        # How many wait for a message, and how many of them for a batch.
+        # How many threads or tasks wait for messages, and how many of them for a batch.
         self.waiting = 0
         self.batches_waiting = 0
-        # Nothing more will come until something is taken.
-        self.full = False
-        # Called with the lock held when so many messages, or an error, have come: wakes who waits.
+        # No more messages will be delivered until some are taken.
+        self.is_full = False
+        # Called with the lock held when this many messages, or an error, were added. Wakes those who wait.
         self.wake: Callable[[int], object] = lambda _: None
-        # Sources that have entries, by whose turn it is.
-        self._ring: deque[Source] = deque()
-        # Whose messages are in `ready`, and how many of its segment are not counted as handed out.
-        self._current: Source | None = None
+        # Called on the loop when a receiver waits for more messages than there are.
+        self.request_more: Callable[[], object] = lambda: None
+        # The partitions that have entries, in the order of their turns.
+        self._ring: deque[PartitionQueue] = deque()
+        # The partition of the messages in `ready`, and how many of its segment are not counted as handed out.
+        self._current: PartitionQueue | None = None
         self._uncounted = 0
-        # Some in `ready` were put back, and may be others'.
-        self._mixed = False
-        # Owes more than before, and has not been told of.
-        self._indebted: Source | None = None
-        # Of what the sources have.
+        # Messages were put back into `ready`, possibly of other partitions.
+        self._is_mixed = False
+        # The partition whose debt has grown and was not compared with `report_at` since.
+        self._indebted: PartitionQueue | None = None
+        # Messages in the partitions' entries, and their size.
         self._messages = 0
         self._bytes = 0
 
-    # By the loop.
+    # For the loop.
 
-    def add(self, source: Source, entries: Sequence[Delivered]) -> None:
-        """Puts in entries, each of which has something to hand out."""
+    def add_entries(self, partition: PartitionQueue, entries: Sequence[DeliveredEntry]) -> None:
+        """Add entries, each of which has at least one message to hand out."""
         with self.lock:
-            if self.error is not None or source.shut or not entries:
+            if self.error is not None or partition.is_closed or not entries:
                 return
-            if not source.entries:
-                self._ring.append(source)
-            source.entries.extend(entries)
+            if not partition.entries:
+                self._ring.append(partition)
+            partition.entries.extend(entries)
             count = 0
-            for one in entries:
-                count += len(one.todo)
-                self._bytes += one.size_bytes
-                source.size_bytes += one.size_bytes
+            for entry in entries:
+                count += len(entry.remaining)
+                self._bytes += entry.size_bytes
+                partition.size_bytes += entry.size_bytes
             self._messages += count
             if self.waiting:
                 self.wake(count)
 
-    def clear(self, source: Source) -> Message | None:
-        """Drops what the source has here, and what it owes. Returns the first message that was not handed out."""
+    def clear(self, partition: PartitionQueue) -> Message | None:
+        """Drop the partition's messages and its debt. Return the first message that was not handed out."""
         with self.lock:
-            return self._clear(source)
+            return self._clear(partition)
 
-    def reopen(self, source: Source) -> None:
-        """What comes from now on is handed out."""
-        with self.lock:
-            source.shut = False
-
-    def _clear(self, source: Source) -> Message | None:
+    def _clear(self, partition: PartitionQueue) -> Message | None:
         first: Message | None = None
-        if source.entries:
-            first = Message(source.entries[0], source.entries[0].todo[0])
-            self._forget(source, source.entries)
-            source.entries.clear()
-            self._ring.remove(source)
-        if self._current is source or self._mixed:
-            first = self._clear_ready(source) or first
-        if self._current is source:
+        if partition.entries:
+            first = Message(partition.entries[0], partition.entries[0].remaining[0])
+            self._uncount_entries(partition, partition.entries)
+            partition.entries.clear()
+            self._ring.remove(partition)
+        if self._current is partition or self._is_mixed:
+            first = self._clear_ready(partition) or first
+        if self._current is partition:
             self._current, self._uncounted = None, 0
-        source.owed = 0
-        source.last = source.read = None
-        self.full = False
+        partition.debt = 0
+        partition.last = partition.last_handed_out = None
+        self.is_full = False
         return first
 
-    def _clear_ready(self, source: Source) -> Message | None:
-        """Returns the first that was dropped."""
+    def _clear_ready(self, partition: PartitionQueue) -> Message | None:
+        """Return the first message that was dropped."""
         first: Message | None = None
         others: list[Message] = []
         while self.ready:
             try:
                 message = self.ready.pop()
-            except IndexError:  # others have taken the rest
+            except IndexError:  # other threads have taken the rest
                 break
-            if self._mixed and message._delivered.era.origin.source is not source:
+            if self._is_mixed and message._entry.epoch.origin.partition_queue is not partition:
                 others.append(message)
             else:
                 first = message
         self.ready.extend(reversed(others))
         return first
 
-    def drop(self, source: Source, places: Container[tuple[int, int]]) -> int:
-        """Drops these entries, given by ledger and entry id. Returns how many messages were not handed out."""
+    def drop_entries(self, partition: PartitionQueue, positions: Container[tuple[int, int]]) -> int:
+        """Drop the entries with these ledger and entry ids. Return how many messages were not handed out."""
         with self.lock:
-            kept = deque(one for one in source.entries if (one.ledger_id, one.entry_id) not in places)
-            dropped = 0
-            if len(kept) < len(source.entries):
-                gone = [one for one in source.entries if (one.ledger_id, one.entry_id) in places]
-                dropped += sum(len(one.todo) for one in gone)
-                self._forget(source, gone)
-                source.entries = kept
-                if not kept:
-                    self._ring.remove(source)
-            if self._current is source:
-                dropped += self._drop_ready(places)
-            return dropped
+            retained = deque(entry for entry in partition.entries if (entry.ledger_id, entry.entry_id) not in positions)
+            count = 0
+            if len(retained) < len(partition.entries):
+                dropped = [entry for entry in partition.entries if (entry.ledger_id, entry.entry_id) in positions]
+                count += sum(len(entry.remaining) for entry in dropped)
+                self._uncount_entries(partition, dropped)
+                partition.entries = retained
+                if not retained:
+                    self._ring.remove(partition)
+            if self._current is partition:
+                count += self._drop_ready(positions)
+            return count
 
-    def _drop_ready(self, places: Container[tuple[int, int]]) -> int:
-        taken: list[Message] = []
+    def _drop_ready(self, positions: Container[tuple[int, int]]) -> int:
+        popped: list[Message] = []
         while self.ready:
             try:
-                taken.append(self.ready.pop())
+                popped.append(self.ready.pop())
             except IndexError:
                 break
-        kept = [one for one in taken if (one._delivered.ledger_id, one._delivered.entry_id) not in places]
-        self.ready.extend(reversed(kept))
-        dropped = len(taken) - len(kept)
+        retained = [one for one in popped if (one._entry.ledger_id, one._entry.entry_id) not in positions]
+        self.ready.extend(reversed(retained))
+        dropped = len(popped) - len(retained)
         self._uncounted = max(self._uncounted - dropped, 0)
         return dropped
 
-    def _forget(self, source: Source, entries: deque[Delivered] | list[Delivered]) -> None:
-        for one in entries:
-            self._messages -= len(one.todo)
-            self._bytes -= one.size_bytes
-            source.size_bytes -= one.size_bytes
+    def _uncount_entries(
+        self, partition: PartitionQueue, entries: deque[DeliveredEntry] | list[DeliveredEntry]
+    ) -> None:
+        for entry in entries:
+            self._messages -= len(entry.remaining)
+            self._bytes -= entry.size_bytes
+            partition.size_bytes -= entry.size_bytes
 
-    def fetch_owed(self, source: Source) -> int:
-        """What was handed out since the last time."""
+    def reopen_partition(self, partition: PartitionQueue) -> None:
+        """Accept the partition's entries again."""
         with self.lock:
-            owed, source.owed = source.owed, 0
-            source.reported = False
-            return owed
+            partition.is_closed = False
 
-    def has_of(self, source: Source) -> bool:
-        """Whether a message of the source is here."""
+    def fetch_debt(self, partition: PartitionQueue) -> int:
+        """Return how many messages were handed out since the last call."""
         with self.lock:
-            return bool(source.entries or (self._current is source and self.ready))
+            debt, partition.debt = partition.debt, 0
+            partition.is_reported = False
+            return debt
+
+    def has_messages_of(self, partition: PartitionQueue) -> bool:
+        with self.lock:
+            return bool(partition.entries or (self._current is partition and self.ready))
 
     def set_full(self) -> None:
-        """Nothing more will come until something is taken, if anything is here."""
+        """Complete a batch that waits: no more messages will be delivered until some are taken."""
         with self.lock:
             if len(self):
-                self.full = True
+                self.is_full = True
                 self.wake(self.waiting)
 
     def replace_lock(self) -> None:
-        """In a child after a fork: whoever held it may not be there any more, nor those who waited."""
+        """In a child after a fork: the thread that held the lock may not exist there, nor those that waited."""
         self.lock = threading.Lock()
         self.wake = lambda _: None
 
     def fail(self, error: Exception) -> None:
-        """Nothing more is handed out: who receives meets the error. The first one counts."""
+        """Drop all messages, and raise the error in those who receive. The first error counts."""
         with self.lock:
             if self.error is not None:
                 return
             self.error = error
-            for source in list(self._ring):
-                self._clear(source)
+            for partition in list(self._ring):
+                self._clear(partition)
             if self._current is not None:
                 self._clear(self._current)
             self.wake(self.waiting)
 
-    # By whoever receives, or refuses what there is.
+    # For any thread.
 
-    def shut(self, source: Source) -> None:
-        """Drops what the source has here, and what still comes of it, until it is reopened. From any thread."""
+    def close_partition(self, partition: PartitionQueue) -> None:
+        """Drop the partition's messages, and those that are still delivered, until it is reopened."""
         with self.lock:
-            source.shut = True
-            self._clear(source)
+            partition.is_closed = True
+            self._clear(partition)
 
     def __len__(self) -> int:
         return self._messages + len(self.ready)
 
-    def take(self) -> Message | None:
-        """The next message, if one is there."""
+    def take_message(self) -> Message | None:
+        """Take the next message, if there is one."""
         with self.lock:
-            return self.take_locked()
+            return self.take_message_locked()
 
-    def take_locked(self) -> Message | None:
+    def take_message_locked(self) -> Message | None:
         while True:
             try:
                 for message in self.popping:
@@ -243,37 +262,39 @@ class ReceiverQueue:
             except IndexError:
                 pass
             self._finish_segment()
-            if not self._cut_segment():
+            if not self._start_segment():
                 return None
 
     def put_back(self, messages: Sequence[Message]) -> None:
-        """They were taken by somebody who could not hand them out, and come first again."""
+        """Return messages that could not be handed out. They are the next to be taken."""
         with self.lock:
-            self._mixed = True
+            self._is_mixed = True
             self.ready.extendleft(reversed(messages))
             if self.waiting:
                 self.wake(len(messages))
 
     def has_batch(self, max_messages: int, max_bytes: int) -> bool:
-        """Whether a batch is complete."""
+        """Whether there are enough messages to complete a batch."""
         if len(self) >= max_messages:
             return True
-        return (self._bytes >= max_bytes or bool(self.ready)) and self._payload_bytes() >= max_bytes
+        return (self._bytes >= max_bytes or bool(self.ready)) and self._count_payload_bytes() >= max_bytes
 
-    def _payload_bytes(self) -> int:
-        """Exactly: what entries are said to take has their metadata in it."""
-        size = sum(map(payload_bytes, list(self.ready)))
-        for source in self._ring:
-            for one in source.entries:
-                payloads = one.columns.payloads
-                size += sum(len(payloads[at] or b"") for at in one.todo)
+    def _count_payload_bytes(self) -> int:
+        """Count exactly. The size of an entry includes its metadata."""
+        size = sum(map(_payload_bytes, list(self.ready)))
+        for partition in self._ring:
+            for entry in partition.entries:
+                payloads = entry.columns.payloads
+                size += sum(len(payloads[row] or b"") for row in entry.remaining)
         return size
 
     def take_batch_locked(self, batch: list[Message], max_messages: int, max_bytes: int) -> None:
-        """Puts in as much as there is and as a batch may have: at least one message, if there is one. All that was
-        taken is in the batch, whenever this is broken off."""
-        self.full = False
-        room = max_bytes
+        """Append as many messages as there are and as a batch may have: at least one message, if there is one.
+
+        If this is interrupted, every message that was taken is in the batch.
+        """
+        self.is_full = False
+        bytes_left = max_bytes
         while len(batch) < max_messages:
             try:
                 for message in self.popping:
@@ -282,94 +303,141 @@ class ReceiverQueue:
             except IndexError:
                 self._finish_segment()
                 break
-            size = payload_bytes(message)
-            if len(batch) > 1 and size > room:
+            size = _payload_bytes(message)
+            if len(batch) > 1 and size > bytes_left:
                 del batch[-1]
                 self.ready.appendleft(message)
                 return
-            room -= size
-        while len(batch) < max_messages and self._next_source():
-            source = self._ring[0]
-            delivered = source.entries[0]
-            count = min(len(delivered.todo), max_messages - len(batch))
-            if delivered.size_bytes > room:  # which is more than its payloads: now it is to be exact
-                room = max_bytes - sum(map(payload_bytes, batch))
-                count = fitting(delivered, count, room, bool(batch))
+            bytes_left -= size
+        while len(batch) < max_messages and self._find_next_partition():
+            partition = self._ring[0]
+            entry = partition.entries[0]
+            count = min(len(entry.remaining), max_messages - len(batch))
+            if entry.size_bytes > bytes_left:  # this includes the metadata, so count the payloads exactly now
+                bytes_left = max_bytes - sum(map(_payload_bytes, batch))
+                count = _count_that_fits(entry, count, bytes_left, bool(batch))
                 if not count:
                     break
-            messages, rest = cut(delivered, count)
-            # Nothing is called from here on: see above.
+            messages, rest = _make_messages(entry, count)
+            # The next lines call nothing, because of Ctrl-C.
             batch += messages
             self._messages -= count
             if rest:
-                delivered.todo = rest
+                entry.remaining = rest
             else:
-                self._bytes -= delivered.size_bytes
-                source.size_bytes -= delivered.size_bytes
-                del source.entries[0]
-            source.last = source.read = messages[-1]
-            source.owed += count
-            self._indebted = source
-            # To here.
-            room -= delivered.size_bytes
+                self._bytes -= entry.size_bytes
+                partition.size_bytes -= entry.size_bytes
+                del partition.entries[0]
+            partition.last = partition.last_handed_out = messages[-1]
+            partition.debt += count
+            self._indebted = partition
+            # Calls are allowed again.
+            bytes_left -= entry.size_bytes
             self._report_debt()
-            self._turn()
+            self._end_turn()
 
-    def _cut_segment(self) -> bool:
-        """Makes the next segment, whose first message counts as handed out. False: there is nothing."""
-        if not self._next_source():
+    def _start_segment(self) -> bool:
+        """Make the messages of the next segment, and count the first as handed out. False: there are no entries."""
+        if not self._find_next_partition():
             return False
-        source, ready = self._ring[0], self.ready
-        messages, whole, partly, rest = cut_segment(source.entries, source.segment)
-        gone = sum(one.size_bytes for one in whole)
-        left = deque(islice(source.entries, len(whole), None))
+        partition, ready = self._ring[0], self.ready
+        messages, consumed, split, rest = _make_segment(partition.entries, partition.segment_size)
+        consumed_bytes = sum(entry.size_bytes for entry in consumed)
+        left = deque(islice(partition.entries, len(consumed), None))
         count = len(messages)
-        # Nothing is called from here on: see above.
-        if partly is not None:
-            partly.todo = rest
-        source.entries = left
-        source.size_bytes -= gone
-        self._bytes -= gone
+        # The next lines call nothing, because of Ctrl-C.
+        if split is not None:
+            split.remaining = rest
+        partition.entries = left
+        partition.size_bytes -= consumed_bytes
+        self._bytes -= consumed_bytes
         self._messages -= count
-        source.last = messages[-1]
-        self._current = source
+        partition.last = messages[-1]
+        self._current = partition
         self._uncounted = count
         ready += messages
-        # To here.
+        # Calls are allowed again.
         self._uncounted -= 1
-        source.owed += 1
-        self._indebted = source
+        partition.debt += 1
+        self._indebted = partition
         self._report_debt()
-        self._turn()
+        self._end_turn()
         return True
 
     def _finish_segment(self) -> None:
-        """Nothing is ready: the segment is handed out."""
+        """Count the segment as handed out, since `ready` is empty."""
         if self._current is not None:
-            self._current.owed += self._uncounted
-            self._current.read = self._current.last
+            self._current.debt += self._uncounted
+            self._current.last_handed_out = self._current.last
             self._indebted = self._current
             self._current, self._uncounted = None, 0
-        self._mixed = False
+        self._is_mixed = False
         self._report_debt()
 
     def _report_debt(self) -> None:
-        source = self._indebted
-        if source is not None:
-            if source.owed >= source.report_at and not source.reported:
-                source.report()  # the loop, which takes that away, waits for the lock
-                source.reported = True
+        partition = self._indebted
+        if partition is not None:
+            if partition.debt >= partition.report_at and not partition.is_reported:
+                partition.report()  # the loop, which resets `is_reported`, waits for the lock
+                partition.is_reported = True
             self._indebted = None
 
-    def _next_source(self) -> bool:
-        """Whether any has entries; it is the first in the ring."""
-        while self._ring and not self._ring[0].entries:  # it was taken from when somebody was struck
+    def _find_next_partition(self) -> bool:
+        """Move a partition that has entries to the front of the ring. False: none has entries."""
+        while self._ring and not self._ring[0].entries:  # its last entry was taken by a thread that was interrupted
             del self._ring[0]
         return bool(self._ring)
 
-    def _turn(self) -> None:
-        """The next source's turn."""
+    def _end_turn(self) -> None:
+        """Move the first partition of the ring to its end."""
         if self._ring[0].entries:
             self._ring.rotate(-1)
         else:
             self._ring.popleft()
+
+
+def _make_messages(entry: DeliveredEntry, count: int) -> tuple[list[Message], Sequence[int]]:
+    """Make the entry's next messages, `count` at most. Return them, and the rows that remain. Change nothing."""
+    rows = entry.remaining
+    if len(rows) <= count:
+        return list(map(Message, repeat(entry), rows)), []
+    return list(map(Message, repeat(entry), rows[:count])), rows[count:]
+
+
+def _make_segment(
+    entries: Iterable[DeliveredEntry], count: int
+) -> tuple[list[Message], list[DeliveredEntry], DeliveredEntry | None, Sequence[int]]:
+    """Make the next messages of entries, `count` at most. Change nothing.
+
+    Return the messages, the entries of which no row remains, and the entry that is split, if any, with its remaining
+    rows.
+    """
+    messages: list[Message] = []
+    consumed: list[DeliveredEntry] = []
+    for entry in entries:
+        rows = entry.remaining
+        if len(rows) > count:
+            messages.extend(map(Message, repeat(entry), rows[:count]))
+            return messages, consumed, entry, rows[count:]
+        messages.extend(map(Message, repeat(entry), rows))
+        consumed.append(entry)
+        count -= len(rows)
+        if not count:
+            break
+    return messages, consumed, None, ()
+
+
+def _payload_bytes(message: Message) -> int:
+    return len(message._entry.columns.payloads[message._row] or b"")
+
+
+def _count_that_fits(entry: DeliveredEntry, max_messages: int, bytes_left: int, may_be_none: bool) -> int:
+    """Return how many of the entry's next messages fit; at least one, unless `may_be_none`."""
+    payloads = entry.columns.payloads
+    count = 0
+    for row in entry.remaining[:max_messages]:
+        bytes_left -= len(payloads[row] or b"")
+        if bytes_left < 0 and (count or may_be_none):
+            break
+        count += 1
+    return count

@@ -1,27 +1,28 @@
-"""Where messages enter: from any of the application's threads, into the open batch of one partition.
+"""The send queue of one partition: where a message waits before it is sent.
 
-    any thread    add ──► open batch ──full──► closed batches
-    loop                       └──── due, or urgent ────┴──── take ──► sent
-    loop, and the thread of callbacks                   released, called ──► room for more
+    any thread   add ──► open batch ──full──► closed batches
+    loop                      └── due, or urgent ──┴── take_batches ──► in flight (`_send_queue_rules.py`)
+    loop, and the callback thread          release_answered, release_called ──► capacity for more
 
-**The fast path.** Most messages find an open batch that stays open, with room in the queue, and have nothing but a
-payload. `room` and `byte_room` say for how many of them, and how many bytes, that is true without another look:
-whoever holds `lock` may count both down and put a message into `line`. All else goes through `add`, which counts anew.
-That is why these are public, and why the producer's `send_async` does it in its own body: a call would cost as much as
-everything else. A message and its callback go into one list, at once, so that Ctrl-C can't come between them.
+**The fast path.** Most messages find an open batch that stays open, find capacity in the queue, and have nothing but a
+payload. `capacity` and `byte_capacity` tell for how many such messages, and for how many bytes, that is so without
+another check. A caller that holds `lock` may decrease both and append a message to `open_batch`. All other messages go
+through `add_message`, which calculates them again. These attributes are public because the producer's `send_async`
+does this in its own body: a call would cost as much as all the rest. A message and its callback are appended to one
+list, in one step, so that Ctrl-C can't come between them.
 
-**The loop is woken** once, until it has been: `wake` is called when there is something to take, or a time to watch, and
-nobody has called it since the last `take`. The loop keeps one timer for the open batch; a busy producer's batches are
-full before it goes off, and it is not set anew for each of them.
+**Waking the loop.** `wake` is called once, when there is something to take or a delay to watch, and not again until the
+next `take_batches`. The loop has one timer for the open batch. The batches of a busy producer are full before that
+timer fires, and it is not set again for each of them.
 
-**Full.** Messages count until they are answered, and those whose callback is to be called until it was: else an
-application whose callbacks are slower than its broker would fill the memory. The thread of callbacks itself may send
-without counting the latter, or it would wait for itself. Threads and coroutines that wait for capacity are woken when
-half of it is free, all at once; as long as one waits, open batches are closed at once.
+**When the queue is full.** A message counts until it is answered, and one with a callback until that was called:
+otherwise an application whose callbacks are slower than its broker would fill the memory. The callback thread itself
+may send without counting uncalled messages, because it would wait for itself. Threads and coroutines that wait for
+capacity are woken when half of it is free, all at once. While a thread waits, open batches are closed at once.
 
-**Urgent.** Somebody waits, for the receipt of a message in the open batch or for capacity that the batch holds, so the
-batch closes at the loop's next step, and not after the delay. Messages added in one step of the loop still share
-batches: the sends of asyncio that waited for capacity have to be added so (_waiting_sends.py).
+**Urgent.** If a caller waits for the result of a message in the open batch, or for capacity that the batch holds, the
+batch is closed at the loop's next step, and not after the delay. Messages that are added in one step of the loop still
+share a batch, so an asyncio producer adds sends that have waited in one step (`aio/_producer.py`).
 """
 
 from __future__ import annotations
@@ -29,59 +30,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from magnetar._batch import Batch, Callback, Columns, Waiter
+from magnetar._outgoing_message import OutgoingMessage
+from magnetar._send_queue_rules import Batch, Callback, Columns, Waiter
 from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
 from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["Bounds", "SendQueue"]
-
-# What a message in a batch has in front of its payload, at most, if it has nothing else: the size of that, payload's
-# size, a sequence id, and that it is null.
-HEAD_BYTES: Final = 24
+__all__ = ["SendLimits", "SendQueue"]
 
 
-class Bounds:
-    """Of one partition's queue."""
+@dataclass(frozen=True, slots=True)
+class SendLimits:
+    """The limits of one partition's queue and its batches."""
 
-    __slots__ = (
-        "batch_bytes",
-        "batch_messages",
-        "delay_s",
-        "max_message_bytes",
-        "pending_bytes",
-        "pending_messages",
-    )
+    pending_messages: int
+    pending_bytes: int
+    batch_messages: int
+    # Includes what a batch stores in front of each payload, so that a batch never outgrows an entry. A message that is
+    # larger by itself gets a batch of its own.
+    batch_bytes: int
+    batch_delay_s: float
+    max_message_bytes: int
 
-    def __init__(
-        self,
-        pending_messages: int,
-        pending_bytes: int,
-        batch_messages: int,
-        batch_bytes: int,
-        delay_s: float,
-        max_message_bytes: int,
-    ) -> None:
-        self.pending_messages = pending_messages
-        self.pending_bytes = pending_bytes
-        self.batch_messages = min(batch_messages, MAX_BATCH_MESSAGES)
-        # Messages' heads included: a batch never outgrows an entry. What is larger by itself goes alone.
-        self.batch_bytes = min(batch_bytes, max_message_bytes)
-        self.delay_s = delay_s
-        self.max_message_bytes = max_message_bytes
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_messages", min(self.batch_messages, MAX_BATCH_MESSAGES))
+        object.__setattr__(self, "batch_bytes", min(self.batch_bytes, self.max_message_bytes))
 
 
 class SendQueue:
     __slots__ = (
         "_batch_bytes",
         "_byte_mark",
+        "_capacity_futures",
         "_closed",
         "_columns",
-        "_free",
-        "_free_futures",
+        "_has_capacity",
         "_monotonic",
         "_next_sequence_id",
         "_opened_at",
@@ -92,37 +79,39 @@ class SendQueue:
         "_uncalled_bytes",
         "_urgent",
         "_waiters",
-        "_waiting",
+        "_waiting_threads",
         "_wake",
         "_woken",
-        "bounds",
-        "byte_room",
+        "byte_capacity",
+        "capacity",
         "closed_batches",
         "ended_by",
-        "line",
+        "limits",
         "lock",
-        "room",
+        "open_batch",
     )
 
     def __init__(
-        self, bounds: Bounds, next_sequence_id: int, wake: Callable[[], None], monotonic: Callable[[], float]
+        self, limits: SendLimits, next_sequence_id: int, wake: Callable[[], None], monotonic: Callable[[], float]
     ) -> None:
-        self.bounds = bounds
+        self.limits = limits
         self.lock = threading.Lock()
-        # Of the fast path. `byte_room` counts down from `_byte_mark`, and the difference is not in `_batch_bytes` yet.
-        self.room = 0
-        self.byte_room = self._byte_mark = 0
-        # The open batch: of each message its payload, then its callback. It is open while it has messages.
-        self.line: list[Any] = []
+        # For the fast path. `byte_capacity` counts down from `_byte_mark`, and `_batch_bytes` does not include the
+        # difference yet.
+        self.capacity = 0
+        self.byte_capacity = self._byte_mark = 0
+        # Of each message in the open batch, its payload and then its callback. The batch is open if it has a message.
+        self.open_batch: list[Any] = []
         self._columns: Columns | None = None
         self._waiters: list[tuple[int, Waiter]] = []
         self._batch_bytes = 0
         self._opened_at = 0.0
         self._closed: list[Batch] = []
-        # How many ever were.
+        # The number of batches that were ever closed.
         self.closed_batches = 0
         self._next_sequence_id = next_sequence_id
-        # Of closed batches: without an answer; and answered, but their callbacks were not called.
+        # The messages of closed batches that are not answered; and that are answered, but whose callbacks were not
+        # called.
         self._pending = self._pending_bytes = 0
         self._uncalled = self._uncalled_bytes = 0
         self._wake = wake
@@ -130,217 +119,206 @@ class SendQueue:
         self._woken = False
         self._urgent = False
         self._timer_set = False
-        # Threads, and coroutines, that wait for room.
-        self._free = threading.Condition(self.lock)
-        self._waiting = 0
-        self._free_futures: list[asyncio.Future[None]] = []
-        # Nothing is taken any more.
+        # Threads, and coroutines, that wait for capacity.
+        self._has_capacity = threading.Condition(self.lock)
+        self._waiting_threads = 0
+        self._capacity_futures: list[asyncio.Future[None]] = []
+        # The error of later sends.
         self.ended_by: MagnetarException | None = None
 
     @property
-    def calling(self) -> bool:
-        """Callbacks are still to be called."""
+    def has_uncalled(self) -> bool:
+        """Whether callbacks are still to be called."""
         return self._uncalled > 0
 
-    # Any thread:
+    # On any thread:
 
     def check_open(self) -> None:
-        """Raises what ended the queue."""
+        """Raise the error that ended the queue."""
         if self.ended_by is not None:
             raise type(self.ended_by)(*self.ended_by.args)
 
-    def add(
+    def add_message(
         self,
-        content: bytes | None,
-        callback: Callback | None,
-        waiter: Waiter | None,
-        size: int,
-        key: str | bytes | None = None,
-        ordering_key: bytes | None = None,
-        properties: Mapping[str, str] | None = None,
-        event_time: int = 0,
-        sequence_id: int | None = None,
+        message: OutgoingMessage,
+        callback: Callback | None = None,
+        waiter: Waiter | None = None,
         *,
         block: bool = False,
         in_callback: bool = False,
     ) -> None:
-        """Puts a message into the open batch; with a waiter the batch is closed as soon as the loop comes to it.
+        """Put a message into the open batch. With a waiter, the batch is closed at the loop's next step.
 
-        `size` counts payload, key, properties and what else is encoded. Raises `ProducerQueueIsFull`, unless it is to
-        wait, and what ended the queue.
+        Raises ProducerQueueIsFull, unless it shall `block`, and the error that ended the queue.
         """
+        size = message.size
         with self.lock:
-            self._count()
-            while not self._has_room(size, in_callback):
+            self._count_fast_path()
+            while not self._fits(size, in_callback):
                 if not block:
                     raise self._full()
                 self._wait()
             try:
-                if self.line and self._batch_bytes + size > self.bounds.batch_bytes:
+                if self.open_batch and self._batch_bytes + size > self.limits.batch_bytes:
                     self._close_batch()
-                if not self.line:
+                if not self.open_batch:
                     self._opened_at = self._monotonic()
-                self._put(content, callback, waiter, size, key, ordering_key, properties, event_time, sequence_id)
+                self._append(message, callback, waiter)
             except BaseException:
-                self._mend()
+                self._repair()
                 raise
 
-    def hurry(self) -> None:
-        """The open batch is to be closed as soon as the loop comes to it."""
+    def close_batch_soon(self) -> None:
+        """Have the open batch closed at the loop's next step."""
         with self.lock:
             self._urgent = True
             self._wake_loop()
 
-    # The loop:
+    # On the loop:
 
-    def take(self, now: float) -> tuple[list[Batch], float | None]:
-        """The closed batches, in order, and when the open one is due; then `take` is to be called again."""
+    def take_batches(self, now: float) -> tuple[list[Batch], float | None]:
+        """Return the closed batches, in order, and when the open batch is due: then this is to be called again."""
         with self.lock:
-            self._count()
+            self._count_fast_path()
             self._woken = False
-            if self.line and (self._urgent or self._waiting or now >= self._opened_at + self.bounds.delay_s):
+            if self.open_batch and (
+                self._urgent or self._waiting_threads or now >= self._opened_at + self.limits.batch_delay_s
+            ):
                 self._close_batch()
             self._urgent = False
             batches, self._closed = self._closed, []
-            due = self._opened_at + self.bounds.delay_s if self.line else None
+            due = self._opened_at + self.limits.batch_delay_s if self.open_batch else None
             self._timer_set = due is not None
-            self._measure()
+            self._set_capacity()
             return batches, due
 
-    def released(self, messages: int, size: int, *, uncalled: bool) -> None:
-        """So many are answered; their callbacks are still to be called."""
+    def release_answered(self, batch: Batch) -> None:
+        """Stop counting a batch that was answered. Its callbacks, if it has any, are still to be called."""
         with self.lock:
-            self._pending -= messages
-            self._pending_bytes -= size
-            if uncalled:
-                self._uncalled += messages
-                self._uncalled_bytes += size
-            self._freed()
+            self._pending -= batch.count
+            self._pending_bytes -= batch.bytes
+            if batch.callbacks is not None:
+                self._uncalled += batch.count
+                self._uncalled_bytes += batch.bytes
+            self._release()
 
-    async def wait_room(self) -> None:
-        """Return when `add` is worth a try. Not where callbacks are used: they free capacity on another thread."""
+    async def wait_for_capacity(self) -> None:
+        """Return when `add_message` may succeed. Not for messages with callbacks: another thread calls those."""
         free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self.lock:
-            self._free_futures.append(free)
+            self._capacity_futures.append(free)
             self._urgent = True
             self._wake_loop()
         try:
             await free
         finally:
-            with self.lock, contextlib.suppress(ValueError):  # woken: it is no longer there
-                self._free_futures.remove(free)
+            with self.lock, contextlib.suppress(ValueError):  # it was woken, and is not in the list any more
+                self._capacity_futures.remove(free)
 
-    def end(self, error: MagnetarException) -> list[Batch]:
-        """Nothing is taken any more: `add` raises the error. What was not sent yet."""
+    def close(self, error: MagnetarException) -> list[Batch]:
+        """Have later sends raise the error, and return what was not taken yet."""
         with self.lock:
-            self._count()
-            if self.line:
+            self._count_fast_path()
+            if self.open_batch:
                 self._close_batch()
             batches, self._closed = self._closed, []
             if self.ended_by is None:
                 self.ended_by = error
             self._wake_waiting()
-            self._measure()
+            self._set_capacity()
             return batches
 
-    # The thread of callbacks:
+    # On the callback thread:
 
-    def called(self, messages: int, size: int) -> None:
-        """The callbacks of so many were called."""
+    def release_called(self, batch: Batch) -> None:
+        """Stop counting a batch whose callbacks were called."""
         with self.lock:
-            self._uncalled -= messages
-            self._uncalled_bytes -= size
-            self._freed()
+            self._uncalled -= batch.count
+            self._uncalled_bytes -= batch.bytes
+            self._release()
 
-    # Whoever has the lock:
+    # With the lock held:
 
-    def _count(self) -> None:
-        """What the fast path has taken since the last look."""
-        self._batch_bytes += self._byte_mark - self.byte_room
-        self._byte_mark = self.byte_room
+    def _count_fast_path(self) -> None:
+        """Count the bytes that the fast path has added since the last time."""
+        self._batch_bytes += self._byte_mark - self.byte_capacity
+        self._byte_mark = self.byte_capacity
 
-    def _measure(self) -> None:
-        """How much the fast path may take before anybody has to look again."""
-        bounds, open_messages = self.bounds, len(self.line) // 2
+    def _set_capacity(self) -> None:
+        """Calculate how much the fast path may add before the next check."""
+        limits, open_messages = self.limits, len(self.open_batch) // 2
         if not open_messages or self._columns is not None or self.ended_by is not None:
-            self.room = 0
+            self.capacity = 0
         else:
-            free = bounds.pending_messages - self._pending - self._uncalled - open_messages
-            self.room = max(0, min(free, bounds.batch_messages - open_messages - 1))
-        free_bytes = bounds.pending_bytes - self._pending_bytes - self._uncalled_bytes
-        self.byte_room = self._byte_mark = min(free_bytes, bounds.batch_bytes) - self._batch_bytes
+            free = limits.pending_messages - self._pending - self._uncalled - open_messages
+            self.capacity = max(0, min(free, limits.batch_messages - open_messages - 1))
+        free_bytes = limits.pending_bytes - self._pending_bytes - self._uncalled_bytes
+        self.byte_capacity = self._byte_mark = min(free_bytes, limits.batch_bytes) - self._batch_bytes
 
-    def _put(
-        self,
-        content: bytes | None,
-        callback: Callback | None,
-        waiter: Waiter | None,
-        size: int,
-        key: str | bytes | None,
-        ordering_key: bytes | None,
-        properties: Mapping[str, str] | None,
-        event_time: int,
-        sequence_id: int | None,
-    ) -> None:
-        """Ctrl-C may strike wherever something is called. Between the lines that take the message nothing is."""
-        place = len(self.line) // 2
-        plain = key is None and ordering_key is None and not properties and not event_time and sequence_id is None
-        if self._columns is not None or not plain:
+    def _append(self, message: OutgoingMessage, callback: Callback | None, waiter: Waiter | None) -> None:
+        """Append a message to the open batch.
+
+        Ctrl-C may interrupt this wherever a function is called. Between the lines that take the message, from the
+        change of `open_batch` to that of `_urgent`, none is.
+        """
+        index = len(self.open_batch) // 2
+        if self._columns is not None or not message.is_plain:
             if self._columns is None:
                 self._columns = Columns()
-            self._columns.append(place, key, ordering_key, properties, event_time, sequence_id)
-        self.line += (content, callback)
-        self._batch_bytes += size
+            self._columns.append(index, message)
+        self.open_batch += (message.content, callback)
+        self._batch_bytes += message.size
         if waiter is not None:
-            self._waiters += ((place, waiter),)
+            self._waiters += ((index, waiter),)
             self._urgent = True
-        if place + 1 >= self.bounds.batch_messages or self._batch_bytes >= self.bounds.batch_bytes:
+        if index + 1 >= self.limits.batch_messages or self._batch_bytes >= self.limits.batch_bytes:
             self._close_batch()
         if self._closed or self._urgent or not self._timer_set:
             self._wake_loop()
-        self._measure()
+        self._set_capacity()
 
-    def _mend(self) -> None:
-        """Something broke off in the middle: the message is in line as a whole, or not at all."""
-        self.room = 0
+    def _repair(self) -> None:
+        """Restore order after an interrupted `_append`: the message is in the batch as a whole, or not at all."""
+        self.capacity = 0
         if self._columns is not None:
-            self._columns.fit(len(self.line) // 2)
+            self._columns.fit(len(self.open_batch) // 2)
         self._wake_loop()
 
-    def _has_room(self, size: int, in_callback: bool) -> bool:
+    def _fits(self, size: int, in_callback: bool) -> bool:
         self.check_open()
-        messages = self._pending + len(self.line) // 2
+        messages = self._pending + len(self.open_batch) // 2
         in_bytes = self._pending_bytes + self._batch_bytes
         if not in_callback:
             messages += self._uncalled
             in_bytes += self._uncalled_bytes
         if not messages:  # one message always fits
             return True
-        return messages < self.bounds.pending_messages and in_bytes + size <= self.bounds.pending_bytes
+        return messages < self.limits.pending_messages and in_bytes + size <= self.limits.pending_bytes
 
     def _wait(self) -> None:
         self._urgent = True
         self._wake_loop()
-        self._waiting += 1
+        self._waiting_threads += 1
         try:
-            self._free.wait(SIGNAL_CHECK_S)
+            self._has_capacity.wait(SIGNAL_CHECK_S)
         finally:
-            self._waiting -= 1
-        self._count()
+            self._waiting_threads -= 1
+        self._count_fast_path()
 
     def _full(self) -> ProducerQueueIsFull:
-        bounds = self.bounds
-        messages = self._pending + self._uncalled + len(self.line) // 2
+        limits = self.limits
+        messages = self._pending + self._uncalled + len(self.open_batch) // 2
         in_bytes = self._pending_bytes + self._uncalled_bytes + self._batch_bytes
         return ProducerQueueIsFull(
-            f"{messages} messages of {in_bytes} bytes are pending, and {bounds.pending_messages} of "
-            f"{bounds.pending_bytes} may be: wait for receipts, raise max_pending_messages, or set block_if_queue_full"
+            f"{messages} messages of {in_bytes} bytes are pending, and at most {limits.pending_messages} of "
+            f"{limits.pending_bytes} bytes are allowed: wait for results, raise max_pending_messages or "
+            "max_pending_bytes, or set block_if_queue_full"
         )
 
     def _close_batch(self) -> None:
-        callbacks = self.line[1::2]
+        callbacks = self.open_batch[1::2]
         batch = Batch(
-            self.line[::2],
+            self.open_batch[::2],
             callbacks if callbacks.count(None) < len(callbacks) else None,
             self._columns,
             self._waiters,
@@ -349,31 +327,31 @@ class SendQueue:
             self._next_sequence_id,
         )
         next_sequence_id = max(self._next_sequence_id, batch.last_sequence_id + 1)
-        # Nothing is called from here on: see `_put`.
+        # No function is called from here on: see `_append`.
         self._closed += (batch,)
-        self.line, self._columns, self._waiters = [], None, []
+        self.open_batch, self._columns, self._waiters = [], None, []
         self._batch_bytes = 0
         self._next_sequence_id = next_sequence_id
         self.closed_batches += 1
         self._pending += batch.count
         self._pending_bytes += batch.bytes
 
-    def _freed(self) -> None:
-        self._count()
-        if (self._waiting or self._free_futures) and (self._half_free(False) or self._half_free(True)):
+    def _release(self) -> None:
+        self._count_fast_path()
+        if (self._waiting_threads or self._capacity_futures) and (self._half_free(False) or self._half_free(True)):
             self._wake_waiting()
-        self._measure()
+        self._set_capacity()
 
     def _half_free(self, in_callback: bool) -> bool:
         messages, in_bytes = self._pending, self._pending_bytes
         if not in_callback:
             messages += self._uncalled
             in_bytes += self._uncalled_bytes
-        return messages <= self.bounds.pending_messages // 2 and in_bytes <= self.bounds.pending_bytes // 2
+        return messages <= self.limits.pending_messages // 2 and in_bytes <= self.limits.pending_bytes // 2
 
     def _wake_waiting(self) -> None:
-        self._free.notify_all()
-        futures, self._free_futures = self._free_futures, []
+        self._has_capacity.notify_all()
+        futures, self._capacity_futures = self._capacity_futures, []
         for free in futures:
             if not free.done():
                 free.set_result(None)

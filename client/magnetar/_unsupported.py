@@ -1,5 +1,8 @@
-"""Names of Pulsar's Python client that are not supported yet. Applications can import and annotate with them; using
-one raises OperationNotSupported, which says what to do instead."""
+"""Classes of Pulsar's Python client that are not supported yet.
+
+Applications can import them and annotate with them. Creating one raises OperationNotSupported, which names the
+alternative.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ __all__ = [
 class Unsupported:
     """A class without instances."""
 
-    # What an application can do without it: the end of the error's sentence.
+    # What an application can do instead. It ends the error's sentence.
     instead: ClassVar[str] = "leave it out"
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -1,8 +1,8 @@
-"""What can go wrong, as the application meets it.
+"""The exceptions that the client raises.
 
-`MagnetarException` is the base of all, and `PulsarException` another name for it. There is one class for each `Result`,
-with the names of Pulsar's Python client, and a few of our own. An operation raises; what is told to a callback is the
-`Result`, the same as the class says.
+`MagnetarException` is the base class of all, and `PulsarException` another name of it. There is one class for each
+`Result`. The names are those of Pulsar's Python client, with a few additions. Operations raise an exception; callbacks
+get its `Result`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 
 
 class Result(enum.Enum):
-    """How an operation ended. The numbers up to 100 are those of Pulsar's Python client."""
+    """The result of an operation. The numbers up to 100 are those of Pulsar's Python client."""
 
     Ok = 0
     UnknownError = 1
@@ -127,12 +127,12 @@ class Result(enum.Enum):
 
 
 class MagnetarException(Exception):
-    """Whatever this package raises."""
+    """The base class of all exceptions that the client raises."""
 
     result: ClassVar[Result] = Result.UnknownError
 
     def error(self) -> Result:
-        """As callbacks are told it."""
+        """Return the result that a callback would get."""
         return self.result
 
 
@@ -140,13 +140,13 @@ PulsarException = MagnetarException
 
 
 class UnknownError(MagnetarException):
-    """The broker failed in a way that has no name."""
+    """The broker failed in a way for which there is no other class."""
 
     result = Result.UnknownError
 
 
 class BrokerFailed(UnknownError):
-    """The broker met an error of its own, of which its log tells: the same would fail again."""
+    """The broker has a bug, which its log describes. The same request would fail again."""
 
     result = Result.BrokerFailed
 
@@ -158,17 +158,17 @@ class InvalidConfiguration(MagnetarException, ValueError):
 
 
 class UnknownOption(InvalidConfiguration, TypeError):
-    """There is no option of that name."""
+    """There is no option of this name."""
 
 
 class Timeout(MagnetarException, TimeoutError):
-    """It took longer than it may. It may have been done, or be done still, or not."""
+    """The time limit is over. Whether the request was carried out, or will be, is unknown."""
 
     result = Result.Timeout
 
 
 class LookupError(MagnetarException):
-    """No broker could tell who serves the topic."""
+    """No broker could answer which broker owns the topic."""
 
     result = Result.LookupError
 
@@ -178,7 +178,7 @@ class ConnectError(MagnetarException):
 
     result = Result.ConnectError
 
-    # What was found at the addresses of the service URL, if none of them has answered as a broker; the message says it.
+    # What listens at the addresses of the service URL, if no broker has answered there. The message contains it.
     found: str | None = None
 
 
@@ -199,25 +199,25 @@ class ErrorGettingAuthenticationData(MagnetarException):
 
 
 class BrokerMetadataError(MagnetarException):
-    """The broker's metadata store could not do it (now)."""
+    """The broker's metadata store has failed, or is not available at the moment."""
 
     result = Result.BrokerMetadataError
 
 
 class BrokerPersistenceError(MagnetarException):
-    """The broker's bookies could not do it (now)."""
+    """The broker's bookies have failed, or are not available at the moment."""
 
     result = Result.BrokerPersistenceError
 
 
 class ChecksumError(MagnetarException):
-    """An entry's bytes are not what its checksum says."""
+    """The bytes of an entry do not match its checksum."""
 
     result = Result.ChecksumError
 
 
 class ConsumerBusy(MagnetarException):
-    """The subscription has a consumer that this one can't stand beside."""
+    """The subscription has another consumer, and its type or that of this consumer allows only one."""
 
     result = Result.ConsumerBusy
 
@@ -235,7 +235,7 @@ class AlreadyClosed(MagnetarException):
 
 
 class InvalidMessage(MagnetarException, ValueError):
-    """A message that can't be encoded as it is."""
+    """The message can't be encoded."""
 
     result = Result.InvalidMessage
 
@@ -255,31 +255,31 @@ class ProducerBusy(MagnetarException):
 
 
 class TooManyLookupRequestException(MagnetarException):
-    """The broker is asked too much at a time."""
+    """The broker has too many requests at the moment."""
 
     result = Result.TooManyLookupRequestException
 
 
 class InvalidTopicName(MagnetarException, ValueError):
-    """No topic can be called that."""
+    """The topic name is not valid."""
 
     result = Result.InvalidTopicName
 
 
 class InvalidUrl(MagnetarException, ValueError):
-    """No address of a service."""
+    """The service URL is not valid."""
 
     result = Result.InvalidUrl
 
 
 class ServiceUnitNotReady(MagnetarException):
-    """The topic is not served there (any more), or not yet."""
+    """The broker does not own the topic, or can't serve it yet."""
 
     result = Result.ServiceUnitNotReady
 
 
 class OperationNotSupported(MagnetarException):
-    """What was asked for does not exist here (yet)."""
+    """The operation, option or argument is not supported."""
 
     result = Result.OperationNotSupported
 
@@ -293,25 +293,25 @@ class ProducerBlockedQuotaExceededException(MagnetarException):
 
 
 class ProducerQueueIsFull(MagnetarException):
-    """As much is pending as may be: wait for receipts, or create the producer with `block_if_queue_full`."""
+    """Too much is pending: wait for results, or create the producer with `block_if_queue_full`."""
 
     result = Result.ProducerQueueIsFull
 
 
 class MessageTooBig(MagnetarException):
-    """A message, or what it has besides its payload, is above the limit."""
+    """The payload, or the properties and keys, of a message exceed the limit."""
 
     result = Result.MessageTooBig
 
 
 class TopicNotFound(MagnetarException):
-    """There is no such topic, and it is not made by itself."""
+    """The topic does not exist, and is not created automatically."""
 
     result = Result.TopicNotFound
 
 
 class SubscriptionNotFound(MagnetarException):
-    """There is no such subscription."""
+    """The subscription does not exist."""
 
     result = Result.SubscriptionNotFound
 
@@ -325,7 +325,7 @@ class UnsupportedVersionError(MagnetarException):
 
 
 class TopicTerminated(MagnetarException):
-    """The topic takes no messages any more."""
+    """The topic was terminated, and accepts no messages any more."""
 
     result = Result.TopicTerminated
 
@@ -343,7 +343,7 @@ class ConsumerAssignError(MagnetarException):
 
 
 class CumulativeAcknowledgementNotAllowedError(MagnetarException):
-    """On a subscription that messages are dealt out of."""
+    """The subscription is Shared, so its messages can only be acknowledged individually."""
 
     result = Result.CumulativeAcknowledgementNotAllowedError
 
@@ -357,7 +357,7 @@ class InvalidTxnStatusError(MagnetarException):
 
 
 class NotAllowedError(MagnetarException):
-    """What was asked for can't be."""
+    """The request is not allowed."""
 
     result = Result.NotAllowedError
 
@@ -371,7 +371,7 @@ class TransactionNotFound(MagnetarException):
 
 
 class ProducerFenced(MagnetarException):
-    """Another producer has taken this one's place."""
+    """Another producer has taken over from this one."""
 
     result = Result.ProducerFenced
 
@@ -381,36 +381,36 @@ class MemoryBufferIsFull(MagnetarException):
 
 
 class Interrupted(MagnetarException):
-    """The wait was broken off."""
+    """The wait was interrupted."""
 
     result = Result.Interrupted
 
 
 class NotFound(MagnetarException):
-    """There is no such thing."""
+    """The object of an administrative request does not exist."""
 
     result = Result.NotFound
 
 
 class AlreadyExists(MagnetarException):
-    """There is one of that name."""
+    """An object of this name exists."""
 
     result = Result.AlreadyExists
 
 
 class InvalidArgument(MagnetarException, ValueError):
-    """An argument's value can't be."""
+    """The value of an argument is not valid."""
 
     result = Result.InvalidArgument
 
 
 class IncarnationChanged(MagnetarException):
-    """The topic was deleted and made again: what is known of the old one says nothing of the new one."""
+    """The topic was deleted and recreated. Message ids and pending messages of the old one are void."""
 
     result = Result.IncarnationChanged
 
 
 class StaleEpoch(MagnetarException):
-    """It belongs to what a seek or a take-over has ended."""
+    """The request belongs to an epoch that a seek or another consumer's takeover has ended."""
 
     result = Result.StaleEpoch

@@ -1,5 +1,5 @@
-"""Schemas: bytes are the only one supported. The others of Pulsar's client can be imported, and creating one raises
-OperationNotSupported."""
+"""Schemas. Only BytesSchema is supported. The others of Pulsar's client can be imported, and raise
+OperationNotSupported when they are created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Schema:
 
 
 class BytesSchema(Schema):
-    """Bytes as they are: what every producer and consumer has."""
+    """Bytes without conversion: what every producer and consumer uses."""
 
     def encode(self, data: bytes) -> bytes:
         return data
@@ -32,7 +32,7 @@ class BytesSchema(Schema):
 
 
 class Record:
-    """A record's fields can be declared, but no schema can be made of it yet."""
+    """A base class for declarations of a record's fields. Schemas can't be made of them yet."""
 
 
 class AvroSchema(Unsupported, Schema):

@@ -15,7 +15,7 @@ __all__ = ["is_plain", "plain_errors", "plain_logs"]
 
 _SDK: Final = "magnetar"
 # The SDK's module that warns when no broker has answered for a second.
-_REACHABILITY: Final = "_reachability"
+_ENDPOINT_CHECK: Final = "_endpoint_check"
 
 
 def plain_logs() -> None:
@@ -30,7 +30,7 @@ def plain_logs() -> None:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR or (record.name == _SDK and record.module == _REACHABILITY)
+    return record.levelno >= logging.ERROR or (record.name == _SDK and record.module == _ENDPOINT_CHECK)
 
 
 @contextlib.contextmanager

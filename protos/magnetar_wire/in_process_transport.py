@@ -95,7 +95,7 @@ async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) 
     except Exception as error:  # noqa: BLE001 (the caller must not get the error itself)
         if not isinstance(error, ServiceFailed):
             _log.exception("a request failed with an internal error")
-        raise Failed("the server failed with an internal error: see its log") from None
+        raise Failed("the server failed to handle the request: see its log") from None
 
 
 class _Connection:

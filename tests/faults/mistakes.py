@@ -11,7 +11,8 @@ from typing import Final
 __all__ = ["is_to_be_expected", "mistakes_in"]
 
 _MISTAKES: Final = re.compile(
-    r"Traceback|never retrieved|was destroyed|never awaited|a fault of the loop|a fault of ours|stood still|MemoryError"
+    r"Traceback|never retrieved|was destroyed|never awaited|a fault of the loop|a fault of ours|"
+    r"an internal error: |stood still|MemoryError"
 )
 # Of who was paused, or shares a busy machine.
 _EXPECTED: Final = re.compile(r"stood still")

@@ -93,7 +93,7 @@ def test_one_flipped_bit_costs_one_entry_or_one_subscription(tmp_path: Path, end
         place = client.create_producer(_TOPIC).send(b"goes on")
         assert place > places[-1]
         assert _drained(client, "good", 4) == [b"message 1", b"message 2", b"message 3", b"goes on"]
-        with pytest.raises(ChecksumError, match="is damaged, and what it had acknowledged is not known"):
+        with pytest.raises(ChecksumError, match="is damaged, and its acknowledgements are unknown"):
             client.subscribe(_TOPIC, "bad")
         stats = admin.topics.stats(_TOPIC)
         assert {(one.ledger_id, one.entry_id) for one in stats.lost} == {(ledger_id, 0), (ledger_id, 4)}

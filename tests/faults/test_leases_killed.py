@@ -83,7 +83,7 @@ def test_what_was_leased_before_a_kill_is_there_after_it(tmp_path: Path) -> None
             incarnation = plan(server.service_url, "kept").incarnation
             admin.reading.renew_lease("kept", incarnation, _LEASE, 0)
             assert within(lambda: admin.topics.internal_stats("kept").ledgers[0].ledger_id > kept[-1])
-        assert within(lambda: "had left to readers" in server.logged)
+        assert within(lambda: "whose leases have ended" in server.logged)
         server.stop()
         found = asyncio.run(ledgers_of(server.folder))
         assert not found.orphans

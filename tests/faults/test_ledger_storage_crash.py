@@ -119,7 +119,7 @@ def test_newer_format_is_refused(tmp_path: Path) -> None:
     _on(tmp_path, _fill)
     (tmp_path / "format").write_text("2\n")
     for _ in range(2):
-        with pytest.raises(StorageFailed, match="is in format 2, and this version of Magnetar knows 1"):
+        with pytest.raises(StorageFailed, match="has format 2, but this version of Magnetar reads format 1"):
             run(open_rocksdb(tmp_path))
 
 

@@ -292,7 +292,7 @@ def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) 
     with Recorder(tmp_path, "w") as recorder:
         connections = Connections(recorder)
         connections.close()  # nobody looks besides
-        connections.opened("c", SimpleNamespace(_core=SimpleNamespace(parts=[part])))
+        connections.opened("c", SimpleNamespace(_core=SimpleNamespace(partitions=[part])))
         # Another link to the same broker, the same link after it was opened anew, another broker, and none.
         for link, number in [(links[0], 1), (links[1], 1), (links[1], 1), (links[1], 2), (links[2], 1), (None, 1)]:
             part.connection = None if link is None else (link, number)

@@ -104,7 +104,7 @@ class Strikes:
 
     async def _wipe(self, target: str) -> None:
         said = await self._cluster.wipe(target)
-        if "its disk is empty" not in said:
+        if f"the disk of bookie {target!r} is empty" not in said:
             self.violations.append(f"wiped: {target} was started with an empty disk, and: {said or 'it was ready'}")
 
     async def _end(self, strike: Strike) -> None:

@@ -219,7 +219,7 @@ def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: 
 
         warned = policies("3,3,2")
         assert "magnetar: warning: namespace public/default: its persistence policy can't be met now" in warned.stderr
-        assert "1 of 1 registered bookies can take a new ledger, and the ack quorum needs 2" in warned.stderr
+        assert "1 of 1 registered bookies accept a new ledger, and the ack quorum needs 2" in warned.stderr
         assert json.loads(warned.stdout)["persistence"]["ack_quorum"] == 2
         results: queue.Queue[magnetar.Result] = queue.Queue()
         client.create_producer("t").send_async(b"one", lambda result, _: results.put(result))
@@ -232,6 +232,6 @@ def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: 
                 app, ["produce", "t", "two", "--send-timeout-s", "2", "--url", server.service_url]
             )
             assert sent.exit_code != 0
-            assert "the topic waits: 1 bookies can take a new ledger" in " ".join(sent.stderr.split())
+            assert "the topic waits: a new ledger needs 2 bookies, but 1 of 1" in " ".join(sent.stderr.split())
             assert policies("1,1,1").stderr == ""
         assert results.get(timeout=60) == magnetar.Result.Ok

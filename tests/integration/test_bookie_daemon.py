@@ -51,7 +51,7 @@ async def test_ending_in_peace_and_being_killed_lose_nothing_that_was_acknowledg
     assert status["limbo"]["below"] == 0
     assert status["pid"] == (server.process.pid if server.process else None)
     # Nobody asked for these ledgers in the metadata store.
-    await until(lambda: "of which the metadata store knows nothing" in server.said, "they are reported")
+    await until(lambda: "unknown to the metadata store" in server.said, "they are reported")
 
 
 async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(server: BookieServer) -> None:
@@ -67,7 +67,7 @@ async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(
     again.spawn(metadata=server.metadata)
     with again:
         assert await again.ended() == ExitStatus.REFUSED
-        assert "start it under its own name" in again.said.splitlines()[-1]
+        assert "start it with the bookie_id" in again.said.splitlines()[-1]
     shutil.rmtree(server.data)
     server.spawn()
     assert await server.ended() == ExitStatus.REFUSED
@@ -87,7 +87,7 @@ async def test_read_only_by_hand_holds_after_a_restart(server: BookieServer) -> 
     assert await server.add(1, 1) == [(1, Status.READ_ONLY)]
     await server.kill()
     await server.start()
-    assert (await server.status())["read_only_because"] == ["its operator wants it"]
+    assert (await server.status())["read_only_because"] == ["an operator requested it"]
     assert await server.add(1, 0, 1) == [(0, Status.OK), (1, Status.READ_ONLY)]
     await ask_json(server.http, "/read-only", "POST", {"read_only": False})
     assert await server.add(1, 1) == [(1, Status.OK)]

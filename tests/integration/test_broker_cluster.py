@@ -77,7 +77,7 @@ def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster) -> None:
         assert owner_of(cluster, "paused") != owner
         cluster.resume(owner)
         ready(cluster, owner)
-        assert "all topics are given up" in cluster.log(owner).read_text()
+        assert "All topics are closed" in cluster.log(owner).read_text()
         going.send(20)
         going.whole()
 
@@ -99,7 +99,7 @@ def test_a_restart_in_peace(cluster: LocalCluster) -> None:
         finally:
             stop.set()
             publishing.join()
-        assert re.findall(r"SIGTERM.*\n(?:.*\n)*?.*has ended in peace", cluster.log(owner).read_text())
+        assert re.findall(r"SIGTERM.*\n(?:.*\n)*?.*has shut down gracefully", cluster.log(owner).read_text())
         going.send(20)
         going.whole()
 
@@ -189,7 +189,7 @@ def test_down_and_up_with_clients_connected(cluster: LocalCluster) -> None:
         cluster.down()
         assert {part.state for part in cluster.status().parts} == {"stopped"}
         for name in cluster.broker_names():
-            assert "has ended in peace" in cluster.log(name).read_text().splitlines()[-1]
+            assert "has shut down gracefully" in cluster.log(name).read_text().splitlines()[-1]
         cluster.up()
         going.send(20)
         going.whole()

@@ -88,8 +88,8 @@ def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
     broker: BrokerProcess, number: signal.Signals
 ) -> None:
     broker.spawn()
-    http = broker.says("HTTP is served at")
-    broker.says("the metadata store is not reached")
+    http = broker.says("HTTP listens at")
+    broker.says("the metadata store can't be reached")
 
     async def look() -> None:
         status, told = await ask_json(http, "/ready")
@@ -101,13 +101,13 @@ def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
     run(look())
     broker.signal(number)
     assert broker.ended() == ExitStatus.ENDED
-    assert "broker b1 has ended in peace" in broker.said.splitlines()[-1]
+    assert "Broker b1 has shut down gracefully" in broker.said.splitlines()[-1]
 
 
 def test_two_signals_at_once_are_one(broker: BrokerProcess) -> None:
     """As of a supervisor that signals a process and its group."""
     broker.spawn()
-    broker.says("HTTP is served at")
+    broker.says("HTTP listens at")
     broker.signal(signal.SIGTERM)
     broker.signal(signal.SIGINT)
     assert broker.ended() == ExitStatus.ENDED
@@ -131,7 +131,7 @@ def test_it_refuses_what_can_not_be(broker: BrokerProcess) -> None:
 def test_one_that_stands_still_is_told_to_end(broker: BrokerProcess) -> None:
     """SIGTERM reaches it when it goes on."""
     broker.spawn()
-    broker.says("HTTP is served at")
+    broker.says("HTTP listens at")
     broker.signal(signal.SIGSTOP)
     broker.signal(signal.SIGTERM)
     broker.signal(signal.SIGCONT)

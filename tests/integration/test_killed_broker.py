@@ -50,4 +50,6 @@ def test_another_broker_takes_over_while_the_session_of_the_killed_one_still_sta
 def _take_overs(cluster: LocalCluster, killed: str) -> list[str]:
     """What the other brokers' logs say."""
     logs = [cluster.log(name).read_text() for name in cluster.broker_names() if name != killed]
-    return [line for log in logs for line in log.splitlines() if f"is taken over from broker {killed}" in line]
+    return [
+        line for log in logs for line in log.splitlines() if f"from broker {killed}" in line and "Took over" in line
+    ]

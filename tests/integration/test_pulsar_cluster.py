@@ -174,7 +174,7 @@ def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster, tmp_path
             run(until(lambda: clients_at(cluster, other)["producers"] == 1, "its producer comes to the other broker"))
         going.all_receipted()
         going.whole()
-        assert "all topics are given up" in cluster.log(owner).read_text()[logged:]
+        assert "All topics are closed" in cluster.log(owner).read_text()[logged:]
 
 
 def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
         with going.going_on():
             cluster.stop(owner)
         going.all_receipted()
-        assert "has ended in peace" in cluster.log(owner).read_text().splitlines()[-1]
+        assert "has shut down gracefully" in cluster.log(owner).read_text().splitlines()[-1]
         going.whole()
     cluster.start(owner)
 

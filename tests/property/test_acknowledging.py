@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._acks import Eras, PendingAcks, Receipt
-from magnetar._consume_link import Gathered
-from magnetar._message import Delivered, DetachedOrigin, Era, Message
-from magnetar._nacks import Nacks
-from magnetar._receiver_queue import ReceiverQueue, Source
+from magnetar._consume_stream import RequestBuilder
+from magnetar._message import DeliveredEntry, DeliveryEpoch, Message, PickledOrigin
+from magnetar._negative_acks import NackSchedule
+from magnetar._pending_acks import AckReceipt, EpochTracker, PendingAcks
+from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
 from magnetar.exceptions import StaleEpoch
 from magnetar_protos.broker_pb2 import Acknowledge
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -22,14 +22,14 @@ from magnetar_wire.messages import Messages
 SIZES = [0, 1, 3, 8, 9]
 
 
-def entry(era: Era, number: int) -> Delivered:
+def entry(epoch: DeliveryEpoch, number: int) -> DeliveredEntry:
     """Ledgers of four entries; the entry's number says how large its batch is."""
     size = SIZES[number % len(SIZES)]
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0)
     if size:
         metadata.num_messages_in_batch = size
     payloads: list[bytes | None] = [b"%d.%d" % (number, at) for at in range(size or 1)]
-    return Delivered(era, 10 + number // 4, number % 4, 0, metadata, None, Messages(payloads), 10)
+    return DeliveredEntry(epoch, 10 + number // 4, number % 4, 0, metadata, None, Messages(payloads), 10)
 
 
 def told(sent: list[Acknowledge]) -> set[tuple[int, int, int]]:
@@ -65,10 +65,10 @@ STEPS = st.lists(
 @given(STEPS)
 async def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[str, int, int]]) -> None:
     """CON-3, CON-4"""
-    acks, eras = PendingAcks(), Eras()
-    eras.opened(3, 0)
-    era = Era(None, eras.opening, eras.epoch)
-    entries = [entry(era, number) for number in range(20)]
+    acks, epochs = PendingAcks(), EpochTracker()
+    epochs.start_opening(3, 0)
+    epoch = DeliveryEpoch(None, epochs.opening, epochs.number)
+    entries = [entry(epoch, number) for number in range(20)]
     sent: list[Acknowledge] = []
     model: set[tuple[int, int, int]] = set()
     for what, number, at in steps:
@@ -76,13 +76,13 @@ async def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[s
         at %= len(one.columns)
         place = (one.ledger_id, one.entry_id, at)
         if what == "one":
-            acks.add(one, [at])
+            acks.add_rows(one, [at])
             model.add(place)
         elif what == "id":
-            acks.add_place(era, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
+            acks.add_message(epoch, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
             model.add(place)
         elif what == "cumulative":
-            acks.add_cumulative(era, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
+            acks.add_cumulative(epoch, one.ledger_id, one.entry_id, one.batch_index(at), one.batch_size)
             model |= {
                 (other.ledger_id, other.entry_id, index)
                 for other in entries
@@ -90,17 +90,17 @@ async def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[s
                 if (other.ledger_id, other.entry_id, index) <= place
             }
         elif what == "redelivery":
-            eras.began(eras.epoch + 1, 3, 0)
+            epochs.start_epoch(epochs.number + 1, 3, 0)
         elif what == "break":
-            acks.disconnected()
-            eras.opened(eras.epoch + 10, 0)
+            acks.resend_unanswered()
+            epochs.start_opening(epochs.number + 10, 0)
         else:
-            taken = acks.take(5, eras, Gathered())
+            taken = acks.pop_requests(5, epochs, RequestBuilder())
             assert all(one.consumer_id == 5 for one in taken)
             sent += taken
             assert told(sent) == model
-            assert not acks
-    sent += acks.take(5, eras, Gathered())
+            assert not acks.has_unsent
+    sent += acks.pop_requests(5, epochs, RequestBuilder())
     assert told(sent) == model
 
 
@@ -112,41 +112,41 @@ async def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[s
 )
 async def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) -> None:
     """SUB-9, CHK-52: over is what was delivered before a seek or a take-over, on this stream or an earlier one."""
-    acks, eras = PendingAcks(), Eras()
-    eras.opened(1, 0)
-    era = Era(None, eras.opening, eras.epoch)
+    acks, epochs = PendingAcks(), EpochTracker()
+    epochs.start_opening(1, 0)
+    epoch = DeliveryEpoch(None, epochs.opening, epochs.number)
     number = 0
-    # Each era, whether it is over, and what was acknowledged in it: place → receipt.
-    over: dict[Era, bool] = {era: False}
-    pending: dict[int, tuple[Era, Receipt]] = {}
-    sent: dict[int, tuple[int, Era, Receipt]] = {}
+    # Each epoch, whether it is over, and what was acknowledged in it: place → receipt.
+    over: dict[DeliveryEpoch, bool] = {epoch: False}
+    pending: dict[int, tuple[DeliveryEpoch, AckReceipt]] = {}
+    sent: dict[int, tuple[int, DeliveryEpoch, AckReceipt]] = {}
     for step in steps:
         if step == "acknowledge":
             for one in list(over)[-3:]:
-                receipt = Receipt(asyncio.get_running_loop().create_future())
-                acks.add_place(one, 1, number, -1, 0)
-                acks.want_receipt([one], receipt)
+                receipt = AckReceipt(asyncio.get_running_loop().create_future())
+                acks.add_message(one, 1, number, -1, 0)
+                acks.request_receipt([one], receipt)
                 pending[number] = (one, receipt)
                 number += 1
         elif step in ("redelivery", "take-over"):
             ended = step == "take-over"
-            eras.began(eras.epoch + 1, eras.epoch + 1 if ended else 0, eras.moves)
+            epochs.start_epoch(epochs.number + 1, epochs.number + 1 if ended else 0, epochs.moves)
             if ended:
                 over = dict.fromkeys(over, True)
-            era = Era(None, eras.opening, eras.epoch)
-            over[era] = False
+            epoch = DeliveryEpoch(None, epochs.opening, epochs.number)
+            over[epoch] = False
         elif step.startswith("break"):
-            acks.disconnected()
+            acks.resend_unanswered()
             pending |= {place: (one, receipt) for place, one, receipt in sent.values()}
             sent.clear()
             moved = step == "break and move"
-            eras.opened(1, eras.moves + moved)
+            epochs.start_opening(1, epochs.moves + moved)
             if moved:
                 over = dict.fromkeys(over, True)
-            era = Era(None, eras.opening, eras.epoch)
-            over[era] = False
+            epoch = DeliveryEpoch(None, epochs.opening, epochs.number)
+            over[epoch] = False
         elif step == "take":
-            for told_of in acks.take(1, eras, Gathered()):
+            for told_of in acks.pop_requests(1, epochs, RequestBuilder()):
                 [range_] = told_of.entries if len(told_of.entries) == 1 else [None]
                 places = (
                     range(range_.first_entry_id, range_.last_entry_id + 1)
@@ -156,7 +156,7 @@ async def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) 
                 for place in places:
                     one, receipt = pending.pop(place)
                     assert not over[one], "what is over is told"
-                    assert told_of.epoch <= eras.epoch
+                    assert told_of.epoch <= epochs.number
                     sent[place] = (place, one, receipt)
             for one, receipt in pending.values():
                 assert over[one]
@@ -197,14 +197,14 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
 ) -> None:
     """CON-1, CON-2"""
     queue = ReceiverQueue()
-    sources = [Source(lambda: None) for _ in range(3)]
-    eras = [Era(DetachedOrigin("t", partition, None), 1, 1) for partition in range(len(sources))]
+    sources = [PartitionQueue(lambda: None) for _ in range(3)]
+    epochs = [DeliveryEpoch(PickledOrigin("t", partition, None), 1, 1) for partition in range(len(sources))]
     waiting: list[list[tuple[int, int]]] = [[], [], []]
     handed: list[int] = [0, 0, 0]
     owed: list[int] = [0, 0, 0]
     number = 0
     for source in sources:
-        source.segment = segment
+        source.segment_size = segment
 
     def got(message: Message) -> None:
         at = message.message_id().partition()
@@ -213,13 +213,15 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
 
     for what, which, count in steps:
         if what == "add":
-            one = Delivered(eras[which], 1, number, 0, _batch_of(count), None, Messages([b"xx"] * count), 3 * count)
+            one = DeliveredEntry(
+                epochs[which], 1, number, 0, _batch_of(count), None, Messages([b"xx"] * count), 3 * count
+            )
             waiting[which] += [(number, at) for at in range(count)]
-            queue.add(sources[which], [one])
+            queue.add_entries(sources[which], [one])
             number += 1
         elif what == "take":
             for _ in range(count):
-                message = queue.ready.popleft() if queue.ready else queue.take()
+                message = queue.ready.popleft() if queue.ready else queue.take_message()
                 if message is None:
                     assert not any(waiting)
                     break
@@ -241,32 +243,32 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
             waiting[which].clear()
             handed[which] = owed[which] = 0
         else:
-            dropped = queue.drop(sources[which], {(1, count)})
+            dropped = queue.drop_entries(sources[which], {(1, count)})
             assert dropped == sum(entry_id == count for entry_id, _ in waiting[which])
             waiting[which] = [place for place in waiting[which] if place[0] != count]
         assert len(queue) == sum(map(len, waiting))
         for at, source in enumerate(sources):
-            assert queue.has_of(source) == bool(waiting[at])
-            owed[at] += queue.fetch_owed(source)
+            assert queue.has_messages_of(source) == bool(waiting[at])
+            owed[at] += queue.fetch_debt(source)
             assert owed[at] <= handed[at] <= owed[at] + segment
-    assert queue.take() is None or any(waiting)
+    assert queue.take_message() is None or any(waiting)
     if not any(waiting):
         for at, source in enumerate(sources):
-            assert owed[at] + queue.fetch_owed(source) == handed[at], "in the end all is counted"
+            assert owed[at] + queue.fetch_debt(source) == handed[at], "in the end all is counted"
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.floats(0, 5)), max_size=40), st.floats(0.1, 3))
 def test_what_is_refused_is_due_once_and_never_early(refused: list[tuple[int, int, float]], step_s: float) -> None:
     """CON-5"""
-    nacks: Nacks[int] = Nacks(0.5)
+    nacks: NackSchedule[int] = NackSchedule(0.5)
     first: dict[tuple[int, tuple[int, int]], float] = {}
     for owner, number, due_s in refused:
-        nacks.add(owner, (1, number), due_s)
+        nacks.add_entry(owner, (1, number), due_s)
         first.setdefault((owner, (1, number)), due_s)
     now_s = 0.0
     while (next_s := nacks.next_due_s()) is not None:
         now_s = max(now_s + step_s, next_s)
-        for owner, places in nacks.take(now_s).items():
+        for owner, places in nacks.pop_due(now_s).items():
             assert places == sorted(set(places))
             for place in places:
                 assert first.pop((owner, place)) <= now_s
@@ -274,11 +276,11 @@ def test_what_is_refused_is_due_once_and_never_early(refused: list[tuple[int, in
 
 
 def test_forgotten_refusals_are_not_due() -> None:
-    nacks: Nacks[Any] = Nacks(1.0)
-    nacks.add("a", (1, 1), 5.0)
-    nacks.add("b", (1, 1), 7.0)
-    nacks.forget("a")
+    nacks: NackSchedule[Any] = NackSchedule(1.0)
+    nacks.add_entry("a", (1, 1), 5.0)
+    nacks.add_entry("b", (1, 1), 7.0)
+    nacks.forget_owner("a")
     assert nacks.next_due_s() == 7.0
-    assert nacks.take(100.0) == {"b": [(1, 1)]}
-    nacks.add("a", (1, 1), 9.0)
-    assert nacks.take(100.0) == {"a": [(1, 1)]}
+    assert nacks.pop_due(100.0) == {"b": [(1, 1)]}
+    nacks.add_entry("a", (1, 1), 9.0)
+    assert nacks.pop_due(100.0) == {"a": [(1, 1)]}

@@ -420,4 +420,4 @@ class SimulatedStorage:
 
     def _check_alive(self) -> None:
         if self.dead is not None:
-            raise StorageFailed(f"the storage does nothing any more: {self.dead}")
+            raise StorageFailed(f"the storage is out of service: {self.dead}")

@@ -373,7 +373,7 @@ class SimulatedListener:
             _log.error("a request failed", exc_info=error)
         if is_mistake(error) and self._network.on_mistake is not None:
             self._network.on_mistake(self.process, method, error)
-        return Failed("the server failed with an internal error: see its log")
+        return Failed("the server failed to handle the request: see its log")
 
 
 class SimulatedConnection:

@@ -62,7 +62,7 @@ def test_a_branch_is_reached_or_missing() -> None:
     assert reach.missing == [refused]
 
     def refuse() -> None:
-        with pytest.raises(ValueError, match="at least"):
+        with pytest.raises(ValueError, match="invalid quorums"):
             Striping(3, 2, 3)
 
     reach.run(refuse)

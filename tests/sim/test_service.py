@@ -29,7 +29,7 @@ _BRANCHES: Final = [
     Branch("Topic.open_producer", "evicted.end"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
-    Branch("ConsumerPart.delivered", "if not self.connected or delivery.epoch != self.era.epoch:\nreturn"),
+    Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # A cursor in a ledger that is gone (CHK-54).
     Branch("AckState._within_the_log", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.
@@ -38,7 +38,7 @@ _BRANCHES: Final = [
     Branch("LogRetention.save_mark", "self._saved_mark = max(self._saved_mark, mark)"),
     # A topic that was deleted and made again (CHK-57).
     Branch("topic.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
-    Branch("PartitionProducer._react", "self._fail_all(exceptions.IncarnationChanged(str(error)))"),
+    Branch("PartitionProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
     # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
     Branch("LogWriting._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
     Branch("TopicLedgers._pause_after_failures", "await self._clock.sleep(pause_s)"),

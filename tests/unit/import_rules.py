@@ -37,19 +37,20 @@ MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
 NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
 # Rules outside `core`, each beside the shell that uses it.
 RULES_BESIDE_SHELLS: Final = frozenset(
-    f"magnetar_broker.server.{name}"
-    for name in (
-        "grpc.produce_answers",
-        "grpc.stream_budget",
-        "outbox_budget",
-        "pulsar.acknowledged_ids",
-        "pulsar.error_codes",
-        "pulsar.frames",
-        "pulsar.incomplete_frames",
-        "pulsar.message_ids",
-        "pulsar.replies",
-        "pulsar.topic_list_rules",
-    )
+    {
+        "magnetar._outgoing_message",
+        "magnetar._send_queue_rules",
+        "magnetar_broker.server.grpc.produce_answers",
+        "magnetar_broker.server.grpc.stream_budget",
+        "magnetar_broker.server.outbox_budget",
+        "magnetar_broker.server.pulsar.acknowledged_ids",
+        "magnetar_broker.server.pulsar.error_codes",
+        "magnetar_broker.server.pulsar.frames",
+        "magnetar_broker.server.pulsar.incomplete_frames",
+        "magnetar_broker.server.pulsar.message_ids",
+        "magnetar_broker.server.pulsar.replies",
+        "magnetar_broker.server.pulsar.topic_list_rules",
+    }
 )
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(

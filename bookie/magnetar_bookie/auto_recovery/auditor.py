@@ -100,7 +100,7 @@ class Auditor:
             try:
                 await self.scan()
             except (Unavailable, StoreFull) as error:
-                _log.info("the audit waits for the metadata store: %s", error)
+                _log.info("The audit waits until the metadata store answers: %s", error)
                 await clock.sleep(self._options.metadata_retry_s)
                 continue
             self._checker.ring()
@@ -145,7 +145,7 @@ class Auditor:
                 else:
                     await self._report(ledger_id, metadata)
             except OutcomeUnknown as error:
-                _log.info("ledger %s is left for the next audit: %s", ledger_id, error)
+                _log.info("Ledger %s is postponed to the next audit: %s", ledger_id, error)
             except (LedgerError, ForeignValue) as error:  # since it was read
                 self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
             if metadata.closed and metadata.fragments:

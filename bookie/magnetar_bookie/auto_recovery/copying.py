@@ -74,9 +74,12 @@ async def fill_slot(
 
 def _unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
     entry_id, answers = next(iter(unreadable.items()))
-    more = f" (and of {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
-    said = "; ".join(f"{bookie}: {answer}" for bookie, answer in answers.items()) or "there is no other replica"
-    return f"no replica could be read of entry {entry_id}{more}: {said}"
+    more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
+    said = (
+        "there is no other replica".join(f"{bookie}: {answer}" for bookie, answer in answers.items())
+        or "there is no other replica"
+    )
+    return f"no replica of entry {entry_id}{more} could be read: {said}"
 
 
 async def _write(
@@ -94,7 +97,7 @@ async def _write(
     finally:
         detach()
     if batch.failure:
-        raise TargetFailed(f"bookie {target} does not take the ledger's entries: {batch.failure}")
+        raise TargetFailed(f"bookie {target} did not store the ledger's entries: {batch.failure}")
 
 
 class _Batch:

@@ -80,7 +80,7 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
     while True:
         await store.sync()
         if await store.exists(paths.cookie(bookie_id)) is None and await store.exists(paths.leaving(bookie_id)) is None:
-            raise NoSuchBookie(f"no bookie {bookie_id!r} belongs to the cluster: /bookies/cookies names those that do")
+            raise NoSuchBookie(f"the cluster has no bookie {bookie_id!r}: `magnetar bookies list` shows its bookies")
         if await _change_with_cookie(client, bookie_id, marked, mark):
             return
 
@@ -92,7 +92,7 @@ async def cancel_decommission(client: LedgerClient, bookie_id: str) -> None:
         if payload is None:
             raise NotLeaving(f"bookie {bookie_id!r} is not being decommissioned")
         if _decoded(bookie_id, payload).done:
-            raise NotLeaving(f"bookie {bookie_id!r} is struck off, and that is for good")
+            raise NotLeaving(f"bookie {bookie_id!r} is decommissioned for good: it can't be cancelled any more")
         return DELETE
 
     while not await _change_with_cookie(client, bookie_id, taken_back, b""):

@@ -1,4 +1,4 @@
-"""What keeps a repair from going on. Nothing is lost by it: it is tried again."""
+"""The error of a repair that can't continue. The repair is retried later."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["CannotRepair"]
 
 
 class CannotRepair(LedgerError):
-    """Not now: the message says why, and stands in the task."""
+    """A repair that can't continue now. The message says why, and is stored in the repair task."""

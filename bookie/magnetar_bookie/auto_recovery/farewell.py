@@ -37,8 +37,7 @@ async def check_farewell(client: LedgerClient, bookie_id: str) -> None:
         out = [f"{one.bookie_id} is {one.standing.value}" for one in others if one.standing not in _NOT_TOLD]
         because = f" ({', '.join(out)})" if out else ""
         raise CannotLeave(
-            f"without {bookie_id} {len(left)} bookies would be left that take entries{because}, and ledger {ledger} "
-            f"needs {widest}"
+            f"without {bookie_id} only {len(left)} bookies accept entries{because}, but ledger {ledger} needs {widest}"
         )
 
 

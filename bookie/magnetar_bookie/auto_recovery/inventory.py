@@ -32,12 +32,12 @@ async def lacking(
                 step.target, "inventory", request, InventoryAnswer, timeout_s=options.inventory_timeout_s
             )
         except TransportError as error:
-            raise CannotRepair(f"bookie {step.target} does not say what it holds: {error}") from None
+            raise CannotRepair(f"bookie {step.target} does not list its entries: {error}") from None
         if answer.status != OK:
-            raise CannotRepair(f"bookie {step.target} does not say what it holds: {status_name(answer.status)}")
+            raise CannotRepair(f"bookie {step.target} does not list its entries: {status_name(answer.status)}")
         end = min(answer.next_entry_id, last + 1)
         if end <= at:
-            raise CannotRepair(f"bookie {step.target}'s inventory stands still at entry {at}")
+            raise CannotRepair(f"bookie {step.target} repeats entry {at} in the list of its entries")
         held = [(one.first_entry_id, one.last_entry_id) for one in answer.held]
         yield end, list(missing_entries(metadata.striping, step.slot, at, end - 1, held))
         at = end

@@ -82,7 +82,7 @@ async def held(
     Raises `CannotRepair` where the bookie does not say.
     """
     if replica.last_entry_id is None:
-        raise CannotRepair("the fragment still grows")
+        raise CannotRepair("the fragment is still being written")
     first, last = replica.first_entry_id, replica.last_entry_id
     total = entries_of_slot(metadata.striping, replica.slot, first, last)
     step = FillSlot(first, last, replica.slot, replica.bookie_id, replica.bookie_id)

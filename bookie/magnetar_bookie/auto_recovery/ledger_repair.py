@@ -71,7 +71,7 @@ class LedgerRepair:
             return ""
         except (LedgerError, ForeignValue) as error:
             return str(error)
-        return "others keep changing the ledger"
+        return "the ledger was changed by others during each attempt"
 
     async def _attempt(self, named: Sequence[str]) -> str:
         client, lost = self._client, self._cluster.lost
@@ -121,7 +121,7 @@ class LedgerRepair:
             choose = partial(self._client.placement.replacement, randomness=self._client.randomness)
             target = successor(fragment.bookies, fragment, view.writable, choose)
             if target is None:
-                raise CannotRepair(f"{no_successor(step)} (it lacks entries and is read-only)") from None
+                raise CannotRepair(f"{no_successor(step)} ({step.target} lacks entries and is read-only)") from None
             await put_in_place(self._client, self._options, self._ledger_id, metadata, step.at(target), self._copied)
 
     async def _copied(self, entries: int) -> None:

@@ -88,9 +88,9 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOpt
                 continue
             except (LedgerError, ForeignValue, StoreFull, Unavailable) as error:
                 left += 1
-                _log.info("ledger %s stays in limbo: %s", ledger_id, error)
+                _log.info("Ledger %s remains in limbo: %s", ledger_id, error)
     except Unavailable as error:
-        _log.info("the way out of limbo waits for the metadata store: %s", error)
+        _log.info("The repair of ledgers in limbo waits until the metadata store answers: %s", error)
         left += 1
     return left
 

@@ -60,7 +60,7 @@ class Sweeper:
                 try:
                     await self._sweep(ledger_id)
                 except (OutcomeUnknown, OutcomeNotKnown) as error:
-                    _log.info("ledger %s, which nobody claimed, is swept another time: %s", ledger_id, error)
+                    _log.info("The deletion of unclaimed ledger %s is retried later: %s", ledger_id, error)
                 except (ForeignValue, LedgerError) as error:
                     self._client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
                     self._unreadable[ledger_id] = None
@@ -75,7 +75,7 @@ class Sweeper:
         with contextlib.suppress(NoSuchLedger):  # its holders were faster: the tombstone was there before
             await self._client.ledgers.change(ledger_id, tombstone)
         await self._change(ledger_id, lambda payload: LEAVE if payload is None else DELETE)
-        _log.info("ledger %s was never claimed, and is deleted", ledger_id)
+        _log.info("Deleted ledger %s, which was never claimed", ledger_id)
 
     async def _take(self, ledger_id: int) -> bool:
         """Sets `sweeping`. False: there is no intent."""

@@ -108,7 +108,7 @@ class Worker:
             async with LedgerLock(self._client, ledger_id, b"worker") as mine:
                 done = mine and await self._work(ledger_id)
         except (Unavailable, StoreFull) as error:
-            _log.info("the repair of ledger %s waits for the metadata store: %s", ledger_id, error)
+            _log.info("The repair of ledger %s waits until the metadata store answers: %s", ledger_id, error)
             done = False
         except ForeignValue as error:
             self._client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
@@ -149,6 +149,6 @@ class Worker:
         if not stuck:
             self._counters.tasks_done += 1
             return await self._tasks.finish(ledger_id, task)
-        _log.info("ledger %s can't be made whole yet: %s", ledger_id, stuck)
+        _log.info("Ledger %s is not fully replicated yet, and is retried: %s", ledger_id, stuck)
         await self._tasks.note(ledger_id, repair.copied, repair.total, stuck)
         return False

@@ -193,7 +193,7 @@ class AddChannel:
 
     def send(self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool) -> None:
         """Puts the records of these entries, `first` and those that follow it, in line."""
-        assert recovery is self._recovery, "recovery's adds have a channel of their own: adds(…, recovery=True)"
+        assert recovery is self._recovery, "recovery adds have a channel of their own: adds(…, recovery=True)"
         if ledger_id in self._abandoned:
             self._drop_abandoned()
         unanswered = self._unanswered
@@ -203,7 +203,7 @@ class AddChannel:
         if self._closed:
             self._break_soon("the ledger client is closed")
         elif self._link is None and self._clock.monotonic() < self._not_before:
-            self._break_soon("it failed a moment ago")
+            self._break_soon("it failed a moment ago, and is not retried yet")
         else:
             if unanswered.lags and ledger_id not in self._notified_of_lag:
                 self._notify_of_lag_soon(ledger_id)
@@ -238,8 +238,8 @@ class AddChannel:
         except TransportError as error:
             reason = f"{type(error).__name__}: {error}"
         except Exception as error:
-            log.exception("adds to bookie %s failed", self._bookie_id)
-            reason = f"a fault of ours: {error!r}"
+            log.exception("Adds to bookie %s failed with an internal error", self._bookie_id)
+            reason = f"an internal error: {error!r}"
         self._break(link, reason)
 
     async def _send_frames(self, link: _Link) -> str:
@@ -253,7 +253,7 @@ class AddChannel:
             else:
                 link.idle = asyncio.get_running_loop().create_future()
                 await link.idle
-        return "the stream is over"
+        return "the stream was closed"
 
     def _hand_over(self, link: _Link) -> None:
         """What is in line, to the bookie at hand. From what it does not take on, all that is in line goes in frames."""
@@ -278,8 +278,8 @@ class AddChannel:
             finally:
                 at_hand.taken()
         except Exception as error:
-            log.exception("adds to bookie %s failed", self._bookie_id)
-            self._break(link, f"a fault of ours: {error!r}")
+            log.exception("Adds to bookie %s failed with an internal error", self._bookie_id)
+            self._break(link, f"an internal error: {error!r}")
         self._watch_oldest()
         if line:
             link.wake()
@@ -291,8 +291,8 @@ class AddChannel:
             try:
                 self._take(ledger_id, first, count, status)
             except Exception as error:
-                log.exception("adds to bookie %s failed", self._bookie_id)
-                asyncio.get_running_loop().call_soon(self._break, link, f"a fault of ours: {error!r}")
+                log.exception("Adds to bookie %s failed with an internal error", self._bookie_id)
+                asyncio.get_running_loop().call_soon(self._break, link, f"an internal error: {error!r}")
 
     def _next_frame(self) -> bytes:
         """Records from the head of the line. They count as handed over: the caller sends the frame at once."""
@@ -328,11 +328,11 @@ class AddChannel:
             try:
                 answers = AddAnswers.FromString(message).answers
             except DecodeError as error:
-                return f"its answer can't be read: {error}"
+                return f"its answer can't be decoded: {error}"
             self._pause_s = 0.0
             for answer in answers:
                 self._take(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
-        return "it ended the stream"
+        return "it closed the stream"
 
     def _take(self, ledger_id: int, first: int, count: int, status: int) -> None:
         self._unanswered.answered(ledger_id, first, count, self._clock.monotonic())
@@ -376,7 +376,10 @@ class AddChannel:
                     sink.bookie_lags(self._bookie_id, reason)
 
     def _lag(self) -> str:
-        return f"{self._unanswered.bytes} bytes are unanswered, of at most {self._max_lag_bytes}"
+        return (
+            f"it has not answered adds of {self._unanswered.bytes} bytes, and at most {self._max_lag_bytes} are "
+            "allowed (max_bookie_lag_bytes)"
+        )
 
     # ── the time-out ──
 
@@ -400,7 +403,7 @@ class AddChannel:
         elif now < due:
             self._check_in(due - now)
         else:
-            self._break(self._link, f"it has not answered an add within {self._timeout_s} s")
+            self._break(self._link, f"it did not answer an add within {self._timeout_s} s")
 
     # ── the end of a stream ──
 

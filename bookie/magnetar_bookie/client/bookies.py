@@ -135,7 +135,7 @@ class Bookies:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that ends with this object at the latest. `work` raises nothing."""
-        assert self._tasks is not None, "start it first"
+        assert self._tasks is not None, "the bookies are not started yet"
         return self._tasks.create_task(work)
 
     def alive(self) -> dict[str, BookieInfo]:
@@ -159,7 +159,7 @@ class Bookies:
             return "is being decommissioned"
         if self._known[bookie_id].read_only:
             return "is read-only"
-        return "is registered, but failed a moment ago and does not answer"
+        return "is registered, but failed recently and does not answer"
 
     def lost(self, bookie_id: str) -> bool:
         """It was registered, and has not been for `lost_bookie_replacement_delay_s`."""
@@ -227,7 +227,7 @@ class Bookies:
         try:
             return answer_type.FromString(answer)
         except DecodeError as error:
-            raise Failed(f"bookie {bookie_id} answered {method} with what can't be read: {error}") from None
+            raise Failed(f"the answer of bookie {bookie_id} to {method} can't be decoded: {error}") from None
 
     def adds(self, bookie_id: str, *, recovery: bool = False) -> AddChannel:
         """The stream of adds to this bookie, shared by all ledgers; another for those that pass a fence."""
@@ -255,7 +255,7 @@ class Bookies:
     def _connection(self, bookie_id: str) -> Connection:
         info = self._known.get(bookie_id)
         if info is None:
-            raise NotReached(f"bookie {bookie_id} has not been seen: its address is not known")
+            raise NotReached(f"bookie {bookie_id} was never registered: its address is unknown")
         if self._closed:
             raise NotReached("the ledger client is closed")
         address, connection = self._connections.get(bookie_id, ("", None))
@@ -329,7 +329,7 @@ class Bookies:
             stored = await compare_and_set.read(self._metadata, path)
             mark = decode_node(Cookie, path, stored.payload).decommission_mark if stored else b""
         except ForeignValue as error:
-            log.error("bookie %s is given no entries: %s", bookie_id, error)
+            log.error("Bookie %s is not used for new entries, since its cookie can't be decoded: %s", bookie_id, error)
             stored, mark = None, b""
         known = self._cookies.get(bookie_id)
         if stored is None:
@@ -365,7 +365,7 @@ class Bookies:
         try:
             said = BookieRegistration.FromString(node.value)
         except DecodeError as error:
-            log.warning("the registration of bookie %s can't be read: %s", bookie_id, error)
+            log.warning("The registration of bookie %s can't be decoded, and is ignored: %s", bookie_id, error)
             return
         listeners = tuple((one.name, one.address) for one in said.listeners)
         info = BookieInfo(bookie_id, said.address, said.instance_id, said.read_only, listeners)
@@ -397,7 +397,7 @@ class Bookies:
                 try:
                     callback()
                 except Exception:  # one listener's mistake must not keep the others from hearing
-                    log.exception("a listener to the bookies failed")
+                    log.exception("A listener for changes of the bookies failed")
 
 
 def _ended(owner: asyncio.Task[None], read: asyncio.Future[None]) -> None:

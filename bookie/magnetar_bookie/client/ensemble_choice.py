@@ -104,7 +104,8 @@ class EnsembleChoice:
         }
         missing = "; ".join(f"{bookie_id} {reason}" for bookie_id, reason in reasons.items())
         return NotEnoughBookies(
-            f"{len(writable)} bookies can take a new ledger, of {len(bookies.alive())} that are alive, and it needs "
-            f"{striping.ack_quorum}: wait until more are there" + (f" ({missing})" if missing else ""),
+            f"a new ledger needs {striping.ack_quorum} bookies, but {len(writable)} of "
+            f"{len(bookies.alive())} registered ones accept entries: start more bookies, or wait for them"
+            + (f" ({missing})" if missing else ""),
             reasons,
         )

@@ -104,7 +104,7 @@ class ExplicitLac:
         except TransportError:
             return
         if answer.status in (Status.FENCED, Status.DELETED):
-            said = f"bookie {bookie_id} says {status_name(answer.status)}"
-            self._adds.lose(LedgerFenced(f"ledger {self._ledger_id} is not ours to write any more: {said}"))
+            said = f"bookie {bookie_id} answered {status_name(answer.status)}"
+            self._adds.lose(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {said}"))
         # Whoever refuses would refuse again: the next LAC is soon enough.
         self._told_to[bookie_id] = last

@@ -44,7 +44,7 @@ class ForeignNodes:
         if len(self._told) >= _REMEMBERED:
             del self._told[next(iter(self._told))]
         self._told[path] = reason
-        _log.error("%s can't be read, and is passed over until it is mended: %s", path, reason)
+        _log.error("%s can't be decoded, and is ignored until it is repaired: %s", path, reason)
 
 
 def decode_node(kind: type[M], path: str, payload: bytes) -> M:
@@ -52,7 +52,7 @@ def decode_node(kind: type[M], path: str, payload: bytes) -> M:
     try:
         return kind.FromString(payload)
     except DecodeError as error:
-        raise ForeignValue(f"{path!r} holds no {kind.__name__}: {error}") from None
+        raise ForeignValue(f"{path!r} is not a valid {kind.__name__}: {error}") from None
 
 
 async def replace_undecodable(
@@ -77,6 +77,6 @@ async def replace_undecodable(
                 raise
             return
         _log.error(
-            "%s can't be decoded and was replaced by an empty node: %s; its %d bytes began with %s",
+            "Replaced node %s by an empty one, since it can't be decoded: %s; its %d bytes began with %s",
             path, error, len(node.value), node.value[:_LOGGED_BYTES].hex(),
         )  # fmt: skip

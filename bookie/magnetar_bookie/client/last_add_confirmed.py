@@ -67,7 +67,7 @@ async def ask_last_add_confirmed(client: LedgerContext, ledger_id: int, metadata
         timer.cancel()
     if not heard:
         told = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
-        raise Unreadable(f"nobody tells how far ledger {ledger_id} is confirmed: {told}", reasons)
+        raise Unreadable(f"no bookie reports the LAC of ledger {ledger_id}: {told}", reasons)
     return max(heard.values())
 
 

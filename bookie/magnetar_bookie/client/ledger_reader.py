@@ -96,7 +96,7 @@ class LedgerReader:
             try:
                 await reader._ask_last_add_confirmed()
             except Unreadable as error:
-                _log.warning("%s: begun with what the metadata tells", error)
+                _log.warning("%s: starting with the LAC in the metadata", error)
         return reader
 
     @property
@@ -121,8 +121,9 @@ class LedgerReader:
         """
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
-                f"entries {first} to {last} of ledger {self.ledger_id} were asked for, and 0 to "
-                f"{self._last_add_confirmed} may be read: wait for more with `tail`, or `read_last_add_confirmed`"
+                f"entries {first} to {last} of ledger {self.ledger_id} can't be read: only 0 to "
+                f"{self._last_add_confirmed} are confirmed. Wait for more with `tail`, or call "
+                "`read_last_add_confirmed`"
             )
         entries: list[bytes] = []
         left = max_bytes
@@ -146,8 +147,8 @@ class LedgerReader:
         """The entry with its header, checked. Raises `NoSuchEntry` outside the bounds."""
         if not 0 <= entry_id <= self._last_add_confirmed:
             raise NoSuchEntry(
-                f"entry {entry_id} of ledger {self.ledger_id} was asked for, and those up to "
-                f"{self._last_add_confirmed} may be read"
+                f"entry {entry_id} of ledger {self.ledger_id} can't be read: only 0 to "
+                f"{self._last_add_confirmed} are confirmed"
             )
         return (await self._read_records(entry_id, entry_id, _READ_BYTES))[0]
 
@@ -166,8 +167,8 @@ class LedgerReader:
         last = self._last_add_confirmed if last is None else last
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
-                f"entries {first} to {last} of ledger {self.ledger_id} were asked for, and 0 to "
-                f"{self._last_add_confirmed} may be read"
+                f"entries {first} to {last} of ledger {self.ledger_id} can't be read: only 0 to "
+                f"{self._last_add_confirmed} are confirmed"
             )
         asked: Asked = deque()
         most = _CHUNKS_AHEAD
@@ -224,7 +225,7 @@ class LedgerReader:
         of more is no error: it waits on.
         """
         if first < 0:
-            raise NoSuchEntry(f"entry {first} of ledger {self.ledger_id} was asked for: the first is 0")
+            raise NoSuchEntry(f"there is no entry {first} in ledger {self.ledger_id}: its first is 0")
         watch = self._client.ledgers.store.watch(paths.ledger(self.ledger_id))
         try:
             while True:
@@ -236,7 +237,7 @@ class LedgerReader:
                 if self._metadata.closed:
                     return
                 if self._client.bookies.closed:
-                    raise ClientClosed(f"the ledger client was closed while ledger {self.ledger_id} was tailed")
+                    raise ClientClosed(f"the ledger client was closed while it tailed ledger {self.ledger_id}")
                 if not await wait_last_add_confirmed(
                     self._client,
                     self.ledger_id,
@@ -257,7 +258,11 @@ class LedgerReader:
             try:
                 await self._reread()
             except Unavailable as error:
-                _log.warning("ledger %d: only the bookies tell how far it is confirmed: %s", self.ledger_id, error)
+                _log.warning(
+                    "The metadata store does not answer: the LAC of ledger %d is read from its bookies only: %s",
+                    self.ledger_id,
+                    error,
+                )
         if not self._metadata.closed:
             await self._ask_last_add_confirmed()
         return self._last_add_confirmed
@@ -288,7 +293,9 @@ class LedgerReader:
                 await self._reread(fresh=True)
             except Unavailable as unavailable:
                 raise Unreadable(
-                    f"{error}; nor can the metadata be reread: {unavailable}", error.reasons, entry_id=error.entry_id
+                    f"{error}; and its metadata can't be read again: {unavailable}",
+                    error.reasons,
+                    entry_id=error.entry_id,
                 ) from None
             became_final = _is_final(self._metadata, error.entry_id) and not _is_final(before, error.entry_id)
             if self._metadata.fragments == before.fragments and not (error.may_arrive and became_final):
@@ -326,13 +333,19 @@ class LedgerReader:
         try:
             await self._reread(fresh=True)
         except (LedgerError, MetadataError) as error:
-            _log.warning("whether ledger %d needs a repair is not known: %s", self.ledger_id, error)
+            _log.warning("Whether ledger %d needs a repair is unknown: %s", self.ledger_id, error)
             return
         repairable = self._repairable(faults)
         if not repairable:
             return
         fault = repairable[0]
-        _log.warning("%s, entry %d of ledger %d: %s", fault.bookie_id, fault.entry_id, self.ledger_id, fault.lack.value)
+        _log.warning(
+            "Bookie %s can't serve entry %d of ledger %d: %s",
+            fault.bookie_id,
+            fault.entry_id,
+            self.ledger_id,
+            fault.lack.value,
+        )
         task = RepairTask(found_ms=self._client.clock.time_ms()).SerializeToString()
         try:
             await compare_and_set.change(
@@ -345,7 +358,7 @@ class LedgerReader:
             )
         except MetadataError as error:
             # The auditor's own checks find it as well.
-            _log.warning("the repair of ledger %d could not be asked for: %s", self.ledger_id, error)
+            _log.warning("The repair of ledger %d could not be requested: %s", self.ledger_id, error)
 
     def _repairable(self, faults: dict[Fault, None]) -> list[Fault]:
         metadata = self._metadata

@@ -106,8 +106,8 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
                 await client.bookies.reread_cookies(error.bookie_ids)
             if client.clock.monotonic() + pause_s >= deadline:
                 raise RecoveryUndecided(
-                    f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: {error}; "
-                    "try again when more bookies are back"
+                    f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: "
+                    f"{error}; try again when more bookies are registered"
                 ) from error
         await client.clock.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -245,7 +245,7 @@ class _Attempt:
             unwritten -= len(records)
             self._note_held(reads)
             if error is not None:
-                self._broken = self._broken or f"what was kept can't be written: {error}"
+                self._broken = self._broken or f"a recovered entry can't be written: {error}"
             self._tell()
 
         def write_kept() -> bool:
@@ -267,8 +267,8 @@ class _Attempt:
                 entry_id, record = kept
                 if record is None:
                     _log.error(
-                        "entry %d of ledger %d is lost: every bookie that could have it has it damaged, or never got "
-                        "it; the ledger goes on behind it", entry_id, self._ledger_id,
+                        "Entry %d of ledger %d is lost: at every bookie that could have it, it is damaged or was never "
+                        "stored; recovery continues after it", entry_id, self._ledger_id,
                     )  # fmt: skip
                     taken = True
                     adds.stop()
@@ -384,9 +384,9 @@ class _Attempt:
 
     def _why_undecided(self, reads: RecoveryReads, unwritten: int) -> str:
         if reads.last_entry_id is not None:
-            return f"{unwritten} kept entries up to {reads.last_entry_id} are not on an ack quorum yet"
+            return f"{unwritten} recovered entries up to {reads.last_entry_id} are not stored on an ack quorum yet"
         said = {self._fragment.bookies[slot]: reason for slot, reason in reads.answers().items()}
-        return f"whether entry {reads.undecided} was completed can't be told: {_told(said)}"
+        return f"unknown whether entry {reads.undecided} was completed: {_told(said)}"
 
     async def _length_up_to(self, last: int) -> int:
         """The bytes of the ledger's entries up to this one, which is confirmed: its record tells. Where that is lost
@@ -409,7 +409,7 @@ class _Attempt:
                 read = await reader.read(last, last)
             except NotRead as error:
                 if not error.settled:
-                    raise _Failed(f"the ledger's length can't be told: {error}") from error
+                    raise _Failed(f"the ledger's length is unknown: {error}") from error
                 last, step = last - step, 2 * step
             else:
                 return check_record(read.records[0], self._ledger_id, last).ledger_bytes
@@ -433,7 +433,7 @@ class _Attempt:
     def _refused(self, bookie_id: str, status: int) -> None:
         """A bookie that has dropped the ledger knows of its tombstone: look at the metadata anew."""
         if status == ledger_pb2.DELETED:
-            self._broken = self._broken or f"{bookie_id} says that the ledger was deleted"
+            self._broken = self._broken or f"{bookie_id} answered that the ledger was deleted"
             self._tell()
 
     def _tell(self) -> None:

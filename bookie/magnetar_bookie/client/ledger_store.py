@@ -101,11 +101,11 @@ class LedgerStore:
             except OutcomeUnknown:
                 continue  # if both nodes are there, or come to be, the sweeper finds the intent
             except NodeExists as error:
-                raise LedgerError(f"ledger {ledger_id} is there already, though its id is new: {error}") from None
+                raise LedgerError(f"ledger {ledger_id} already exists, though its id is new: {error}") from None
             except (BadVersion, NoNode) as error:
                 if error.index < len(puts):
                     raise
-                raise _outdated(f"ledger {ledger_id} was not made", ensemble) from error
+                raise _outdated(f"ledger {ledger_id} was not created", ensemble) from error
             return MadeLedger(ledger_id, metadata, compare_and_set.decode_stored(values[paths.ledger(ledger_id)]))
 
     async def _draw(self, count: int) -> int:
@@ -147,7 +147,9 @@ class LedgerStore:
         except (BadVersion, NoNode) as error:
             if error.index != 1:
                 raise
-            raise IntentSwept(f"ledger {made.ledger_id} was not recorded in time and is being deleted") from None
+            raise IntentSwept(
+                f"ledger {made.ledger_id} was not claimed in time and is being deleted: create another one"
+            ) from None
 
     async def read(self, ledger_id: int, *, fresh: bool = False, known: KnownLedger | None = None) -> LedgerMetadata:
         """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`. Fills in `known`."""
@@ -185,7 +187,7 @@ class LedgerStore:
                 paths.ledger(ledger_id), changed, cookie_checks, known.stored if known is not None else None
             )
         except OutcomeUnknown as error:
-            raise OutcomeNotKnown(f"whether ledger {ledger_id} was changed is not known: {error}") from error
+            raise OutcomeNotKnown(f"unknown whether ledger {ledger_id} was changed: {error}") from error
         except (BadVersion, NoNode) as error:
             if not error.index:
                 raise
@@ -214,7 +216,9 @@ class LedgerStore:
     async def _names(self, path: str, levels: int) -> AsyncIterator[str]:
         for name in await self.store.children(path):
             if len(name) != 4 or not paths.is_hexadecimal(name):
-                self.foreign.pass_over(f"{path}/{name}", "its name is not four digits of a ledger's id")
+                self.foreign.pass_over(
+                    f"{path}/{name}", "its name does not consist of four hexadecimal digits of a ledger id"
+                )
             elif levels == 1:
                 yield name
             else:

@@ -149,14 +149,14 @@ class LedgerWriter:
         """
         largest = max(map(len, entries))
         if largest > MAX_ENTRY_BYTES:
-            raise TooLarge(f"the entry has {largest} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+            raise TooLarge(f"the entry has {largest} bytes, above the limit of {MAX_ENTRY_BYTES}")
         adds = self._adds
         if not self.has_room():
             raise TooManyPending(
-                f"ledger {self.ledger_id} has {adds.pending_entries} adds of {adds.pending_bytes} bytes "
-                f"pending, and may have {self._max_entries} of {self._max_bytes}"
-                + (f"; it needs {', '.join(adds.held_up_by)}, and they lag" if adds.held_up else "")
-                + ": wait for room"
+                f"ledger {self.ledger_id} has {adds.pending_entries} pending adds of {adds.pending_bytes} "
+                f"bytes, and may have {self._max_entries} of {self._max_bytes} bytes"
+                + (f"; it needs {', '.join(adds.held_up_by)}, which lag behind" if adds.held_up else "")
+                + ": wait until some are completed"
             )
         first, confirmed = self._next_entry_id, adds.last_add_confirmed
         ledger_id, length, records = self.ledger_id, self._appended_bytes, []
@@ -244,8 +244,8 @@ class LedgerWriter:
             self._close_failed(
                 result,
                 OutcomeNotKnown(
-                    f"the ledger client was closed while ledger {self.ledger_id} was: whether it is closed now is not "
-                    "known; recover it"
+                    f"the ledger client was closed while it closed ledger {self.ledger_id}: unknown whether "
+                    "that is closed; recover it"
                 ),
             )
 
@@ -267,8 +267,8 @@ class LedgerWriter:
             self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)
         except LedgerFenced as error:
             raise CloseLost(
-                f"ledger {self.ledger_id} was to be closed at entry {last}, and somebody else was faster: what "
-                f"failed may be in it or not ({error})"
+                f"ledger {self.ledger_id} was closed by another client before its writer could close it at "
+                f"entry {last}: entries whose add failed may be in it or not ({error})"
             ) from error
         return self.metadata
 
@@ -279,7 +279,7 @@ class LedgerWriter:
         self._ended()
 
     def _given_up(self) -> str:
-        return f"ledger {self.ledger_id} was given up before it was closed: recover it"
+        return f"ledger {self.ledger_id} was abandoned before it was closed: recover it"
 
     def _stop(self) -> None:
         self._lac.stop()

@@ -194,8 +194,8 @@ class ReplicatedAdds:
         if status == _OK:
             self._pipeline.acked(bookie_id, first_entry_id, count)
         elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
-            said = f"bookie {bookie_id} says {status_name(status)}"
-            self._pipeline.lose(LedgerFenced(f"ledger {self._ledger_id} is not ours to write any more: {said}"))
+            said = f"bookie {bookie_id} answered {status_name(status)}"
+            self._pipeline.lose(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {said}"))
         else:
             self._bookie_failed(bookie_id, f"it refused an add: {status_name(status)}", passes=status in _PASSING)
         self._settle_soon()
@@ -219,7 +219,7 @@ class ReplicatedAdds:
         for bookie_id in self._pipeline.dispensable():
             slot = self._pipeline.fragment.bookies.index(bookie_id)
             self._channels[slot].abandon(self._ledger_id, self)
-            self._bookie_failed(bookie_id, "it lags, and the others suffice", passes=True)
+            self._bookie_failed(bookie_id, "it lags behind, and the other bookies suffice", passes=True)
 
     def _bookie_failed(self, bookie_id: str, reason: str, *, passes: bool) -> None:
         if passes:
@@ -227,7 +227,7 @@ class ReplicatedAdds:
         else:
             self._refusing[bookie_id] = None
         if self._pipeline.bookie_failed(bookie_id):
-            log.warning("bookie %s failed ledger %d: %s", bookie_id, self._ledger_id, reason)
+            log.warning("Bookie %s failed for ledger %d: %s", bookie_id, self._ledger_id, reason)
 
     def _bookies_changed(self) -> None:
         """Fills absent slots; and replaces bookies that are lost, as far as others are there, before repair has to.
@@ -308,7 +308,7 @@ class ReplicatedAdds:
 
     def _fail(self, error: AddFailed) -> None:
         if not self._stopped:
-            log.warning("adds to ledger %d fail: %s", self._ledger_id, error)
+            log.warning("Adds to ledger %d fail: %s", self._ledger_id, error)
         self._release()
         runs, self._runs = self._runs, deque()
         self._pending, self._pending_bytes = {}, 0
@@ -318,7 +318,7 @@ class ReplicatedAdds:
 
     def _begin_change(self, change: Change) -> None:
         if self._bookies.closed:
-            self.lose(WriterClosed(f"ledger {self._ledger_id} has lost its bookies: the ledger client is closed"))
+            self.lose(WriterClosed(f"ledger {self._ledger_id} can't be written any more: the ledger client is closed"))
         else:
             self._publishing = self._bookies.spawn(self._make_known(change))
 
@@ -328,7 +328,7 @@ class ReplicatedAdds:
             await self._publish(change)
         except EnsembleOutdated as error:
             refused = True
-            log.info("ledger %d needs other bookies than %s: %s", self._ledger_id, change.named, error)
+            log.info("Ledger %d needs other bookies than %s: %s", self._ledger_id, change.named, error)
             with suppress(MetadataError):  # until they are read again they are not chosen
                 await self._bookies.reread_cookies(error.bookie_ids)
         except AddFailed as error:
@@ -336,8 +336,8 @@ class ReplicatedAdds:
         except Exception as error:  # noqa: BLE001 (whatever it is: nobody knows what the metadata says now)
             self._pipeline.lose(
                 MetadataUnknown(
-                    f"whether ledger {self._ledger_id} has a new ensemble from entry {fragment.first_entry_id} on is "
-                    f"not known: {error}; close the ledger"
+                    f"unknown whether ledger {self._ledger_id} has a new ensemble from entry "
+                    f"{fragment.first_entry_id} on: {error}; close the ledger"
                 )
             )
         self._publishing = None
@@ -372,4 +372,4 @@ def _tell(run: _Run, error: AddFailed | None) -> None:
     try:
         run.done(run.first, run.records, error)
     except Exception:  # its owner's mistake must not keep the others from hearing
-        log.exception("the completion of an add failed")
+        log.exception("The callback of an add failed")

@@ -98,7 +98,7 @@ class AddPipeline:
     def add(self, entry_id: int) -> Sequence[int]:
         """A new add. Returns the slots whose bookies are to be sent it now."""
         assert entry_id == self.next_entry_id, "entry ids have no gaps"
-        assert self.failed is None, "what failed takes no more"
+        assert self.failed is None, "a failed pipeline accepts no more entries"
         self._masks[entry_id] = 0
         self.next_entry_id = entry_id + 1
         slots = self._all_slots or self._striping.write_set(entry_id)
@@ -110,7 +110,7 @@ class AddPipeline:
             entry_ids = range(first_entry_id, first_entry_id + count)
             return [(self.add(entry_id), entry_id, 1) for entry_id in entry_ids]
         assert first_entry_id == self.next_entry_id, "entry ids have no gaps"
-        assert self.failed is None, "what failed takes no more"
+        assert self.failed is None, "a failed pipeline accepts no more entries"
         self.next_entry_id = first_entry_id + count
         self._masks.update(dict.fromkeys(range(first_entry_id, self.next_entry_id), 0))
         slots: Sequence[int] = self._all_slots
@@ -221,7 +221,8 @@ class AddPipeline:
         left = [names[slot] for slot in slots if self._ensemble.present(slot)]
         away = [names[slot] for slot in slots if not self._ensemble.present(slot)]
         return (
-            f"ledger {self._ledger_id} needs {self._striping.ack_quorum} of every {len(slots)} bookies for its adds, "
-            f"and of {', '.join(names[slot] for slot in slots)} only {len(left)} take them: no other bookie could take "
-            f"the place of {', '.join(away)}; close the ledger, and make another when more bookies are alive"
+            f"ledger {self._ledger_id} needs {self._striping.ack_quorum} of every {len(slots)} bookies for "
+            f"its adds, but of {', '.join(names[slot] for slot in slots)} only {len(left)} store them, and "
+            f"no other bookie can replace {', '.join(away)}: close the ledger, and create another one when "
+            "more bookies are registered"
         )

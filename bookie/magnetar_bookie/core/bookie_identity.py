@@ -34,28 +34,31 @@ def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None, *, leav
     cookie = disk.cookie if disk.HasField("cookie") else None
     if cookie is not None and cookie.bookie_id != bookie_id:
         raise ForeignDisk(
-            f"the disk belongs to bookie {cookie.bookie_id!r}, and this is to be {bookie_id!r}: start it under its own "
-            "name, or give it an empty disk"
+            f"the disk belongs to bookie {cookie.bookie_id!r}, not to {bookie_id!r}: start it with the "
+            f"bookie_id {cookie.bookie_id!r}, or use an empty disk"
         )
     if stored is None:
         if disk.member:
             raise DecommissionedBookie(
-                f"bookie {bookie_id!r} was decommissioned: its disk says that it was a member, and the metadata store "
-                "does not know it. To have the machine join anew, give it an empty disk and another name"
+                f"bookie {bookie_id!r} was decommissioned: its disk belonged to the cluster, but the "
+                "metadata store does not know it any more. Start it with an empty disk and another "
+                "bookie_id to join the cluster again"
             )
         if leaving:
             raise DecommissionedBookie(
-                f"a bookie {bookie_id!r} was decommissioned, and its name is not given out again: choose another one"
+                f"a bookie {bookie_id!r} was decommissioned, and its name can't be reused: choose another bookie_id"
             )
         return Step.MAKE if cookie is None else Step.PUBLISH
     if cookie is None:
         raise WipedBookie(
-            f"the metadata store knows bookie {bookie_id!r}, and its disk is empty: entries that it acknowledged are "
-            "lost. Decommission it, and start the empty disk under another name"
+            f"the disk of bookie {bookie_id!r} is empty, but the metadata store knows that bookie: its "
+            "acknowledged entries are lost. Decommission it, and start the empty disk with another "
+            "bookie_id"
         )
     if cookie.instance_id != stored.instance_id:
         raise WipedBookie(
-            f"the metadata store knows bookie {bookie_id!r} as instance {stored.instance_id.hex()}, and its disk is "
-            f"instance {cookie.instance_id.hex()}'s: start it on the disk that it had, or decommission it"
+            f"the disk belongs to instance {cookie.instance_id.hex()} of bookie {bookie_id!r}, but the "
+            f"metadata store knows instance {stored.instance_id.hex()}: start the bookie with its former "
+            "disk, or decommission it"
         )
     return Step.START if disk.member else Step.JOIN

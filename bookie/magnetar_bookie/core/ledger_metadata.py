@@ -48,7 +48,7 @@ class SomebodyElseClosed(LedgerError):
     """The ledger was closed by another than the one who wanted to: `metadata` counts."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
-        super().__init__(f"somebody else closed the ledger at entry {metadata.last_entry_id}")
+        super().__init__(f"the ledger was closed by another client at entry {metadata.last_entry_id}")
         self.metadata = metadata
 
 
@@ -134,11 +134,11 @@ def decode(payload: bytes) -> LedgerMetadata:
         state = LedgerState(message.state)
         striping = Striping(message.ensemble_size, message.write_quorum, message.ack_quorum)
     except (DecodeError, ValueError) as error:
-        raise LedgerError(f"the metadata of a ledger can't be read: {error}") from None
+        raise LedgerError(f"the metadata of a ledger can't be decoded: {error}") from None
     fragments = tuple(Fragment(fragment.first_entry_id, tuple(fragment.bookies)) for fragment in message.fragments)
     _check_fragments(fragments, striping)
     if not fragments and state in (LedgerState.OPEN, LedgerState.IN_RECOVERY):
-        raise LedgerError("the metadata of a ledger that is not closed name no bookies")
+        raise LedgerError("the metadata of an open ledger name no bookies")
     return LedgerMetadata(
         state=state,
         striping=striping,
@@ -158,9 +158,9 @@ def decode(payload: bytes) -> LedgerMetadata:
 def _check_fragments(fragments: Sequence[Fragment], striping: Striping) -> None:
     firsts = [fragment.first_entry_id for fragment in fragments]
     if firsts and (firsts[0] != 0 or sorted(set(firsts)) != firsts):
-        raise LedgerError(f"a ledger's fragments begin at entries {firsts}, and not at 0 and upwards")
+        raise LedgerError(f"the fragments of a ledger begin at entries {firsts}, which do not ascend from 0")
     if any(len(set(fragment.bookies)) != striping.ensemble_size for fragment in fragments):
-        raise LedgerError(f"a fragment does not name {striping.ensemble_size} bookies, once each")
+        raise LedgerError(f"a fragment does not name {striping.ensemble_size} different bookies")
 
 
 def in_new_ensemble(current: LedgerMetadata | None, fragment: Fragment) -> LedgerMetadata:
@@ -226,9 +226,9 @@ def with_bookie_replaced(
     index = firsts.index(first_entry_id)
     fragment = current.fragments[index]
     if fragment.bookies[slot] != old or new in fragment.bookies:
-        raise FragmentChanged(f"the fragment from entry {first_entry_id} has other bookies by now")
+        raise FragmentChanged(f"the fragment from entry {first_entry_id} on has other bookies now")
     if current.last_entry_of(index) is None:
-        raise FragmentChanged("the last fragment of a ledger that is not closed is its writer's alone")
+        raise FragmentChanged("the last fragment of an open ledger may be changed only by its writer")
     bookies = (*fragment.bookies[:slot], new, *fragment.bookies[slot + 1 :])
     fragments = (*current.fragments[:index], Fragment(first_entry_id, bookies), *current.fragments[index + 1 :])
     return replace(current, fragments=fragments, former_bookies=_with_former(current, (old,), ()))
@@ -252,7 +252,7 @@ def with_recovery_writing_to(current: LedgerMetadata | None, bookies: Iterable[s
 def tombstone(current: LedgerMetadata | None) -> LedgerMetadata:
     """Deleted: whoever may hold entries is to drop them."""
     if current is None:
-        raise NoSuchLedger("no such ledger")
+        raise NoSuchLedger("the ledger does not exist")
     if current.state is LedgerState.TOMBSTONE:
         return current
     holders = tuple(dict.fromkeys((*current.bookies(), *current.former_bookies)))
@@ -267,7 +267,7 @@ def without_holders(current: LedgerMetadata, bookies: Iterable[str]) -> LedgerMe
 
 def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
     if current is None:
-        raise NoSuchLedger("no such ledger")
+        raise NoSuchLedger("the ledger does not exist")
     if current.state is LedgerState.TOMBSTONE:
         raise LedgerDeleted("the ledger was deleted")
     return current
@@ -276,8 +276,8 @@ def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
 def _to_be_written(current: LedgerMetadata | None) -> LedgerMetadata:
     """Only as long as it is OPEN is it the writer's. A writer whose ledger is gone has lost it as well."""
     if current is None or current.state is not LedgerState.OPEN:
-        was = "gone" if current is None else current.state.name
-        raise LedgerFenced(f"the ledger is {was}: somebody else has taken it")
+        state = "deleted" if current is None else current.state.name
+        raise LedgerFenced(f"the ledger is {state}, not OPEN: another client has taken it over")
     return current
 
 

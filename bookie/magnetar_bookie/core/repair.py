@@ -134,11 +134,11 @@ def _why_not_recovered(
     names = ", ".join(gone)
     waited = [bookie for bookie in gone if bookie in overdue]
     if not waited:
-        return f"the ledger is not closed, and its writer has some time yet to replace {names} by itself"
+        return f"the ledger is open, and its writer still has time to replace {names} itself"
     spare = any(bookie not in fragment.bookies for bookie in usable)
     if spare or any(bookie not in view.cookies for bookie in waited):
         return None
-    return f"the ledger is not closed, and there is no bookie that could take the place of {names}"
+    return f"the ledger is open, and no bookie can replace {names}: add a bookie"
 
 
 def _plan_fragment(
@@ -167,7 +167,7 @@ def _plan_fragment(
             if listed in view.alive:
                 plan.steps.append(step)
             else:
-                plan.stuck.append(f"bookie {listed} is away: what it holds of the ledger can't be checked")
+                plan.stuck.append(f"bookie {listed} is not registered: its entries of the ledger can't be checked")
 
 
 def successor(ensemble: Sequence[str], fragment: Fragment, usable: Sequence[str], choose: Choose) -> str | None:
@@ -177,8 +177,8 @@ def successor(ensemble: Sequence[str], fragment: Fragment, usable: Sequence[str]
 
 def no_successor(step: FillSlot) -> str:
     return (
-        f"no bookie to copy to: that which holds the replicas of entries {step.first_entry_id} to {step.last_entry_id} "
-        f"instead of {step.listed} must be alive, take entries, and hold no others of them"
+        f"no bookie can replace {step.listed} for entries {step.first_entry_id} to {step.last_entry_id}: "
+        "add a bookie that accepts entries and holds no other replica of them"
     )
 
 

@@ -47,7 +47,7 @@ class Health:
         elif storage:
             reasons.append(storage)
         if syncing_s > settings.health_max_sync_s:
-            reasons.append(f"a group has been on its way to the disk for {syncing_s:.1f} s")
+            reasons.append(f"a group of entries is being written to the disk for {syncing_s:.1f} s already")
         if late_s > settings.health_max_lateness_s:
             reasons.append(f"the event loop was {late_s:.1f} s late")
         return not reasons, {
@@ -70,11 +70,11 @@ class Health:
         if process.bookie.failed is not None:
             reasons.append(f"the disk failed: {process.bookie.failed}")
         elif process.session_state is not SessionState.CONNECTED:
-            reasons.append(f"it has no session with its metadata store, {self._settings.metadata}")
+            reasons.append(f"it has no session with the metadata store {self._settings.metadata}")
         elif not process.started.is_set():
-            reasons.append("it has not been registered yet")
+            reasons.append("it is not registered yet")
         elif not process.registered:
-            reasons.append("its registration does not stand")
+            reasons.append("its registration is missing")
         return not reasons, {"ready": not reasons, "reasons": reasons}
 
     async def close(self) -> None:

@@ -74,13 +74,13 @@ class BookieHttp:
     async def _post_read_only(self, request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            return JSONResponse({"error": "the content type has to be application/json"}, _NO_JSON)
+            return JSONResponse({"error": "the content type must be application/json"}, _NO_JSON)
         try:
             asked = json.loads(await request.body())
         except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, dict) or list(asked) != ["read_only"] or not isinstance(asked["read_only"], bool):
-            return JSONResponse({"error": 'the body has to be {"read_only": true} or false'}, _BAD_REQUEST)
+            return JSONResponse({"error": 'the body must be {"read_only": true} or {"read_only": false}'}, _BAD_REQUEST)
         bookie = self._process.bookie
         try:
             await bookie.keep_read_only(asked["read_only"])

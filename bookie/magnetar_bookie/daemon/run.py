@@ -115,18 +115,18 @@ class BookieDaemon:
         try:
             status = await self._live()
             if status is ExitStatus.ENDED:
-                _log.info("bookie %s has ended in peace", bookie_id)
+                _log.info("Bookie %s has shut down gracefully", bookie_id)
             else:
-                _log.critical("bookie %s ends with status %d (%s)", bookie_id, status, status.name)
+                _log.critical("Bookie %s stops with exit status %d (%s)", bookie_id, status, status.name)
         except (BookieRefused, NotReached, StorageInUse) as error:
             status = ExitStatus.REFUSED
-            _log.critical("bookie %s does not start: %s: status %d", bookie_id, error, status)
+            _log.critical("Bookie %s does not start: %s: exit status %d", bookie_id, error, status)
         except StorageFailed as error:
             status = ExitStatus.DISK_FAILED
-            _log.critical("bookie %s ends with status %d: %s", bookie_id, status, error)
+            _log.critical("Bookie %s stops with exit status %d: %s", bookie_id, status, error)
         except Exception:  # noqa: BLE001 (the last line of defence)
             status = ExitStatus.BROKEN
-            _log.critical("bookie %s ends by a bug with status %d", bookie_id, status, exc_info=True)
+            _log.critical("Bookie %s stops because of a bug with exit status %d", bookie_id, status, exc_info=True)
         return status
 
     async def _live(self) -> ExitStatus:
@@ -143,7 +143,7 @@ class BookieDaemon:
             await self._shutdown.run_step(storage.close(), "closing the storage")
             raise
         if not await self._shutdown.run_step(storage.close(), "closing the storage"):
-            _log.critical("the disk has not answered for %s s", settings.close_timeout_s)
+            _log.critical("The disk has not answered for %s s", settings.close_timeout_s)
             return ExitStatus.DISK_FAILED
         return status
 
@@ -171,7 +171,7 @@ class BookieDaemon:
             process.http_address = self.http_address
             return await self._serve(process)
         finally:
-            await self._shutdown.run_step(health.close(), "answering for the health")
+            await self._shutdown.run_step(health.close(), "closing the health check")
             loop_watch.close()
             disk.close()
             if http is not None:
@@ -190,9 +190,9 @@ class BookieDaemon:
             if not leaving.done():
                 leaving.cancel()
                 if not serving.done():
-                    _log.warning("leaving was not done within %s s", self._settings.drain_timeout_s)
+                    _log.warning("The graceful shutdown did not finish within %s s", self._settings.drain_timeout_s)
             elif (error := leaving.exception()) is not None:
-                _log.warning("leaving broke off: %s: %s", type(error).__name__, error)
+                _log.warning("The graceful shutdown failed: %s: %s", type(error).__name__, error)
             if serving.done():
                 serving.result()
         finally:
@@ -201,7 +201,7 @@ class BookieDaemon:
         await asyncio.wait([serving], timeout=self._settings.close_timeout_s)
         if not serving.done():
             # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
-            _log.warning("the service did not end within %s s", self._settings.close_timeout_s)
+            _log.warning("The service did not stop within %s s", self._settings.close_timeout_s)
             await self._shutdown.run_step(process.bookie.close(), "closing the bookie")
         elif not serving.cancelled():
             serving.result()
@@ -219,13 +219,13 @@ class BookieDaemon:
                 "to another one"
             ) from error
         http.address = self.http_address = server.address
-        _log.info("HTTP is served at %s", server.address)
+        _log.info("HTTP listens at %s", server.address)
         return server
 
     async def _tell_when_started(self, process: BookieProcess) -> None:
         await process.started.wait()
         _log.info(
-            "bookie %s serves at %s, and is registered as %s",
+            "Bookie %s serves at %s, and is registered with the address %s",
             process.bookie.bookie_id,
             process.address,
             process.advertised_address,
@@ -236,5 +236,5 @@ class BookieDaemon:
         await asyncio.wait([opening], timeout=self._settings.close_timeout_s)
         if opening.done() and await self._shutdown.run_step(opening.result().close(), "closing the storage"):
             return ExitStatus.ENDED
-        _log.critical("the storage could not be opened within %s s more", self._settings.close_timeout_s)
+        _log.critical("Opening the storage did not finish within another %s s", self._settings.close_timeout_s)
         return ExitStatus.DID_NOT_END

@@ -23,9 +23,9 @@ __all__ = ["BadAnswer", "Lack", "LedgerGone", "ReadEntries", "read_entries", "st
 class Lack(enum.Enum):
     """Why a bookie gave no record."""
 
-    ABSENT = "it never got the entry"
+    ABSENT = "it never stored the entry"
     UNKNOWN = "it may have lost the entry"
-    DAMAGED = "it has the entry damaged"
+    DAMAGED = "its copy of the entry is damaged"
 
 
 class BadAnswer(ValueError):
@@ -63,16 +63,19 @@ def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
     if answer.status != ledger_pb2.OK:
         raise BadAnswer(f"it answered {status_name(answer.status)}")
     if answer.next_entry_id <= request.first_entry_id:
-        raise BadAnswer(f"its answer ends at entry {answer.next_entry_id}, where it was to begin, or before that")
+        raise BadAnswer(
+            f"its answer ends at entry {answer.next_entry_id}, not after {request.first_entry_id}, the first "
+            "one requested"
+        )
     asked = range(request.first_entry_id, min(answer.next_entry_id, request.last_entry_id + 1), request.step or 1)
     lacking: dict[int, Lack] = {}
     for lack, listed in _lists(answer):
         for entry_id in listed:
             if entry_id not in asked or entry_id in lacking:
-                raise BadAnswer(f"its answer lists entry {entry_id}, which was not asked for, or lists it twice")
+                raise BadAnswer(f"its answer lists entry {entry_id}, which was not requested, or lists it twice")
             lacking[entry_id] = lack
     if len(lacking) + len(answer.records) != len(asked):
-        raise BadAnswer(f"its answer has {len(answer.records)} records where {len(asked) - len(lacking)} belong")
+        raise BadAnswer(f"its answer has {len(answer.records)} records, but {len(asked) - len(lacking)} are needed")
     ledger_id, records = request.ledger_id, list(answer.records)
     entries: dict[int, bytes | Lack]
     all_there = not lacking and all_whole(records, ledger_id, asked)

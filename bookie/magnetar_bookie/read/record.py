@@ -68,19 +68,22 @@ def check_record(record: bytes, ledger_id: int, entry_id: int) -> Header:
     """The header, if the record is whole and this entry's; raises `BadRecord`."""
     if not RECORD_HEADER_BYTES <= len(record) <= MAX_RECORD_BYTES:
         raise BadRecord(
-            f"a record has {RECORD_HEADER_BYTES} … {MAX_RECORD_BYTES} bytes, and that of entry {entry_id} of ledger "
-            f"{ledger_id} has {len(record)}"
+            f"the record of entry {entry_id} of ledger {ledger_id} has {len(record)} bytes: "
+            f"{RECORD_HEADER_BYTES} … {MAX_RECORD_BYTES} are valid"
         )
     says_ledger_id, says_entry_id, confirmed, ledger_bytes, stated = _WHOLE_HEADER.unpack_from(record)
     if crc32c(memoryview(record)[RECORD_HEADER_BYTES:], crc32c(record[: _FIELDS.size])) != stated:
         raise BadRecord(f"the record of entry {entry_id} of ledger {ledger_id} does not match its checksum")
     if says_ledger_id != ledger_id or says_entry_id != entry_id:
         raise BadRecord(
-            f"the record of entry {entry_id} of ledger {ledger_id} is that of entry {says_entry_id} of ledger "
-            f"{says_ledger_id}"
+            f"the record of entry {entry_id} of ledger {ledger_id} belongs to entry {says_entry_id} of "
+            f"ledger {says_ledger_id}"
         )
     if not NO_ENTRY <= confirmed < entry_id:
-        raise BadRecord(f"entry {entry_id} of ledger {ledger_id} claims {confirmed} as confirmed before it")
+        raise BadRecord(
+            f"the record of entry {entry_id} of ledger {ledger_id} has the LAC {confirmed}, which is not below "
+            "the entry"
+        )
     return Header(ledger_id, entry_id, confirmed, ledger_bytes)
 
 

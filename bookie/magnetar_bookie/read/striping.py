@@ -23,8 +23,8 @@ class Striping:
     def __post_init__(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError(
-                "an ensemble is at least as large as the write quorum, that as the ack quorum, and that is at least 1: "
-                f"not {self.ensemble_size}, {self.write_quorum}, {self.ack_quorum}"
+                f"invalid quorums: ensemble {self.ensemble_size}, write quorum {self.write_quorum}, ack "
+                f"quorum {self.ack_quorum}: use ensemble >= write quorum >= ack quorum >= 1"
             )
 
     def write_set(self, entry_id: int) -> list[int]:
@@ -58,4 +58,4 @@ def fragment_of(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
     for fragment in reversed(fragments):
         if fragment.first_entry_id <= entry_id:
             return fragment
-    raise ValueError(f"no fragment holds entry {entry_id}")
+    raise ValueError(f"no fragment contains entry {entry_id}")

@@ -197,11 +197,11 @@ def _decode(message: bytes) -> list[tuple[DecodedRun, AddRun]]:
         request = AddRequest.FromString(message)
         runs = decode_frame(request.frame, max_entry_bytes=MAX_RECORD_BYTES)
     except (DecodeError, MalformedFrame, TooLarge) as error:
-        raise Refusal(Code.INVALID_ARGUMENT, f"an add can't be read: {error}") from None
+        raise Refusal(Code.INVALID_ARGUMENT, f"an add can't be decoded: {error}") from None
     if len(runs) != len(request.runs):
         raise Refusal(
             Code.INVALID_ARGUMENT,
-            f"a frame of {len(runs)} runs has {len(request.runs)} descriptions beside it, and not one for each",
+            f"a frame of {len(runs)} runs has {len(request.runs)} descriptions of runs: one for each is needed",
         )
     return list(zip(runs, request.runs, strict=True))
 

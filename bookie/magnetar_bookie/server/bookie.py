@@ -88,14 +88,14 @@ class Bookie:
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         if method not in self._methods:
-            raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no call {method!r:.80}")
+            raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no method {method!r:.80}")
         kind, answer = self._methods[method]
         try:
             message: Any = kind.FromString(request)
         except DecodeError as error:
-            raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
+            raise Refusal(Code.INVALID_ARGUMENT, f"the {method} request can't be decoded: {error}") from None
         if not 0 < message.ledger_id <= MAX_LEDGER_ID:
-            raise Refusal(Code.INVALID_ARGUMENT, f"{message.ledger_id} is no ledger: ids are 1 … {MAX_LEDGER_ID}")
+            raise Refusal(Code.INVALID_ARGUMENT, f"{message.ledger_id} is not a ledger id: use 1 … {MAX_LEDGER_ID}")
         try:
             self._commit.check()
             answered = await answer(message)
@@ -289,7 +289,10 @@ class Bookie:
 
     async def _confirm(self, request: ConfirmRequest) -> ConfirmAnswer:
         if not NO_ENTRY <= request.last_add_confirmed <= MAX_ENTRY_ID:
-            raise Refusal(Code.INVALID_ARGUMENT, f"{request.last_add_confirmed} is no entry that can be confirmed")
+            raise Refusal(
+                Code.INVALID_ARGUMENT,
+                f"the LAC {request.last_add_confirmed} is out of range: use {NO_ENTRY} … {MAX_ENTRY_ID}",
+            )
         status, group = self._replicas.confirm(request.ledger_id, request.master_key, request.last_add_confirmed)
         await self._commit.durable(group)
         return ConfirmAnswer(status=status)
@@ -366,14 +369,20 @@ class Bookie:
     def _ids(self, first: int, last: int, step: int) -> range:
         """The entries that one answer speaks of, of those asked for."""
         if not first <= last <= MAX_ENTRY_ID:
-            raise Refusal(Code.INVALID_ARGUMENT, f"{first} … {last} is no range of entries up to {MAX_ENTRY_ID}")
+            raise Refusal(
+                Code.INVALID_ARGUMENT,
+                f"{first} … {last} is not a range of entries: use at most {MAX_ENTRY_ID}, the lower one first",
+            )
         count = min((last - first) // step + 1, self.options.max_ids_per_answer)
         return range(first, first + count * step, step)
 
     async def _bounded(self, reading: Callable[[Any], Awaitable[Message | bytes]], request: Message) -> Message | bytes:
         """Reads, unless too many do already."""
         if self._reads >= self.options.max_concurrent_reads:
-            raise Refusal(Code.RESOURCE_EXHAUSTED, f"the bookie is at {self._reads} reads, and does no more at a time")
+            raise Refusal(
+                Code.RESOURCE_EXHAUSTED,
+                f"the bookie executes {self._reads} reads, its maximum (max_concurrent_reads): try again later",
+            )
         self._reads += 1
         try:
             return await reading(request)

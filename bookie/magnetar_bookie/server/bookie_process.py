@@ -83,8 +83,8 @@ class BookieProcess:
         """
         if not _BOOKIE_ID.fullmatch(bookie_id):
             raise BookieRefused(
-                f"a bookie can't be called {bookie_id!r:.120}: a name has 1 … 100 letters, digits and _ . ~ : -, and "
-                "does not begin with a dot"
+                f"invalid bookie_id {bookie_id!r:.120}: use 1 … 100 letters, digits and _ . ~ : -, not "
+                "beginning with a dot"
             )
         self.bookie = Bookie(bookie_id, storage, clock, options)
         self.collector = GarbageCollector(self.bookie, clock, randomness)
@@ -203,7 +203,7 @@ class BookieProcess:
                 return store
             except MetadataError as error:
                 await store.close()
-                _log.info("bookie %s can't start yet: %s", self.bookie.bookie_id, error)
+                _log.info("Bookie %s can't start yet, and tries again: %s", self.bookie.bookie_id, error)
             except BaseException:
                 await store.close()
                 raise
@@ -214,7 +214,7 @@ class BookieProcess:
             try:
                 return await self._open_metadata()
             except MetadataError as error:
-                _log.info("bookie %s does not reach the metadata store: %s", self.bookie.bookie_id, error)
+                _log.info("Bookie %s can't reach the metadata store, and tries again: %s", self.bookie.bookie_id, error)
             await self._clock.sleep(self._retry_s)
 
     async def _live_with(self, store: MetadataStore) -> None:
@@ -255,7 +255,8 @@ class BookieProcess:
             return
         except Exception:  # noqa: BLE001 (whatever it is, the service goes on)
             _log.exception(
-                "bookie %s can't follow the others with this session, and opens another", self.bookie.bookie_id
+                "Bookie %s can't watch the other bookies in this metadata session, and opens another one",
+                self.bookie.bookie_id,
             )
             await store.close()
             return
@@ -277,7 +278,7 @@ class BookieProcess:
                         self.bookie.fail(failure)
                 if all(isinstance(failure, SessionLost | StorageFailed) for failure in failures):
                     return
-                _log.exception("%s of bookie %s broke off, and begins anew", name, self.bookie.bookie_id)
+                _log.exception("%s of bookie %s failed, and is restarted", name, self.bookie.bookie_id)
             await self._clock.sleep(self._retry_s)
 
     async def _limbo_repair(self, client: LedgerClient, bookie: Bookie) -> None:

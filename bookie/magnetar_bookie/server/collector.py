@@ -67,7 +67,7 @@ class GarbageCollector:
             except SessionLost:
                 raise
             except MetadataError as error:
-                _log.info("looking for deleted ledgers was broken off: %s", error)
+                _log.info("The search for deleted ledgers stopped, and continues in the next round: %s", error)
             await self._clock.sleep(self._bookie.options.garbage_interval_s)
 
     async def collect(self, ledgers: LedgerStore) -> None:
@@ -118,13 +118,13 @@ class GarbageCollector:
             try:
                 await ledgers.change(ledger_id, lambda current: with_holder(current, bookie.bookie_id))
             except LedgerError as error:
-                _log.info("ledger %d is looked at again in the next round: %s", ledger_id, error)
+                _log.info("Ledger %d is checked again in the next round: %s", ledger_id, error)
 
     def _report(self, unexplained: dict[int, None]) -> None:
         new = [ledger_id for ledger_id in unexplained if ledger_id not in self.unexplained]
         if new:
             _log.warning(
-                "%d ledgers are here of which the metadata store knows nothing, ledger %d among them: they are kept",
+                "%d ledgers on this bookie are unknown to the metadata store, such as ledger %d: they are retained",
                 len(unexplained),
                 new[0],
             )

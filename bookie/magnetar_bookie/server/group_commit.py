@@ -100,7 +100,7 @@ class GroupCommit:
 
     def check(self) -> None:
         if self.failed is not None:
-            raise StorageFailed(f"the bookie's disk failed, and nothing is answered any more: {self.failed}")
+            raise StorageFailed(f"the bookie's disk failed, and the bookie does not answer any more: {self.failed}")
 
     def fail(self, error: BaseException) -> None:
         """Something is wrong with the disk: nothing is answered any more."""
@@ -129,7 +129,7 @@ class GroupCommit:
             try:
                 self._storage.write(group.changes)
             except StorageFull as error:
-                _log.warning("the bookie takes no entries any more: %s", error)
+                _log.warning("The bookie accepts no entries any more: %s", error)
                 self._full()
                 self._storage.write(group.without_records())
             self._storage.begin_sync(self._synced)
@@ -152,7 +152,7 @@ class GroupCommit:
         self._begin()
 
     def _disk_failed(self, error: BaseException) -> None:
-        _log.error("the bookie's disk failed: %s", error)
+        _log.error("The bookie's disk failed: %s", error)
         self.fail(error)
 
     def _count(self, group: CommitGroup) -> None:

@@ -42,7 +42,9 @@ async def establish_identity(bookie: Bookie, store: MetadataStore, clock: Clock,
                 return cookie.SerializeToString(deterministic=True)
             if _cookie(payload).instance_id == cookie.instance_id:
                 return compare_and_set.LEAVE
-            raise WipedBookie(f"another disk became bookie {bookie.bookie_id!r} at the same time: choose another name")
+            raise WipedBookie(
+                f"another disk was registered as bookie {bookie.bookie_id!r} at the same time: choose another bookie_id"
+            )
 
         await compare_and_set.change(store, path, published, clock=clock, randomness=randomness)
     if step is not Step.START:
@@ -53,7 +55,7 @@ def _cookie(payload: bytes) -> Cookie:
     try:
         return Cookie.FromString(payload)
     except DecodeError as error:
-        raise BookieRefused(f"the bookie's cookie in the metadata store can't be read: {error}") from None
+        raise BookieRefused(f"the bookie's cookie in the metadata store can't be decoded: {error}") from None
 
 
 def _with(record: BookieRecord, *, cookie: Cookie | None = None, member: bool | None = None) -> BookieRecord:

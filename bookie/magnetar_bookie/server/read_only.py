@@ -7,11 +7,11 @@ from typing import Final
 
 __all__ = ["CONFIGURED", "FULL", "LEAVING", "OPERATOR", "STOPPING", "ReadOnlyReasons"]
 
-OPERATOR: Final = "its operator wants it"
-CONFIGURED: Final = "its configuration says so"
+OPERATOR: Final = "an operator requested it"
+CONFIGURED: Final = "its configuration requires it"
 FULL: Final = "its disk is full"
 LEAVING: Final = "it is being decommissioned"
-STOPPING: Final = "it is being stopped"
+STOPPING: Final = "it is shutting down"
 
 
 class ReadOnlyReasons:

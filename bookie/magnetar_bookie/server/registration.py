@@ -94,7 +94,7 @@ class Registration:
             except (BadVersion, NoNode):
                 continue  # it changed meanwhile: look again
             except (Refused, Unavailable) as error:
-                _log.info("bookie %s can't be registered yet: %s", self._bookie.bookie_id, error)
+                _log.info("Bookie %s can't be registered yet, and tries again: %s", self._bookie.bookie_id, error)
                 await self._clock.sleep(self._retry_s)
 
     async def _step(self) -> bool:
@@ -106,13 +106,16 @@ class Registration:
             if node.value != wanted:
                 await self._store.put(self._path, wanted, node.version)
         elif _instance_of(node.value) == self._bookie.record.cookie.instance_id:
-            _log.info("bookie %s takes its former registration away", self._bookie.bookie_id)
+            _log.info("Bookie %s removes its former registration", self._bookie.bookie_id)
             await self._store.delete(self._path, node.version)
             return False
         else:
             if not self._waits_for_other:
                 self._waits_for_other = True
-                _log.warning("another instance is registered as bookie %s: waiting", self._bookie.bookie_id)
+                _log.warning(
+                    "Another instance is registered as bookie %s: waiting until its session ends",
+                    self._bookie.bookie_id,
+                )
             self.stands = False
             return True
         self._waits_for_other = False

@@ -81,7 +81,8 @@ class Scrubber:
         took_s = (self._clock.time_ms() - self.position.began_ms) / 1000
         if took_s > self._bookie.options.scrub_interval_s:
             _log.warning(
-                "looking through all entries took %.0f s, and should within %s s: raise scrub_max_bytes_per_s",
+                "A pass over all entries took %.0f s, longer than scrub_interval_s of %s s: raise "
+                "scrub_max_bytes_per_s",
                 took_s,
                 self._bookie.options.scrub_interval_s,
             )
@@ -113,9 +114,9 @@ class Scrubber:
                 await Tasks(client).report(ledger_id)
                 break
             except (Refused, Unavailable) as error:
-                _log.info("the damage of ledger %d can't be reported yet: %s", ledger_id, error)
+                _log.info("The damage of ledger %d can't be reported yet: %s", ledger_id, error)
             await self._clock.sleep(self._bookie.options.metadata_retry_s)
-        _log.warning("%d entries of ledger %d are damaged, the first is %d", len(repairable), ledger_id, repairable[0])
+        _log.warning("%d entries of ledger %d are damaged; the first is %d", len(repairable), ledger_id, repairable[0])
         if len(self._reported) < _REPORTED:
             self._reported[ledger_id] = None
 

@@ -48,18 +48,18 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
     if payload_bytes > max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_BIG,
-            f"the entry's payload has {payload_bytes} bytes, and the largest allowed has {max_message_bytes} (its "
-            f"metadata may have {MAX_METADATA_BYTES} more)",
+            f"the entry's payload has {payload_bytes} bytes, above the limit of {max_message_bytes} "
+            f"(max_message_size); its metadata may have {MAX_METADATA_BYTES} more",
         )
     if metadata.producer_name != producer_name:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"the entry says that producer {metadata.producer_name!r:.200} made it, and {producer_name!r} sent it",
+            f"the entry's metadata names producer {metadata.producer_name!r:.200}, but {producer_name!r} sent it",
         )
     sequence_id = max(metadata.sequence_id, metadata.highest_sequence_id)
     if sequence_id > _MAX_SEQUENCE_ID:
         raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"the sequence id is {sequence_id}, and the highest is {_MAX_SEQUENCE_ID}"
+            ErrorCode.INVALID_ARGUMENT, f"the sequence id {sequence_id} is above the limit of {_MAX_SEQUENCE_ID}"
         )
     _check_supported(metadata)
     chunk = chunk_of(metadata)
@@ -78,7 +78,7 @@ def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -
     """That so many messages may be in it, as far as that can be told without opening it."""
     if not 0 < messages <= MAX_BATCH_MESSAGES:
         raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"a batch has 1 … {MAX_BATCH_MESSAGES} messages, and this one says {messages}"
+            ErrorCode.INVALID_ARGUMENT, f"the batch declares {messages} messages: use 1 … {MAX_BATCH_MESSAGES}"
         )
     try:
         most = uncompressed_at_most(payload_bytes, metadata.compression)
@@ -88,27 +88,27 @@ def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -
     if size > min(most, MAX_UNCOMPRESSED_BYTES):
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"a payload of {payload_bytes} bytes is said to be {size} uncompressed, and can be at most "
-            f"{min(most, MAX_UNCOMPRESSED_BYTES)}",
+            f"the payload of {payload_bytes} bytes declares {size} bytes uncompressed, but at most "
+            f"{min(most, MAX_UNCOMPRESSED_BYTES)} are possible",
         )
     if messages * _SMALLEST_MESSAGE > size:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"the batch says that it has {messages} messages, which take {messages * _SMALLEST_MESSAGE} bytes at "
-            f"least, and its payload, uncompressed, has {size}",
+            f"the batch declares {messages} messages, which have at least {messages * _SMALLEST_MESSAGE} "
+            f"bytes, but its uncompressed payload has {size}",
         )
 
 
 def _check_chunk(metadata: MessageMetadata) -> None:
     """That it says which part of what it is. Whether the others ever come is for those who read them."""
     if metadata.HasField("num_messages_in_batch"):
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is a chunk and a batch, and can only be one of them")
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is both a chunk and a batch, which is not allowed")
     if not metadata.uuid:
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is a chunk of a message that it gives no uuid of")
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is a chunk without the uuid of its message")
     if not 0 <= metadata.chunk_id < metadata.num_chunks_from_msg:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg}, which are numbered from 0",
+            f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg}: chunks are numbered from 0",
         )
 
 
@@ -116,10 +116,10 @@ def _check_supported(metadata: MessageMetadata) -> None:
     if not (metadata.deliver_at_time or metadata.HasField("txnid_most_bits") or metadata.HasField("marker_type")):
         return
     for asked, what in (
-        (metadata.deliver_at_time > 0, "to be delivered at a time: this broker delays nothing yet"),
-        (metadata.HasField("txnid_most_bits"), "part of a transaction: this broker has no transactions"),
+        (metadata.deliver_at_time > 0, "for delayed delivery, which is not supported yet"),
+        (metadata.HasField("txnid_most_bits"), "part of a transaction, and transactions are not supported"),
     ):
         if asked:
             raise BrokerError(ErrorCode.UNSUPPORTED, f"the entry is {what}")
     if metadata.HasField("marker_type"):
-        raise BrokerError(ErrorCode.NOT_ALLOWED, "the entry is a marker, which servers alone leave in a log")
+        raise BrokerError(ErrorCode.NOT_ALLOWED, "the entry is a marker, which only brokers may write")

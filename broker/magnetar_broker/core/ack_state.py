@@ -180,14 +180,14 @@ class AckState:
             elif known != size and not self.acknowledged(position):
                 raise BrokerError(
                     ErrorCode.INVALID_ARGUMENT,
-                    f"entry {position} was said to be a batch of {known} messages before, and now it is one of {size}",
+                    f"entry {position} was acknowledged as a batch of {known} messages before, but now of {size}",
                 )
             sizes[position] = size
         if self._batch_bytes + more > MAX_BATCH_BYTES:
             raise BrokerError(
                 ErrorCode.TOO_MANY_REQUESTS,
-                f"what is acknowledged of batches in part takes {self._batch_bytes} bytes, and may take "
-                f"{MAX_BATCH_BYTES}: acknowledge the rest of some of them first",
+                f"partly acknowledged batches use {self._batch_bytes} bytes, and {MAX_BATCH_BYTES} are "
+                "allowed: acknowledge the remaining messages of some batches first",
             )
 
     def _acknowledge_messages(self, messages: Iterable[tuple[Position, int, int]]) -> list[Position]:
@@ -218,7 +218,7 @@ class AckState:
     def take_unsaved(self) -> Unsaved:
         """What is to be written down now; what changes from here on is noted anew."""
         taken, self.unsaved = self.unsaved, Unsaved()
-        assert taken is not None, "a cursor that is not durable saves nothing"
+        assert taken is not None, "a non-durable cursor saves nothing"
         return taken
 
     # ── what was saved ──

@@ -72,7 +72,10 @@ class AppendQueue:
         for taken, (entry, messages, batch_size, chunk) in enumerate(entries):
             if self.pending_bytes >= most:
                 reason = f": {waits_for}" if waits_for else ""
-                text = f"the topic has {self.pending_bytes} bytes pending and may have {most}{reason}; try later"
+                text = (
+                    f"the topic has {self.pending_bytes} pending bytes, above the limit of {most}{reason}; try "
+                    "again later"
+                )
                 self.refuse(BrokerError(ErrorCode.TOO_MANY_REQUESTS, text), done)
                 return taken
             index = self.next_index + messages - 1  # of the last message

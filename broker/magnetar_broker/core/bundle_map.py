@@ -47,7 +47,7 @@ class BundleMap(Generic[V]):
 
     def add(self, namespace: NamespaceName, bundle: BundleRange, value: V) -> None:
         """None lies across it."""
-        assert not self._across(namespace, bundle), f"bundle {bundle} of {namespace} lies across another"
+        assert not self._across(namespace, bundle), f"bundle {bundle} of {namespace} overlaps another one"
         bisect.insort(self._of.setdefault(namespace, []), (bundle, value), key=lambda one: one[0].lower)
 
     def remove(self, namespace: NamespaceName, bundle: BundleRange) -> None:

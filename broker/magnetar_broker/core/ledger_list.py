@@ -127,7 +127,7 @@ class LedgerList:
         if any(later <= earlier for earlier, later in pairwise(ids)):
             raise ForeignList(f"the ledgers of topic {node.incarnation} are not in order")
         if not all(listed.closed for listed in self.ledgers[:-1]):
-            raise ForeignList(f"a ledger of topic {node.incarnation} that is not the last is not closed")
+            raise ForeignList(f"a ledger of topic {node.incarnation} before the last one is open")
         self._find_last()
         return self
 

@@ -71,7 +71,7 @@ def log_entry(position: Position, stored: bytes) -> LogEntry:
     """
     broker, metadata = decode_entry_metadata(stored)
     if broker is None:
-        raise MalformedEntry(f"entry {position} has no broker's part in front")
+        raise MalformedEntry(f"entry {position} has no broker entry metadata")
     batch_size = max(metadata.num_messages_in_batch, 1) if metadata.HasField("num_messages_in_batch") else 0
     return LogEntry(
         position,

@@ -19,7 +19,7 @@ def bundles_of(starts: Sequence[int]) -> tuple[BundleRange, ...]:
     """All of them, in order. Raises ValueError where `starts` cut nothing up: another writer's."""
     starts = starts or _DEFAULT_STARTS
     if starts[0] != 0 or len(starts) > MAX_BUNDLES:
-        raise ValueError(f"bundles that don't begin with 0, or are more than {MAX_BUNDLES:,}")
+        raise ValueError(f"the bundles do not begin with 0, or are more than {MAX_BUNDLES:,}")
     # A range that is empty or turned round is refused by BundleRange.
     return tuple(BundleRange(lower, upper) for lower, upper in zip(starts, [*starts[1:], LAST_HASH], strict=True))
 
@@ -29,7 +29,7 @@ def bundle_at(starts: Sequence[int], topic_hash: int) -> BundleRange:
     starts = starts or _DEFAULT_STARTS
     place = bisect.bisect_right(starts, topic_hash) - 1
     if place < 0:
-        raise ValueError("bundles that don't begin with 0")
+        raise ValueError("the bundles do not begin with 0")
     return BundleRange(starts[place], starts[place + 1] if place + 1 < len(starts) else LAST_HASH)
 
 
@@ -54,11 +54,11 @@ def starts_after_split(starts: Sequence[int], bundle: BundleRange, at: int) -> l
     if bundle not in bundles:
         raise ValueError(f"there is no bundle {bundle}")
     if len(bundles) >= MAX_BUNDLES:
-        raise ValueError(f"there are {len(bundles):,} bundles, and may be no more")
+        raise ValueError(f"there are {len(bundles):,} bundles, the maximum")
     return sorted([*starts_of(bundles), _checked(bundle, at)])
 
 
 def _checked(bundle: BundleRange, at: int) -> int:
     if not bundle.lower < at < bundle.upper:
-        raise ValueError(f"bundle {bundle} can't be cut at 0x{at:08x}: both parts need a hash of their own")
+        raise ValueError(f"bundle {bundle} can't be split at 0x{at:08x}: choose a hash inside of it")
     return at

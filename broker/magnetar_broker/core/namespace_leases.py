@@ -38,9 +38,10 @@ def check_lease_bounds(max_leases_per_namespace: int, max_leases_per_topic: int)
     """Raise `ValueError` if a topic could be made with more leases than a topic may have."""
     if max_leases_per_namespace > max_leases_per_topic:
         raise ValueError(
-            f"max_leases_per_namespace is {max_leases_per_namespace}, above managed_ledger_max_leases_per_topic, which "
-            f"is {max_leases_per_topic}: a new topic has all leases of its namespace. Lower max_leases_per_namespace "
-            f"to at most {max_leases_per_topic}, or raise managed_ledger_max_leases_per_topic"
+            f"max_leases_per_namespace is {max_leases_per_namespace}, above "
+            f"managed_ledger_max_leases_per_topic, which is {max_leases_per_topic}: a new topic gets all "
+            f"leases of its namespace. Lower max_leases_per_namespace to at most {max_leases_per_topic}, or "
+            "raise managed_ledger_max_leases_per_topic"
         )
 
 

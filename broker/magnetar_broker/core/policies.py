@@ -25,8 +25,9 @@ def check_policies(policies: Policies, max_partitions: int) -> None:
         if not _MAX_ENSEMBLE >= ensemble >= write >= ack >= 1:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"persistence: an ensemble of {ensemble}, a write quorum of {write} and an ack quorum of {ack} are not "
-                f"{_MAX_ENSEMBLE} >= ensemble_size >= write_quorum >= ack_quorum >= 1",
+                f"persistence: an ensemble of {ensemble}, a write quorum of {write} and an ack quorum of "
+                f"{ack} are invalid: use {_MAX_ENSEMBLE} >= ensemble_size >= write_quorum >= ack_quorum >= "
+                "1",
             )
     partitions = policies.auto_topic_creation.partitions
     if partitions > max_partitions:
@@ -42,18 +43,18 @@ def find_unmet(namespace: str, policies: Policies, writable: int, registered: in
     if not policies.HasField("persistence"):
         return []
     persistence = policies.persistence
-    there = f"{writable} of {registered} registered bookies can take a new ledger"
+    there = f"{writable} of {registered} registered bookies accept a new ledger"
     if writable < persistence.ack_quorum:
         return [
-            f"namespace {namespace}: its persistence policy can't be met now: {there}, and the ack quorum needs "
-            f"{persistence.ack_quorum} (the ensemble {persistence.ensemble_size}). Messages to its topics are not "
-            "stored until more bookies are there or the policy is changed"
+            f"namespace {namespace}: its persistence policy can't be met now: {there}, and the ack quorum "
+            f"needs {persistence.ack_quorum} (the ensemble {persistence.ensemble_size}). Messages to its "
+            "topics are not stored until more bookies are registered or the policy is changed"
         ]
     if writable < persistence.ensemble_size:
         return [
-            f"namespace {namespace}: its persistence policy can't be met in full now: {there}, and the ensemble needs "
-            f"{persistence.ensemble_size} (the write quorum {persistence.write_quorum}). New ledgers are made on "
-            f"{writable} bookies until more are there or the policy is changed"
+            f"namespace {namespace}: its persistence policy can't be met in full now: {there}, and the "
+            f"ensemble needs {persistence.ensemble_size} (the write quorum {persistence.write_quorum}). New "
+            f"ledgers are created on {writable} bookies until more are registered or the policy is changed"
         ]
     return []
 
@@ -64,8 +65,8 @@ def check_known(message: Message, what: str) -> None:
     if unknown:
         raise BrokerError(
             ErrorCode.UNSUPPORTED,
-            f"{what}: this broker does not know field {unknown[0]} of {message.DESCRIPTOR.full_name}, so what it asks "
-            "for would not be done: upgrade the broker, or leave it out",
+            f"{what}: this broker does not know field {unknown[0]} of {message.DESCRIPTOR.full_name}, so it "
+            "could not apply it: upgrade the broker, or leave the field out",
         )
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:

@@ -56,13 +56,13 @@ class ProducerNames(Generic[P]):
             if epoch < known.epoch or (epoch == known.epoch and holder is not None):
                 raise BrokerError(
                     ErrorCode.PRODUCER_FENCED,
-                    f"producer {name!r} was opened in epoch {known.epoch} already, and epoch {epoch} is not above it",
+                    f"producer {name!r} is already open with epoch {known.epoch}, which epoch {epoch} does not exceed",
                 )
         elif holder is not None:
             raise BrokerError(
                 ErrorCode.PRODUCER_BUSY,
-                f"there is a producer {name!r} on this topic, and a name has one at a time: choose another, or none "
-                "for one of the broker's",
+                f"Producer with name {name!r} is already connected to the topic: choose another name, or "
+                "none to let the broker choose one",
             )
         last = NOTHING_STORED if known is None else known.last_sequence_id
         self._known[name] = _Known(instance, epoch, last)

@@ -115,15 +115,15 @@ class BrokerDaemon:
         try:
             status = await self._live()
             if status is ExitStatus.ENDED:
-                _log.info("broker %s has ended in peace", broker_id)
+                _log.info("Broker %s has shut down gracefully", broker_id)
             else:
-                _log.critical("broker %s ends with status %d (%s)", broker_id, status, status.name)
+                _log.critical("Broker %s stops with exit status %d (%s)", broker_id, status, status.name)
         except NotReached as error:
             status = ExitStatus.REFUSED
-            _log.critical("broker %s does not start: %s: status %d", broker_id, error, status)
+            _log.critical("Broker %s does not start: %s: exit status %d", broker_id, error, status)
         except Exception:  # noqa: BLE001 (the last line of defence)
             status = ExitStatus.BROKEN
-            _log.critical("broker %s ends by a bug with status %d", broker_id, status, exc_info=True)
+            _log.critical("Broker %s stops because of a bug with exit status %d", broker_id, status, exc_info=True)
         return status
 
     async def _live(self) -> ExitStatus:
@@ -174,16 +174,21 @@ class BrokerDaemon:
         self.http_address = http.address = server.address
         told = dict(settings.advertised[:1]).values() or settings.listen_addresses
         self.broker.http_address = _told_to_others(server.address, next(iter(told)))
-        _log.info("HTTP is served at %s", server.address)
+        _log.info("HTTP listens at %s", server.address)
         return server
 
     def _say_so(self) -> None:
         broker = self.broker
         addresses = ", ".join([*broker.addresses, *(f"pulsar://{address}" for address in broker.pulsar_addresses)])
         if broker.session is None or broker.session.ownership.waits_for:
-            _log.info("broker %s listens at %s, and is not registered yet", broker.broker_id, addresses)
+            _log.info("Broker %s listens at %s, and is not registered yet", broker.broker_id, addresses)
             return
-        _log.info("broker %s serves at %s, and is found at %s", broker.broker_id, addresses, broker.advertised_address)
+        _log.info(
+            "Broker %s serves at %s, and is registered with the address %s",
+            broker.broker_id,
+            addresses,
+            broker.advertised_address,
+        )
 
 
 def _told_to_others(http_address: str, address: str) -> str:

@@ -58,88 +58,118 @@ class BrokerMetrics:
         life, connections = broker.session, broker.pulsar_connections
         session = SessionState.LOST if life is None else life.store.session.state
         connected = session is SessionState.CONNECTED
-        yield self._gauge("broker_metadata_connected", "1: there is a session, and it is connected.", connected)
-        yield self._gauge("broker_topics_count", "Topics that are loaded.", totals.topics)
-        yield self._gauge("broker_producers_count", "Producers that are connected.", totals.producers)
         yield self._gauge(
-            "broker_subscriptions_count", "Subscriptions of topics that are loaded.", totals.subscriptions
+            "broker_metadata_connected",
+            "1: the broker has a session with the metadata store, and is connected.",
+            connected,
         )
-        yield self._gauge("broker_consumers_count", "Consumers that are connected.", totals.consumers)
+        yield self._gauge("broker_topics_count", "Loaded topics.", totals.topics)
+        yield self._gauge("broker_producers_count", "Connected producers.", totals.producers)
+        yield self._gauge("broker_subscriptions_count", "Subscriptions of loaded topics.", totals.subscriptions)
+        yield self._gauge("broker_consumers_count", "Connected consumers.", totals.consumers)
+        yield self._gauge("broker_storage_size", "Bytes in the ledgers of loaded topics.", totals.storage_bytes)
         yield self._gauge(
-            "broker_storage_size", "Bytes in the ledgers of topics that are loaded.", totals.storage_bytes
+            "broker_msg_backlog", "Entries that subscriptions have not acknowledged.", totals.backlog_entries
         )
-        yield self._gauge("broker_msg_backlog", "Entries that are not acknowledged.", totals.backlog_entries)
-        yield self._gauge("broker_topics_waiting", "Topics whose publishing waits for something.", totals.waiting)
-        yield self._gauge("broker_subscriptions_blocked", "Subscriptions that something blocks.", totals.blocked)
+        yield self._gauge("broker_topics_waiting", "Topics whose publishes wait.", totals.waiting)
+        yield self._gauge(
+            "broker_subscriptions_blocked",
+            "Subscriptions that can't deliver entries of their backlog now.",
+            totals.blocked,
+        )
         yield self._gauge(
             "broker_subscriptions_damaged",
             "Subscriptions whose cursor is damaged: reset or delete them.",
             totals.damaged,
         )
-        yield self._counter("broker_lost_entries", "Entries found lost on all bookies, or more.", counters.lost_entries)
-        yield self._gauge("broker_rate_in", "Messages a second published.", counters.received.messages_per_s)
-        yield self._gauge("broker_throughput_in", "Bytes a second published.", counters.received.bytes_per_s)
-        yield self._gauge("broker_rate_out", "Messages a second delivered.", counters.delivered.messages_per_s)
-        yield self._gauge("broker_throughput_out", "Bytes a second delivered.", counters.delivered.bytes_per_s)
+        yield self._counter(
+            "broker_lost_entries", "Entries found lost on all bookies (lower bound).", counters.lost_entries
+        )
+        yield self._gauge("broker_rate_in", "Messages published per second.", counters.received.messages_per_s)
+        yield self._gauge("broker_throughput_in", "Bytes published per second.", counters.received.bytes_per_s)
+        yield self._gauge("broker_rate_out", "Messages delivered per second.", counters.delivered.messages_per_s)
+        yield self._gauge("broker_throughput_out", "Bytes delivered per second.", counters.delivered.bytes_per_s)
         yield self._counter("broker_in_messages", "Messages published.", counters.received.messages)
         yield self._counter("broker_in_entries", "Entries published.", counters.received.entries)
         yield self._counter("broker_in_bytes", "Bytes published.", counters.received.bytes)
         yield self._counter("broker_out_messages", "Messages delivered.", counters.delivered.messages)
         yield self._counter("broker_out_entries", "Entries delivered.", counters.delivered.entries)
         yield self._counter("broker_out_bytes", "Bytes delivered.", counters.delivered.bytes)
-        yield self._counter("broker_refused_entries", "Entries refused.", counters.refused_entries)
+        yield self._counter("broker_refused_entries", "Published entries refused.", counters.refused_entries)
         yield self._counter("broker_lookup", "Lookups.", counters.lookups)
         yield self._counter("broker_lookup_failures", "Lookups that failed.", counters.lookups_failed)
-        yield self._counter("lb_lookups_elsewhere", "Lookups of what others serve.", counters.lookups_elsewhere)
-        yield self._counter("lb_bundle_claims", "Bundles that were taken.", counters.bundle_claims)
-        yield self._counter("lb_unload_bundle", "Bundles that were given up in peace.", counters.bundle_unloads)
-        yield self._counter("lb_bundles_split", "Bundles that were split.", counters.bundle_splits)
         yield self._counter(
-            "lb_bundle_take_overs", "Bundles taken over from brokers that were gone.", counters.bundle_take_overs
+            "lb_lookups_elsewhere", "Lookups of topics that other brokers own.", counters.lookups_elsewhere
         )
-        yield self._counter("lb_bundles_lost", "Bundles whose loss was found out.", counters.bundles_lost)
-        yield self._counter("broker_topic_load_failed", "Topics that could not be loaded.", counters.loads_failed)
-        yield self._counter("broker_topic_unloaded", "Topics that were unloaded.", counters.unloads)
+        yield self._counter("lb_bundle_claims", "Bundles acquired.", counters.bundle_claims)
+        yield self._counter("lb_unload_bundle", "Bundles unloaded gracefully.", counters.bundle_unloads)
+        yield self._counter("lb_bundles_split", "Bundles split.", counters.bundle_splits)
         yield self._counter(
-            "broker_leases_lapsed", "Leases of readers that were not renewed in time.", counters.leases_lapsed
+            "lb_bundle_take_overs", "Bundles taken over from brokers that stopped.", counters.bundle_take_overs
         )
+        yield self._counter(
+            "lb_bundles_lost", "Bundles lost to another broker or with the session.", counters.bundles_lost
+        )
+        yield self._counter("broker_topic_load_failed", "Topic loads that failed.", counters.loads_failed)
+        yield self._counter("broker_topic_unloaded", "Topics unloaded.", counters.unloads)
+        yield self._counter("broker_leases_lapsed", "Leases of readers that expired.", counters.leases_lapsed)
         yield self._counter(
             "broker_namespace_leases_lapsed",
-            "Leases of readers on namespaces that were not renewed in time, and that this broker has removed.",
+            "Leases of readers on namespaces that expired, removed by this broker.",
             counters.namespace_leases_lapsed,
         )
         yield _FAMILIES.histogram(
-            "broker_publish_latency_seconds", "From an entry's coming to its receipt.", counters.publish_seconds
+            "broker_publish_latency_seconds",
+            "Seconds from the arrival of an entry until its publish is acknowledged.",
+            counters.publish_seconds,
         )
-        yield _FAMILIES.histogram("broker_entry_size_bytes", "Sizes of entries published.", counters.entry_bytes)
-        yield _FAMILIES.histogram("topic_load_seconds", "Time to load a topic.", counters.load_seconds)
+        yield _FAMILIES.histogram(
+            "broker_entry_size_bytes", "Sizes of published entries in bytes.", counters.entry_bytes
+        )
+        yield _FAMILIES.histogram("topic_load_seconds", "Seconds to load a topic.", counters.load_seconds)
         yield from self._of_pulsar_clients(connections)
         if life is not None:
-            yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(life.ownership.owned()))
+            yield self._gauge("lb_bundles_owned", "Bundles that this broker owns.", len(life.ownership.owned()))
             streams = life.sessions + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
             yield self._gauge(
-                "broker_pending_publish_bytes", "Memory of entries not stored yet.", life.budget.used_bytes
+                "broker_pending_publish_bytes",
+                "Memory of published entries that are not stored yet, in bytes.",
+                life.budget.used_bytes,
             )
             cache = life.cache
-            yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
-            yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))
-            yield self._counter("ml_cache_hits", "Entries that were read from it.", cache.hits)
-            yield self._counter("ml_cache_misses", "Entries that were not.", cache.misses)
+            yield self._gauge("ml_cache_used_size", "Bytes in the entry cache.", cache.size_bytes)
+            yield self._gauge("ml_cache_entries", "Entries in the entry cache.", len(cache))
+            yield self._counter("ml_cache_hits", "Entries read from the entry cache.", cache.hits)
+            yield self._counter("ml_cache_misses", "Entries that were not in the entry cache.", cache.misses)
 
     def _of_pulsar_clients(self, connections: Sequence[PulsarConnection]) -> Iterator[Metric]:
         counters = self._broker.counters
-        yield self._gauge("listener_connections", "Connections of Pulsar's protocol.", len(connections))
-        yield self._gauge("listener_producers", "Producers on them.", sum(len(one.producers) for one in connections))
-        yield self._gauge("listener_consumers", "Consumers on them.", sum(len(one.consumers) for one in connections))
+        yield self._gauge("listener_connections", "Connections of Pulsar's binary protocol.", len(connections))
+        yield self._gauge(
+            "listener_producers",
+            "Producers on connections of Pulsar's binary protocol.",
+            sum(len(one.producers) for one in connections),
+        )
+        yield self._gauge(
+            "listener_consumers",
+            "Consumers on connections of Pulsar's binary protocol.",
+            sum(len(one.consumers) for one in connections),
+        )
         yield self._gauge(
             "listener_unfinished_bytes",
-            "Bytes of frames that have not come whole yet.",
+            "Bytes of frames of Pulsar's binary protocol that are not received completely.",
             self._broker.door.unfinished.bytes,
         )
-        yield self._counter("listener_connections_opened", "Such connections that came.", counters.connections_opened)
         yield self._counter(
-            "listener_connections_refused", "Of those, for which there was no room.", counters.connections_refused
+            "listener_connections_opened",
+            "Connections of Pulsar's binary protocol opened.",
+            counters.connections_opened,
+        )
+        yield self._counter(
+            "listener_connections_refused",
+            "Connections of Pulsar's binary protocol refused, since the limit was reached.",
+            counters.connections_refused,
         )
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:

@@ -51,7 +51,7 @@ async def delete_cursors(
 def log_leaked_ledger(whose: str, value: bytes) -> None:
     """Logs that the ledger which a damaged node named is not deleted: nothing else names it."""
     _log.error(
-        "%s: its node can't be decoded and is replaced or deleted, and the ledger that it named, if any, is kept; "
-        "the node's %d bytes begin with %s",
+        "The node of %s can't be decoded and is replaced or deleted; the ledger that it named, if any, is not "
+        "deleted. Its %d bytes begin with %s",
         whose, len(value), value[:LOGGED_BYTES].hex(),
     )  # fmt: skip

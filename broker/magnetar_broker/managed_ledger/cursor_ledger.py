@@ -81,11 +81,11 @@ async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckSta
                     apply_record(state, record)
     except (NoSuchLedger, LedgerDeleted) as error:
         _log.error(
-            "%s goes on from %s, its place in the metadata store: what it knew besides was in ledger %d (%s)",
+            "%s continues from %s, its position in the metadata store: its later state was lost with ledger %d (%s)",
             whose, state.mark_delete, ledger_id, error,
         )  # fmt: skip
     except BadCursorRecord as error:
-        raise damaged_cursor(whose, f"its ledger {ledger_id} holds a bad record: {error}") from error
+        raise damaged_cursor(whose, f"its ledger {ledger_id} has an invalid record: {error}") from error
     except (LedgerError, MetadataError) as error:
         if isinstance(error, Unreadable) and error.settled:
             raise damaged_cursor(whose, str(error)) from error
@@ -94,8 +94,9 @@ async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckSta
 
 def damaged_cursor(whose: str, reason: str) -> DamagedCursor:
     return DamagedCursor(
-        f"{whose} is damaged, and what it had acknowledged is not known: {reason}. Reset the subscription to a message "
-        "or a time, or delete it (admin: subscriptions reset, subscriptions delete); all others go on"
+        f"{whose} is damaged, and its acknowledgements are unknown: {reason}. Reset the subscription to a "
+        "message or a time, or delete it (`magnetar subscriptions reset`, `magnetar subscriptions "
+        "delete`); other subscriptions are not affected"
     )
 
 
@@ -114,4 +115,4 @@ async def fence_ledger(client: LedgerClient, ledger_id: int) -> None:
     try:
         await client.recover(ledger_id)
     except LedgerError as error:
-        _log.warning("ledger %d is deleted, and could not be closed before: %s", ledger_id, error)
+        _log.warning("Ledger %d is deleted without having been closed: %s", ledger_id, error)

@@ -195,11 +195,11 @@ class CursorNodes:
         try:
             stored = compare_and_set.decode_stored(node.value, node.version)
         except ForeignValue as error:
-            return KnownNode(None, f"{path} holds no cursor: {error}", node)
+            return KnownNode(None, f"{path} is not a valid cursor: {error}", node)
         try:
             CursorNode.FromString(stored.payload)
         except DecodeError as error:
-            return KnownNode(stored, f"{path} holds no cursor: {error}")
+            return KnownNode(stored, f"{path} is not a valid cursor: {error}")
         return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
@@ -246,12 +246,14 @@ class CursorNodes:
 
     @property
     def _claimed(self) -> Sequence[Check]:
-        assert self._checks, "the cursors were not claimed"
+        assert self._checks, "the cursors are not claimed"
         return self._checks
 
     def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
         if found != known.payload:
-            raise TopicUnloaded(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
+            raise TopicUnloaded(
+                f"cursor {name!r} of {self._topic} was changed by another broker, which owns the topic now"
+            )
 
     async def _change_undecoded(self, change: Put | Delete, checks: Sequence[Check]) -> None:
         """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
@@ -315,5 +317,5 @@ def _translate_error(error: Exception, topic: TopicName) -> Exception:
     if isinstance(error, NotSent | StoreFull):
         return BrokerError(ErrorCode.METADATA_ERROR, f"the cursors of {topic} were not changed: {error}")
     if isinstance(error, Unavailable):
-        return TopicUnloaded(f"whether the cursors of {topic} were changed is not known: {error}")
+        return TopicUnloaded(f"unknown whether the cursors of {topic} were changed: {error}")
     return TopicUnloaded(f"the cursors of {topic} can't be changed: {error}")

@@ -123,7 +123,7 @@ class CursorOpener:
                 if isinstance(error, TimeoutError):
                     error = self._not_opened_within(unopened, slice_s)
                     slice_s *= 2
-                _log.warning("%s, again in %.1f s", error, pause_s)
+                _log.warning("%s; retrying in %.1f s", error, pause_s)
                 unopened.end_attempt(error)
             await self._home.clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -150,13 +150,13 @@ class CursorOpener:
     def _keep_damaged(self, unopened: UnopenedCursor, problem: DamagedCursor) -> None:
         self._unopened[unopened.name] = unopened
         unopened.end_attempt(problem)
-        _log.error("%s; the log is kept from %s on for it", unopened.reason, unopened.place)
+        _log.error("%s; the log is retained from %s on for it", unopened.reason, unopened.place)
 
     def _not_opened_within(self, unopened: UnopenedCursor, seconds: float) -> BrokerError:
         return BrokerError(
             ErrorCode.SERVICE_NOT_READY,
-            f"{self._describe(unopened.name)} can't be opened now: its ledger {unopened.known.ledger_id} was not read "
-            f"within {seconds:g} s",
+            f"{self._describe(unopened.name)} can't be opened now: its ledger {unopened.known.ledger_id} "
+            f"was not read within {seconds:g} s",
         )
 
     def _describe(self, name: str) -> str:
@@ -234,7 +234,7 @@ class CursorOpener:
         cursor = DurableCursor(self._home, unopened.name, state, unopened.properties, unopened.known)
         self._on_open(cursor)
         self.remove(unopened.name)
-        _log.warning("%s goes on from %s: its other acknowledgements are lost", cursor, state.mark_delete)
+        _log.warning("%s continues from %s: its later acknowledgements are lost", cursor, state.mark_delete)
         if undecoded is not None:
             log_leaked_ledger(str(cursor), undecoded)
         return cursor

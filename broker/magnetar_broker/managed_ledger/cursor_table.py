@@ -204,13 +204,15 @@ class CursorTable:
         _check_name(name)
         _check_properties(properties)
         if name in self._making or name in self.names():
-            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"{self._home.topic} has a subscription {name!r} already")
+            raise BrokerError(
+                ErrorCode.ALREADY_EXISTS, f"{self._home.topic} already has a subscription {name!r}: use another name"
+            )
         limit = self._home.options.max_subscriptions_per_topic
         if len(self._making) + len(self.names()) >= limit:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"{self._home.topic} has {limit} subscriptions, and may have no more: delete one, or raise "
-                "max_subscriptions_per_topic",
+                f"{self._home.topic} has {limit} subscriptions, its maximum (max_subscriptions_per_topic): "
+                "delete one, or raise the limit",
             )
         if not self.names():
             self._log.retention.mark_unsubscribed()
@@ -309,7 +311,7 @@ class CursorTable:
         except TopicUnloaded:
             raise
         except BrokerError as error:
-            _log.warning("%s is not deleted whole yet: %s", cursor, error)
+            _log.warning("%s is not deleted completely yet: %s", cursor, error)
         else:
             self._deleting.pop(cursor.name, None)
 
@@ -352,8 +354,8 @@ class CursorTable:
 
     def _task_failed(self, error: BaseException) -> None:
         if not isinstance(error, TopicUnloaded):
-            _log.error("%s is given up", self._home.topic, exc_info=error)
-            error = TopicUnloaded(f"{self._home.topic} was given up: {error!r}")
+            _log.error("%s is closed because of an internal error", self._home.topic, exc_info=error)
+            error = TopicUnloaded(f"{self._home.topic} was closed because of an internal error: {error!r}")
         self._lose(error)
 
     @contextmanager
@@ -387,12 +389,12 @@ def _check_name(name: str) -> None:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"a subscription can't be called {name!r}: half a character is no text"
+            ErrorCode.INVALID_ARGUMENT, f"invalid subscription name {name!r}: it contains an unpaired surrogate"
         ) from None
     if not 0 < size <= MAX_NAME_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's name has 1 to {MAX_NAME_BYTES} bytes, and this one has {size}: choose another",
+            f"a subscription's name can't have {size} bytes: use 1 … {MAX_NAME_BYTES}",
         )
 
 
@@ -401,5 +403,5 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     if size > MAX_PROPERTIES_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's properties have at most {MAX_PROPERTIES_BYTES} bytes, and these have {size}",
+            f"the subscription's properties have {size} bytes, above the limit of {MAX_PROPERTIES_BYTES}",
         )

@@ -90,7 +90,9 @@ async def finish_deletion(
         if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
         if life is not None and node.life != life:
-            raise NothingDone(f"topic {name} was opened anew, by this broker or another one: it is not deleted")
+            raise NothingDone(
+                f"topic {name} was not deleted: it was reopened in the meantime, by this broker or another one"
+            )
         node.state, node.life = pb.DELETING, b""
         return node.SerializeToString()
 
@@ -140,7 +142,7 @@ async def _delete_ledgers(
     ledgers = [*listed.deleting, *(one.ledger_id for one in not_held)]
     left = len(ledgers) - len(await delete_ledgers(client, ledgers))
     if left:
-        text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted; try again"
+        text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted: try again"
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, text)
 
 

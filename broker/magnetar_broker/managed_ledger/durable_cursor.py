@@ -181,7 +181,7 @@ class DurableCursor(AnyCursor):
         except TopicUnloaded:
             raise
         except BrokerError as error:
-            _log.info("%s keeps its ledger for now: %s", self, error)
+            _log.info("%s still uses its ledger: %s", self, error)
         except asyncio.CancelledError:
             self._drop_ledger()
             raise
@@ -236,7 +236,7 @@ class DurableCursor(AnyCursor):
         try:
             await ledger.add(encode_changes(state, state.take_unsaved()))
         except AddFailed as error:
-            _log.warning("%s goes on in another ledger: %s", self, error)
+            _log.warning("%s continues in another ledger: %s", self, error)
             self._drop_ledger()
             self._count_failure(error)
             return
@@ -349,7 +349,7 @@ class DurableCursor(AnyCursor):
         except TopicUnloaded:
             raise
         except BrokerError as error:
-            _log.warning("the node of %s still names ledgers that are deleted: %s", self, error)
+            _log.warning("The node of %s still names deleted ledgers: %s", self, error)
 
     def _now_saved(self, changes: int, mark_delete: Position) -> None:
         self._saved_changes = changes
@@ -401,7 +401,7 @@ class DurableCursor(AnyCursor):
     async def _leave_place(self) -> None:
         """Write the mark-delete position to the node, and drop the ledger. Not while there are holes."""
         state = self._state
-        assert not state.has_holes, "a place does not tell of holes"
+        assert not state.has_holes, "a position can't represent holes"
         changes, mark_delete = state.changes, state.mark_delete
         await self._write_node(self._pointing_at(0, mark_delete))
         self._drop_ledger()

@@ -97,7 +97,7 @@ class RemainsSweeper:
             try:
                 await self.look()
             except MetadataError as error:
-                _log.info("what deleted topics have left to readers can't be looked at now: %s", error)
+                _log.info("Ledgers of deleted topics that readers have leased can't be checked now: %s", error)
 
     async def look(self) -> None:
         """One round. Raises `MetadataError`."""
@@ -128,8 +128,10 @@ class RemainsSweeper:
         ledger_ids = list(remains.ledger_ids)
         left = len(ledger_ids) - len(await delete_ledgers(self._client, ledger_ids))
         if left:
-            _log.warning("%d ledgers that deleted topic %s left can't be deleted now", left, remains.topic)
+            _log.warning(
+                "%d ledgers of deleted topic %s, whose leases have ended, can't be deleted now", left, remains.topic
+            )
             return
         with suppress(BadVersion, NoNode):  # another broker was at it, too
             await self._store.delete(f"{paths.REMAINS}/{name}", 0)
-        _log.info("%d ledgers are deleted that deleted topic %s had left to readers", len(ledger_ids), remains.topic)
+        _log.info("Deleted %d ledgers of deleted topic %s, whose leases have ended", len(ledger_ids), remains.topic)

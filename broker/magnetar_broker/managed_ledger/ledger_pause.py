@@ -43,7 +43,7 @@ class LedgerPause:
 
     async def wait(self) -> bool:
         """Return when the pause is over, and whether `hurry` ended it. One task waits at a time."""
-        assert self._over is None, "one task waits at a time"
+        assert self._over is None, "only one task may wait at a time"
         over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._over = over
         timer = self._clock.call_later(self._backoff.pause_s(self._clock.monotonic()), lambda: self._end(hurried=False))

@@ -46,7 +46,7 @@ class LedgerStriping:
         try:
             found = await self._read()
         except BrokerError as error:
-            _log.debug("the policies of a namespace can't be read now: %s", error)
+            _log.debug("The policies of a namespace can't be read now: %s", error)
             return False
         before, self.current = self.current, found
         return found != before

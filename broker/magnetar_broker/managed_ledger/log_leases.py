@@ -86,9 +86,11 @@ class LogLeases:
         """
         self._check(lease_id, lease_ms, read_id)
         if not 0 <= from_ledger_id <= _MAX_LEDGER_ID:
-            raise _invalid(f"a lease holds from a ledger of 0 to {_MAX_LEDGER_ID} on, not from {from_ledger_id}")
+            raise _invalid(f"a lease can't begin at ledger {from_ledger_id}: use 0 … {_MAX_LEDGER_ID}")
         if len(holder.encode(errors="replace")) > _MAX_HOLDER_BYTES:
-            raise _invalid(f"a lease's holder is named in at most {_MAX_HOLDER_BYTES} bytes, not in {holder[:20]!r}…")
+            raise _invalid(
+                f"the name of the lease's holder {holder[:20]!r}… is too long: use at most {_MAX_HOLDER_BYTES} bytes"
+            )
         self._check_open()
         leases = self._node.leases
         if (found := leases.renewed(lease_id, from_ledger_id, lease_ms, self._now, read_id)) is None:
@@ -117,8 +119,8 @@ class LogLeases:
         if lease is None or from_ledger_id is None:
             raise BrokerError(
                 ErrorCode.NOT_FOUND,
-                f"there is no lease {lease_id.hex()} of {self._node.name}: it has ended, and what it held may be gone; "
-                "plan anew",
+                f"{self._node.name} has no lease {lease_id.hex()}: it has ended, and its messages may be "
+                "deleted; plan the read again",
             )
         now_ms = self._clock.time_ms()
         return await self._write(Lease(lease_id, from_ledger_id, lease_ms, lease.holder, now_ms, read_id=read_id))
@@ -126,7 +128,7 @@ class LogLeases:
     def finish_part(self, lease_id: bytes, read_id: bytes, part: int, parts: int) -> None:
         """One of so many parts of the read is finished. Raises `BrokerError`: INVALID_ARGUMENT."""
         if not 0 <= part < parts <= MAX_PARTS:
-            raise _invalid(f"part {part} of {parts} can't be finished: a read has 1 to {MAX_PARTS}, counted from 0")
+            raise _invalid(f"invalid part {part} of {parts}: a read has 1 … {MAX_PARTS} parts, counted from 0")
         self._check_open()
         self._node.leases.finish_part(lease_id, read_id, part, parts, self._now)
 
@@ -152,8 +154,8 @@ class LogLeases:
         if (written := self._renewed_as_written(lease)) is None:
             raise BrokerError(
                 ErrorCode.METADATA_ERROR,
-                f"writing a lease of {self._node.name} took more than half of its {lease.lease_ms} ms: ask again, or "
-                "for a longer one",
+                f"writing a lease of {self._node.name} took more than half of its {lease.lease_ms} ms: try "
+                "again, or request a longer lease",
             )
         return self._ends_at_ms(written)
 
@@ -187,21 +189,22 @@ class LogLeases:
             return
         raise BrokerError(
             ErrorCode.TOO_MANY_REQUESTS,
-            f"{len(others)} readers have leases of {self._node.name}, {others_shared} of them shared by batch reads, "
-            f"and managed_ledger_max_leases_per_topic allows {most}, half of them shared: wait until one is over, or "
-            "end one whose reader is gone (internal_stats shows them, `magnetar topics end-lease` ends them)",
+            f"{self._node.name} has {len(others)} leases of readers, {others_shared} of them shared by "
+            f"batch reads, and managed_ledger_max_leases_per_topic allows {most}, half of them shared: wait "
+            "until one ends, or end one whose reader has stopped (internal_stats shows them, `magnetar "
+            "topics end-lease` ends them)",
         )
 
     def _check(self, lease_id: bytes, lease_ms: int, read_id: bytes) -> None:
         if len(read_id) not in (0, LEASE_ID_BYTES):
-            raise _invalid(f"a read's id has {LEASE_ID_BYTES} bytes, drawn at random, not {len(read_id)}")
+            raise _invalid(f"the id of a read has {len(read_id)} bytes: use {LEASE_ID_BYTES} bytes, drawn at random")
         if len(lease_id) != LEASE_ID_BYTES:
-            raise _invalid(f"a lease's id has {LEASE_ID_BYTES} bytes, drawn at random, not {len(lease_id)}")
+            raise _invalid(f"the id of a lease has {len(lease_id)} bytes: use {LEASE_ID_BYTES} bytes, drawn at random")
         most = self._options.max_lease_ms
         if not _MIN_LEASE_MS <= lease_ms <= most:
             raise _invalid(
-                f"a lease lasts for {_MIN_LEASE_MS} to {most} ms at a time (managed_ledger_max_lease_minutes), not for "
-                f"{lease_ms}: renew it"
+                f"a lease can't last {lease_ms} ms: use {_MIN_LEASE_MS} … {most} ms "
+                "(managed_ledger_max_lease_minutes), and renew it"
             )
 
     @property

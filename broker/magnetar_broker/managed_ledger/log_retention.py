@@ -71,5 +71,5 @@ class LogRetention:
             self._give_up(error)
             raise
         except MetadataError as error:
-            text = f"what topic {self._node.name} retains can't be recorded now: {error}; try again"
+            text = f"the retention of topic {self._node.name} can't be stored now: {error}; try again"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

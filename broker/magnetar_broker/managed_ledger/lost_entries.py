@@ -57,7 +57,7 @@ class LostEntries:
             if not self._full:
                 self._full = True
                 _log.error(
-                    "topic %s has lost more entries than can be counted: %d were counted, and further ones count only "
+                    "Topic %s has lost more entries than can be counted: %d were counted, and others only if they are "
                     "near those", self._name, self.count,
                 )  # fmt: skip
             return
@@ -67,9 +67,13 @@ class LostEntries:
         self.count += 1
         self._on_found()
         if self.count <= _MAX_LOGGED:
-            _log.error("topic %s has lost an entry, and goes on without it: %s", self._name, error)
+            _log.error("Topic %s has lost an entry, and continues without it: %s", self._name, error)
         elif self.count == _MAX_LOGGED + 1:
-            _log.error("topic %s has lost more than %d entries: further ones are only counted", self._name, _MAX_LOGGED)
+            _log.error(
+                "Topic %s has lost more than %d entries: further ones are counted, but not logged",
+                self._name,
+                _MAX_LOGGED,
+            )
 
     def list_known(self) -> list[tuple[Position, str]]:
         """Return the position of each listed entry and the reason, in the order of the log."""

@@ -206,7 +206,7 @@ class ManagedLedger:
             self._given_up(error)
             raise
         except MetadataError as error:
-            text = f"whether topic {self.name} is still served here can't be found out now: {error}"
+            text = f"unknown whether this broker still owns topic {self.name}: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
         self._check_open()
 
@@ -463,7 +463,7 @@ class ManagedLedger:
 
     def abandon(self) -> None:
         """Stop at once. The outcome of pending appends is unknown."""
-        self._writing.end(TopicUnloaded(f"topic {self.name} was let go here"))
+        self._writing.end(TopicUnloaded(f"topic {self.name} was closed by this broker"))
 
     def _given_up(self, error: TopicUnloaded) -> None:
         self._writing.give_up(error)

@@ -97,7 +97,7 @@ class NamespaceLeaseSweeper:
             try:
                 await self.sweep()
             except MetadataError as error:
-                _log.info("the leases on namespaces can't be looked at now: %s", error)
+                _log.info("The leases on namespaces can't be checked now: %s", error)
 
     async def sweep(self) -> None:
         """Do one round. Raises `MetadataError`."""
@@ -146,14 +146,14 @@ class NamespaceLeaseSweeper:
             return  # the namespace was deleted, and its leases with it
         if removed:
             self._count_lapsed(removed)
-            _log.warning("%d leases at %s were not renewed in time, and are removed", removed, path)
+            _log.warning("Removed %d leases at %s, which were not renewed in time", removed, path)
 
     async def _read_incarnation(self, name: str) -> bytes | None:
         """Return the incarnation of the namespace whose leases' node has this name; None: there is none."""
         try:
             namespace = NamespaceName.parse(decode_path_component(name))
         except ValueError as error:
-            raise ForeignValue(f"{name!r} names no namespace: {error}") from None
+            raise ForeignValue(f"{name!r} is not a namespace: {error}") from None
         path = paths.namespace(namespace)
         stored = await compare_and_set.read(self._store, path)
         return decode_node(NamespaceNode, path, stored.payload).incarnation if stored is not None else None

@@ -34,7 +34,7 @@ class OwnedTasks:
         task = self._start(work, self._let_go)
         await asyncio.wait([task])
         if task.cancelled():
-            assert self._reason is not None, "nobody else cancels it"
+            assert self._reason is not None, "only the owner cancels its tasks"
             raise self._reason.again()
         return task.result()
 

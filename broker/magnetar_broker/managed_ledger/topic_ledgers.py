@@ -72,8 +72,7 @@ class TopicLedgers:
         pause_s = self._backoff.pause_s(self._clock.monotonic())
         if pause_s:
             self._say(
-                f"ledgers fail one soon after another, and the next one is created after {pause_s:.2f} s: "
-                f"{self._last_failure}"
+                f"ledgers failed repeatedly, so the next one is created after {pause_s:.2f} s: {self._last_failure}"
             )
             await self._clock.sleep(pause_s)
 
@@ -103,15 +102,15 @@ class TopicLedgers:
                 metadata = await self._closed(writer)
                 break
             except CloseLost as error:
-                raise TopicUnloaded(f"topic {name} was taken over: {error}") from error
+                raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}") from error
             except OutcomeNotKnown as error:
                 if attempt == _CLOSES:
-                    raise TopicUnloaded(f"how ledger {ledger_id} of {name} ends is not known: {error}") from error
+                    raise TopicUnloaded(f"unknown at which entry ledger {ledger_id} of {name} ends: {error}") from error
                 await self._wait(error)
         listed = self._node.list.ledgers[-1]
         if (listed.ledger_id, listed.entries - 1) != (ledger_id, metadata.last_entry_id):
-            known = f"{listed.entries} entries of {listed.ledger_id} are known"
-            raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at {metadata.last_entry_id}, and {known}")
+            known = f"only {listed.entries} entries of ledger {listed.ledger_id} are known"
+            raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at entry {metadata.last_entry_id}, but {known}")
         self._waits_no_more()
         if writer.failed is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
@@ -132,7 +131,7 @@ class TopicLedgers:
 
     def _say(self, reason: str) -> None:
         if not self.waiting_for:
-            _log.warning("publishing on %s waits: %s", self._node.name, reason)
+            _log.warning("Publishes to %s wait: %s", self._node.name, reason)
         self.waiting_for = reason
 
     def _waits_no_more(self) -> None:

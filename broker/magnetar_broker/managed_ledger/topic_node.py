@@ -96,7 +96,7 @@ class TopicNode:
                 stored = await compare_and_set.read(self._store, self._path, fresh=True)
             if stored is None:
                 if not create:
-                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
+                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"topic {self.name} does not exist")
                 await self._make(along)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation
@@ -141,7 +141,7 @@ class TopicNode:
                 raise
             if error.index > allowed + 1:
                 return  # a lease on the namespace was taken, renewed or ended meanwhile: the caller tries again
-            text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
+            text = f"topic {self.name} was not created, since its namespace was changed at the same time: try again"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
 
     async def _claimed(self, known: StoredValue) -> StoredValue | None:
@@ -215,9 +215,9 @@ class TopicNode:
             nonlocal result
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING:
-                raise TopicUnloaded(f"topic {self.name} is deleted")
+                raise TopicUnloaded(f"topic {self.name} is being deleted")
             if node.life != self._life:
-                raise TopicUnloaded(f"topic {self.name} was opened anew, by this broker or another one")
+                raise TopicUnloaded(f"topic {self.name} was reopened by this broker or another one")
             known.encode(change, node)
             del node.leases[:]
             node.leases.extend(map(encoded, leases))
@@ -237,9 +237,7 @@ class TopicNode:
             else:
                 stored = await self._changed_to(changed, along, self._stored)
         except OutcomeUnknown as error:
-            raise TopicUnloaded(
-                f"whether the ledgers of topic {self.name} were changed is not known: {error}"
-            ) from error
+            raise TopicUnloaded(f"unknown whether the ledgers of topic {self.name} were changed: {error}") from error
         except (BadVersion, NoNode) as error:
             raise TopicUnloaded(f"topic {self.name} was deleted: {error}") from error
         assert stored is not None
@@ -269,5 +267,5 @@ async def read_pages(store: MetadataStore, name: TopicName, node: pb.ManagedLedg
         if stored is not None:
             pages.append(decode_node(pb.LedgerPage, path, stored.payload))
         elif node.state != pb.DELETING:
-            raise ForeignValue(f"{path!r} is not there, and {paths.topic(name)!r} names it")
+            raise ForeignValue(f"{path!r} does not exist, but {paths.topic(name)!r} names it")
     return pages

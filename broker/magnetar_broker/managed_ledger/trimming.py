@@ -59,7 +59,7 @@ class Trimming:
             self._give_up(error)
             raise
         except (LedgerError, MetadataError) as error:
-            _log.warning("topic %s can't be trimmed now: %s", self._node.name, error)
+            _log.warning("Topic %s can't be trimmed now: %s", self._node.name, error)
         finally:
             self._running = None
             running.set_result(None)
@@ -99,7 +99,7 @@ class Trimming:
         except TopicUnloaded as error:
             self._give_up(error)
         except (LedgerError, MetadataError) as error:
-            _log.warning("ledgers of topic %s can't be deleted now: %s", self._node.name, error)
+            _log.warning("Ledgers of topic %s can't be deleted now: %s", self._node.name, error)
         finally:
             self._background = None
 
@@ -118,7 +118,7 @@ async def delete_ledgers(client: LedgerClient, ledger_ids: list[int]) -> list[in
         except NoSuchLedger:
             pass  # by an earlier life, or call
         except (LedgerError, MetadataError) as error:
-            _log.warning("ledger %d can't be deleted now: %s", ledger_id, error)
+            _log.warning("Ledger %d can't be deleted now: %s", ledger_id, error)
             return
         deleted.append(ledger_id)
 

@@ -133,7 +133,11 @@ class LogWriting:
         waiting_for, written = self._ledgers.waiting_for, self.written
         if not waiting_for and written is not None and written.writer.held_up:
             lagging = written.writer.held_up_by  # empty, if they have caught up just now
-            return f"ledger {written.writer.ledger_id} needs bookies that lag: {', '.join(lagging)}" if lagging else ""
+            return (
+                f"ledger {written.writer.ledger_id} needs bookies that lag behind: {', '.join(lagging)}"
+                if lagging
+                else ""
+            )
         return waiting_for
 
     @property
@@ -316,11 +320,11 @@ class LogWriting:
             self.give_up(error)
         except (LedgerError, MetadataError) as error:
             self._driver = None
-            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written here any more: {error}"))
+            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error}"))
         except Exception as error:  # noqa: BLE001 (whoever appends must hear of it)
-            _log.exception("topic %s", self._node.name)
+            _log.exception("Topic %s can't be written because of an internal error", self._node.name)
             self._driver = None
-            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written here any more: {error!r}"))
+            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error!r}"))
         finally:
             self._driver = None
 
@@ -345,7 +349,7 @@ class LogWriting:
     def give_up(self, error: TopicUnloaded) -> None:
         """Once; what has no outcome by now is unknown."""
         if self.ended is None:
-            _log.warning("given up: %s", error)
+            _log.warning("Closing a topic: %s", error)
             closing = self._closing
             self.end(error)
             if self.on_lost is not None and not closing:
@@ -374,7 +378,7 @@ class LogWriting:
             self._roll(self.written)
             while self._driver is not None and self.ended is None and self.written is not None:
                 await asyncio.wait([self._driver])
-        self.end(TopicUnloaded(f"topic {self._node.name} was closed here"))
+        self.end(TopicUnloaded(f"topic {self._node.name} was closed by this broker"))
 
 
 def _end(written: Written) -> None:
@@ -386,4 +390,4 @@ def _tell(done: AppendDone, result: Sequence[Position] | BrokerError) -> None:
     try:
         done(result)
     except Exception:  # noqa: BLE001 (its owner's mistake must not keep the others from hearing)
-        _log.exception("the completion of an append failed")
+        _log.exception("The callback of an append failed")

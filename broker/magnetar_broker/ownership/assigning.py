@@ -62,7 +62,7 @@ class Assigning:
             except BrokerError as error:
                 if error.code == ErrorCode.NOT_FOUND:
                     raise NoSuchBundle(str(error)) from None
-                _log.info("broker %s does not take bundle %s of %s: %s", broker_id, bundle, namespace, error)
+                _log.info("Broker %s does not accept bundle %s of %s: %s", broker_id, bundle, namespace, error)
                 self._passed_over[broker_id] = self._clock.monotonic() + _PASSED_OVER_S
         return await claim(namespace, bundle)
 
@@ -70,7 +70,9 @@ class Assigning:
         """To take it. Raises `BrokerError`."""
         registration = dict(await self._registered.read()).get(broker_id)
         if registration is None:
-            raise BrokerError(ErrorCode.NOT_FOUND, f"there is no broker {broker_id:.100}: see which ones there are")
+            raise BrokerError(
+                ErrorCode.NOT_FOUND, f"there is no broker {broker_id:.100}: `magnetar brokers` lists the brokers"
+            )
         return await self._ask(broker_id, registration, namespace, bundle)
 
     def _order(self, brokers: dict[str, BrokerRegistration]) -> list[str]:
@@ -96,7 +98,7 @@ class Assigning:
         try:
             answer = ClaimAnswer.FromString(answered)
         except DecodeError as error:
-            text = f"the answer of broker {broker_id} can't be read: {error}"
+            text = f"the answer of broker {broker_id} can't be decoded: {error}"
             raise BrokerError(ErrorCode.UNKNOWN_ERROR, text) from None
         if answer.HasField("problem"):
             raise BrokerError(answer.problem.code, answer.problem.text)

@@ -189,7 +189,7 @@ class BundleOwnership:
 
     def check(self, topic: TopicName) -> None:
         if not self._has(topic):
-            raise NothingDone(f"{topic} is not served by this broker now: look it up again")
+            raise NothingDone(f"{topic} is not owned by this broker: look it up again")
 
     def _has(self, topic: TopicName) -> bool:
         if heartbeat_broker(topic) == self._broker_id:
@@ -208,7 +208,7 @@ class BundleOwnership:
             while not self._has(topic):
                 home = await self._home(topic)
                 if not home.here:
-                    raise NothingDone(f"{topic} is served by broker {home.broker_id}: look it up again")
+                    raise NothingDone(f"{topic} is owned by broker {home.broker_id}: look it up again")
 
     async def confirm(self, topic: TopicName) -> None:
         if heartbeat_broker(topic) == self._broker_id:
@@ -254,7 +254,7 @@ class BundleOwnership:
     async def _home_of(self, broker_id: str) -> Home:
         registration = dict(await self._registered.read()).get(broker_id)
         if registration is None:
-            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"broker {broker_id:.100} is not there now")
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"broker {broker_id:.100} is not registered now")
         return Home(broker_id, _advertised(broker_id, registration.listeners), here=False)
 
     async def _sought(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
@@ -327,7 +327,7 @@ class BundleOwnership:
                         continue
                 elif node.made:
                     if replaced is not None:
-                        _log.info("%s is taken over from broker %s", what, replaced.owner.broker_id)
+                        _log.info("Took over %s from broker %s", what, replaced.owner.broker_id)
                         self._counters.bundle_take_overs += 1
                     self._held.add(namespace, bundle, node)
                     self._counters.bundle_claims += 1
@@ -341,9 +341,9 @@ class BundleOwnership:
 
     def _check_may_take(self, what: str) -> None:
         if self._ending:
-            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker is ending, and takes {what} no more")
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker is shutting down, and accepts {what} no more")
         if self._store.session.state is not SessionState.CONNECTED:
-            text = f"{what} can't be taken now: the session with the metadata store is suspended"
+            text = f"{what} can't be acquired now: the session with the metadata store is suspended"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text)
 
     def _owner_in(self, namespace_incarnation: bytes) -> BundleOwner:
@@ -358,13 +358,15 @@ class BundleOwnership:
         NOT_ALLOWED: it went to another one.
         """
         if destination and destination not in dict(await self._registered.read()):
-            raise BrokerError(ErrorCode.NOT_FOUND, f"there is no broker {destination:.100}: see which ones there are")
+            raise BrokerError(
+                ErrorCode.NOT_FOUND, f"there is no broker {destination:.100}: `magnetar brokers` lists the brokers"
+            )
 
         async def give() -> None:
             if destination and destination != self._broker_id:
                 owner = await self._assigning.ask_by_id(destination, namespace, bundle)
                 if owner.broker_id != destination:
-                    text = f"bundle {bundle} of {namespace} went to {owner.broker_id}, which was faster"
+                    text = f"bundle {bundle} of {namespace} was acquired by broker {owner.broker_id} first"
                     raise BrokerError(ErrorCode.NOT_ALLOWED, text)
 
         await self._held.release(await self._held.free(namespace, bundle), give)
@@ -381,7 +383,7 @@ class BundleOwnership:
             at = middle_of(bundle) if at is None else at
             halves = BundleRange(bundle.lower, at), BundleRange(at, bundle.upper)
         except ValueError as error:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"bundle {bundle} can't be cut there: {error}") from None
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"bundle {bundle} can't be split there: {error}") from None
         held = await self._held.free(namespace, bundle)
         owner = self._owner_in(held.namespace_incarnation)
         work = split(
@@ -407,7 +409,7 @@ async def _in_time(what: object, bound_s: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise BrokerError(
-            ErrorCode.SERVICE_NOT_READY, f"who serves {what} was not found out within {bound_s} s: try again"
+            ErrorCode.SERVICE_NOT_READY, f"the owner of {what} was not found within {bound_s} s: try again"
         ) from None
 
 

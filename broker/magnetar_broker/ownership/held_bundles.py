@@ -82,7 +82,7 @@ class HeldBundles:
         """Its node was made just now, so it is a bundle. Others that lie across it are none any more: their nodes have
         gone, and somebody else has split them; or the namespace was deleted and made again."""
         for other in self._map.across(namespace, bundle):
-            self.lose(other, f"bundle {bundle} lies across it")
+            self.lose(other, f"bundle {bundle} overlaps it")
         held = HeldBundle(namespace, bundle, node.owner.namespace_incarnation, node.version)
         self._map.add(namespace, bundle, held)
         self._changed()
@@ -116,21 +116,21 @@ class HeldBundles:
             if held.work is None:
                 return held
             await asyncio.wait([held.work])
-        raise NothingDone(f"bundle {bundle} of {namespace} is not this broker's")
+        raise NothingDone(f"bundle {bundle} of {namespace} is not owned by this broker")
 
     async def wait_worked(self, held: HeldBundle) -> None:
         """Returns when what is being done with it is done."""
         if held.work is not None:
             await asyncio.wait([held.work])
         elif not held.serving:
-            raise TopicUnloaded("the broker is ending: look the topic up again")
+            raise TopicUnloaded("the broker is shutting down: look the topic up again")
 
     async def work_on(self, held: HeldBundle, work: Coroutine[Any, Any, None], *, serving: bool = False) -> None:
         """Nothing is being done with it. Raises what `work` raises."""
         await outcome(self._work_on(held, work, serving))
 
     def _work_on(self, held: HeldBundle, work: Coroutine[Any, Any, None], serving: bool) -> asyncio.Task[None]:
-        assert held.work is None, f"something is being done with {held}"
+        assert held.work is None, f"{held} is already being changed"
         held.serving = serving
         task = held.work = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
@@ -145,7 +145,7 @@ class HeldBundles:
         if held.serving or self._closed or not self.is_held(held):
             return
         if self._nodes.session_lost:
-            self.lose(held, "the session with the metadata store is lost")
+            self.lose(held, "the session with the metadata store was lost")
         else:
             self._work_on(held, self._verify(held), serving=False)
 
@@ -159,10 +159,10 @@ class HeldBundles:
         # While the store gives no answer the topics are better off here, where they go on, than with nobody.
         with told(str(held)):
             if not self._nodes.is_ours(await self._nodes.read(held.namespace, held.bundle, fresh=True)):
-                self.lose(held, "its node is gone")
+                self.lose(held, "its node was deleted")
                 return
         held.serving = False
-        problem = TopicUnloaded(f"{held} is given to another broker: look the topic up again")
+        problem = TopicUnloaded(f"{held} is being unloaded: look the topic up again")
         await self.topics.unload_within(held.namespace, held.bundle, problem)
         with told(str(held)):
             await self._nodes.drop(held.namespace, held.bundle)
@@ -187,15 +187,15 @@ class HeldBundles:
             try:
                 await self.release(held)
             except BrokerError as error:
-                _log.info("%s goes with its session: %s", held, error)
+                _log.info("The node of %s is deleted with its session: %s", held, error)
 
     def lose(self, held: HeldBundle, because: str) -> None:
         """At once: somebody else may have it already."""
-        _log.warning("%s is not this broker's any more: %s", held, because)
+        _log.warning("This broker has lost %s: %s", held, because)
         held.serving = False
         self._remove(held)
         self._counters.bundles_lost += 1
-        problem = TopicUnloaded(f"{held} is not this broker's any more: look the topic up again")
+        problem = TopicUnloaded(f"{held} is not owned by this broker any more: look the topic up again")
         self.topics.give_up_within(held.namespace, held.bundle, problem)
 
     def verify(self, held: HeldBundle) -> None:
@@ -210,7 +210,7 @@ class HeldBundles:
             held.node_version = node.version
             held.serving = True
         elif self.is_held(held):
-            self.lose(held, "its node is gone")
+            self.lose(held, "its node was deleted")
 
     def _remove(self, held: HeldBundle) -> None:
         """Unless that was done."""

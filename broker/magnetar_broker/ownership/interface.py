@@ -52,7 +52,9 @@ class Advertised:
         now, one after the other, or the topic may move to one that has it."""
         if not self.pulsar:
             raise BrokerError(
-                ErrorCode.SERVICE_NOT_READY, "the topic's broker has no listener for Pulsar's protocol: give it one"
+                ErrorCode.SERVICE_NOT_READY,
+                "the topic's broker has no listener for Pulsar's binary protocol: set "
+                "pulsar_listen_addresses of that broker",
             )
         return _at(self.pulsar, listener_name or self.listeners[0][0], ErrorCode.SERVICE_NOT_READY)
 
@@ -82,7 +84,7 @@ def _at(listeners: tuple[tuple[str, str], ...], listener_name: str, lacking: Err
         if name == listener_name:
             return address
     names = ", ".join(name for name, _ in listeners)
-    raise BrokerError(lacking, f"the topic's broker has no listener {listener_name!r:.100}: it has {names}")
+    raise BrokerError(lacking, f"the topic's broker has no listener {listener_name!r:.100}: use one of {names}")
 
 
 @dataclass(frozen=True, slots=True)

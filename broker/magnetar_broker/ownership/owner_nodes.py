@@ -179,6 +179,6 @@ def _decoded(namespace: NamespaceName, bundle: BundleRange, node: Node) -> Owner
         owner = BundleOwner.FromString(node.value)
     except DecodeError:
         # Whose it is its session says; nobody is reached by it.
-        _log.warning("the node of bundle %s of %s can't be read", bundle, namespace)
+        _log.warning("The node of bundle %s of %s can't be decoded", bundle, namespace)
         owner = BundleOwner()
     return OwnerNode(owner, node.version, node.stat.ephemeral_owner)

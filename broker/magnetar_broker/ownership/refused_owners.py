@@ -107,8 +107,8 @@ class RefusedOwners:
         if known.unregistered:
             known.contradicted = True
             _log.warning(
-                "broker %s lives, though %s refuses connections from here: its bundles are left to it until its "
-                "session is over",
+                "Broker %s is registered, though %s refuses connections from this broker: it owns its "
+                "bundles until its session ends",
                 owner.broker_id,
                 owner.listeners[0].address,
             )
@@ -121,7 +121,7 @@ class RefusedOwners:
         known.unregistered = True
         self._registered.forget()
         _log.warning(
-            "broker %s is gone: %s refuses connections. Its bundles are taken over when they are looked up",
+            "Broker %s has stopped: %s refuses connections. Its bundles are taken over when they are looked up",
             owner.broker_id,
             owner.listeners[0].address,
         )

@@ -60,7 +60,7 @@ class RegisteredBrokers:
                     _check(registration)
                     found.append((decode_path_component(component), registration))
                 except (DecodeError, ValueError) as error:
-                    _log.warning("%s/%s is no broker's registration: %s", paths.BROKERS, component, error)
+                    _log.warning("%s/%s is not a valid registration of a broker: %s", paths.BROKERS, component, error)
         found.sort(key=lambda one: one[0])
         self._kept = began, found
         return found

@@ -77,8 +77,9 @@ class Registration:
         if not self._waits_for_other:
             return ""
         return (
-            f"another process is registered as broker {self._broker_id}: it goes with its session if it is this one's "
-            "predecessor; otherwise one of them needs another broker_id"
+            f"another process is registered as broker {self._broker_id}: its registration ends with its "
+            "session if it is a former process of this broker; otherwise set another broker_id for one of "
+            "them"
         )
 
     def bundles_changed(self) -> None:
@@ -103,7 +104,7 @@ class Registration:
             if node is not None and self._is_ours(node):
                 await self._store.delete(self._path, node.version)
         except MetadataError as error:
-            _log.info("the registration of broker %s goes with its session: %s", self._broker_id, error)
+            _log.info("The registration of broker %s is deleted with its session: %s", self._broker_id, error)
 
     async def close(self) -> None:
         tasks, self._tasks = self._tasks, []
@@ -145,7 +146,7 @@ class Registration:
             except SessionLost:
                 return
             except MetadataError as error:
-                _log.info("broker %s can't be registered now: %s", self._broker_id, error)
+                _log.info("Broker %s can't be registered now, and tries again: %s", self._broker_id, error)
                 await self._clock.sleep(_RETRY_S)
                 self._look.set()
 
@@ -160,14 +161,14 @@ class Registration:
             if not _same(node.value, self._registration):
                 await self._store.put(self._path, wanted, node.version)
         elif await self._is_of_a_former_self(node):
-            _log.info("broker %s takes its former registration away", self._broker_id)
+            _log.info("Broker %s removes its former registration", self._broker_id)
             with contextlib.suppress(NoNode):
                 await self._store.delete(self._path, node.version)
             return False
         else:
             if not self._waits_for_other:
                 self._waits_for_other = True
-                _log.warning("waiting: %s", self.waits_for)
+                _log.warning("Waiting: %s", self.waits_for)
             return True
         self._waits_for_other = False
         load = self._registration.load

@@ -51,7 +51,7 @@ async def outcome(task: asyncio.Task[V]) -> V:
     """Of a task of somebody else's: who waits for it and is cancelled does not cancel it."""
     await asyncio.wait([task])
     if task.cancelled():
-        raise TopicUnloaded("the broker is ending: look the topic up again")
+        raise TopicUnloaded("the broker is shutting down: look the topic up again")
     error = task.exception()
     if error is not None:
         raise error.again() if isinstance(error, BrokerError) else error

@@ -46,12 +46,12 @@ async def split(
     def cut(payload: bytes | None) -> bytes:
         node = None if payload is None else _decoded(payload)
         if node is None or node.incarnation != held.namespace_incarnation:
-            raise TopicUnloaded(f"namespace {name} was deleted, or made again: look its bundles up again")
+            raise TopicUnloaded(f"namespace {name} was deleted, or recreated: look its bundles up again")
         if len(bundles_of(node.bundle_starts)) >= max_bundles:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"{held} is not split: the namespace has {len(bundles_of(node.bundle_starts)):,} bundles, and "
-                f"load_balancer_namespace_maximum_bundles is {max_bundles:,}",
+                f"{held} can't be split: the namespace has {len(bundles_of(node.bundle_starts)):,} bundles, "
+                f"and load_balancer_namespace_maximum_bundles is {max_bundles:,}",
             )
         try:
             node.bundle_starts[:] = starts_after_split(node.bundle_starts, held.bundle, halves[1].lower)
@@ -82,4 +82,4 @@ def _decoded(payload: bytes) -> NamespaceNode:
     try:
         return NamespaceNode.FromString(payload)
     except DecodeError as error:
-        raise ForeignValue(f"it holds no NamespaceNode: {error}") from None
+        raise ForeignValue(f"it is not a valid NamespaceNode: {error}") from None

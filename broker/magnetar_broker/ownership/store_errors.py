@@ -1,4 +1,4 @@
-"""What the metadata store raises, in the words of a broker."""
+"""Translation of the metadata store's errors into those that a broker reports."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SHOWN: Final = 8
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Nothing of it is believed to be done or not: whoever asks again finds out. A `ValueError` is of what stands there
-    and can't be understood."""
+    """Raise errors of the metadata store as `BrokerError`: the outcome is unknown, and a retry finds it out. A
+    `ValueError` is about stored data that can't be decoded."""
     try:
         yield
     except SessionLost as error:
-        raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker has lost its metadata session: {error}") from error
+        raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker lost its metadata session: {error}") from error
     except Unavailable as error:
         raise BrokerError(
-            ErrorCode.SERVICE_NOT_READY, f"{what}: the metadata store gives no answer now, try again: {error}"
+            ErrorCode.SERVICE_NOT_READY, f"{what}: the metadata store does not answer, try again: {error}"
         ) from error
     except (MetadataError, ValueError) as error:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"{what} in the metadata store: {error}") from error

@@ -44,7 +44,7 @@ class Upkeep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="upkeep of bundles")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="bundle verification")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -65,9 +65,9 @@ class Upkeep:
             try:
                 await self._look_at(namespace, all_held)
             except (BrokerError, MetadataError, ValueError) as error:
-                _log.info("the bundles of %s can't all be looked at now: %s", namespace, error)
+                _log.info("The bundles of %s can't all be verified now: %s", namespace, error)
             except Exception:  # noqa: BLE001 (whatever it is, the others are still to be looked at)
-                _log.exception("the bundles of %s could not be looked at", namespace)
+                _log.exception("The bundles of %s could not be verified because of an internal error", namespace)
             await self._clock.sleep(_PAUSE_S * len(all_held))
 
     async def _look_at(self, namespace: NamespaceName, all_held: list[HeldBundle]) -> None:
@@ -86,7 +86,7 @@ class Upkeep:
         for held in all_held:
             gone = node is None or node.incarnation != held.namespace_incarnation
             if self._is_idle(held) and (gone or (node is not None and not is_bundle(node.bundle_starts, held.bundle))):
-                _log.info("%s is released: its namespace is gone, or has other bundles now", held)
+                _log.info("Unloading %s: its namespace was deleted, or has other bundles now", held)
                 await self._bundles.release(held)
         if node is None:
             await self._nodes.tidy(namespace)

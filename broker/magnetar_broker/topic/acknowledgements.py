@@ -34,7 +34,7 @@ def read_acknowledge(request: Acknowledge, log: Log) -> Acknowledged:
     places = len(request.entries) + len(request.messages)
     if request.cumulative and places != 1:
         raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement names one place, and this one {places}"
+            ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement has {places} positions: exactly one is needed"
         )
     checked = check_ranges(request.entries, log)
     messages = [_messages(one) for one in request.messages]
@@ -61,7 +61,7 @@ def _foreign(request: Acknowledge, log: Log) -> BrokerError | None:
         if is_of_another_incarnation(log, ledger_id):
             return another_incarnation(log, position)
         return BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"{position} was to be acknowledged, and the topic's last entry is {last}"
+            ErrorCode.INVALID_ARGUMENT, f"{position} can't be acknowledged: the topic's last entry is {last}"
         )
     return None
 
@@ -97,7 +97,7 @@ def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> 
     if place[0] > log.last:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"{place[0]} was to be acknowledged with all before it, and the topic's last entry is {log.last}",
+            f"{place[0]} can't be acknowledged cumulatively: the topic's last entry is {log.last}",
         )
     before = cursor.mark_delete
     cursor.acknowledge_up_to(*place)
@@ -135,7 +135,8 @@ def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
         if ledger_id > _MOST_ID or last > _MOST_ID or first > last:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"entries {first} … {last} of ledger {ledger_id} are no range: ids are below 2^63, the first one first",
+                f"entries {first} … {last} of ledger {ledger_id} are not a valid range: ids are below 2^63, "
+                "the lower one first",
             )
     if len(named) > 1:
         named.sort()
@@ -165,18 +166,21 @@ def _last_entry(log: Log, ledger_id: int) -> int:
 
 def _messages(one: BatchMessages) -> MessagesOf:
     if one.ledger_id > _MOST_ID or one.entry_id > _MOST_ID:
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{one.ledger_id}:{one.entry_id} is no entry: ids are below 2^63")
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"{one.ledger_id}:{one.entry_id} is not a valid entry: ids are below 2^63"
+        )
     if not 0 < one.batch_size <= MAX_BATCH_MESSAGES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"entry {one.ledger_id}:{one.entry_id} is said to be a batch of {one.batch_size} messages: a batch has "
+            f"entry {one.ledger_id}:{one.entry_id} is declared as a batch of {one.batch_size} messages: use "
             f"1 … {MAX_BATCH_MESSAGES}",
         )
     bits = int.from_bytes(one.messages, "little") if len(one.messages) <= one.batch_size // 8 + 1 else -1
     if bits <= 0 or bits >> one.batch_size:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"{len(one.messages)} bytes name messages of entry {one.ledger_id}:{one.entry_id}, a batch of "
-            f"{one.batch_size}: name one at least, and none that it has not",
+            f"the {len(one.messages)} bytes that acknowledge messages of entry "
+            f"{one.ledger_id}:{one.entry_id}, a batch of {one.batch_size}, are invalid: name at least one "
+            "message, and none outside of the batch",
         )
     return Position(one.ledger_id, one.entry_id), bits, one.batch_size

@@ -193,14 +193,14 @@ class DispatchPump:
                 self._failed(reading, error)
                 return None
             except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
-                _log.exception("subscription %s: reading failed", self.name)
+                _log.exception("Subscription %s: reading failed because of an internal error", self.name)
                 self._failed(reading, error)
                 return None
 
     def _pass_over(self, lost: Position) -> None:
         self.passed_over += 1
         self._cursor.acknowledge([(lost.ledger_id, lost.entry_id, lost.entry_id)])
-        _log.error("subscription %s: entry %s is lost, and is passed over", self.name, lost)
+        _log.error("Subscription %s: entry %s is lost, and is skipped", self.name, lost)
 
     def _failed(self, reading: Reading, error: Exception) -> None:
         if self._reading is not reading or self._stopped:
@@ -212,7 +212,7 @@ class DispatchPump:
             return  # the topic's end comes
         pause = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1
-        _log.warning("subscription %s: reading failed, again in %.1f s: %s", self.name, pause, self.failed)
+        _log.warning("Subscription %s: reading failed, and is retried in %.1f s: %s", self.name, pause, self.failed)
         self._timer = self._clock.call_later(pause, self._again)
 
     def _again(self) -> None:

@@ -23,6 +23,6 @@ def is_of_another_incarnation(log: Log, ledger_id: int) -> bool:
 def another_incarnation(log: Log, position: Position) -> BrokerError:
     return BrokerError(
         ErrorCode.INCARNATION_CHANGED,
-        f"{position} is no id of topic {log.name}: when it was made, perhaps anew under its name, the last ledger was "
-        f"{log.floor}, and all of its own come behind; take an id that it gave, or earliest or latest",
+        f"{position} is not a position of topic {log.name}: the topic was created after ledger {log.floor}, "
+        "perhaps again under the same name. Use a message id of this topic, or earliest or latest",
     )

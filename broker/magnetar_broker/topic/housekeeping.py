@@ -78,7 +78,7 @@ class Housekeeping:
         lapsed = topic.log.leases.lapsed
         if lapsed > topic.counted_lapsed_leases:
             more = lapsed - topic.counted_lapsed_leases
-            _log.info("%s: %d leases were not renewed in time, and are removed", topic.name, more)
+            _log.info("%s: removed %d leases, which were not renewed in time", topic.name, more)
             self._counters.leases_lapsed += more
             topic.counted_lapsed_leases = lapsed
 
@@ -109,14 +109,14 @@ class Housekeeping:
             if self._to_trim(topic):
                 await self._trim(topic)
             elif self._inactive_too_long(topic, now):
-                _log.info("%s has no subscription and nobody uses it: it is deleted", topic.name)
+                _log.info("Deleting %s: it has no subscription and is not used", topic.name)
                 await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_go(topic, one))
             elif self._idle_too_long(topic, now):
-                await self._topics.unload(topic.name, TopicUnloaded(f"{topic.name} was idle, and was closed"))
+                await self._topics.unload(topic.name, TopicUnloaded(f"{topic.name} was closed, since it was idle"))
         except BrokerError as error:
-            _log.info("%s could not be looked after: %s", topic.name, error)
+            _log.info("The housekeeping of %s failed: %s", topic.name, error)
         except Exception:  # noqa: BLE001 (one topic's trouble is not the others')
-            _log.exception("%s could not be looked after", topic.name)
+            _log.exception("The housekeeping of %s failed because of an internal error", topic.name)
         finally:
             del self._at_work[topic]
 

@@ -84,8 +84,8 @@ class LoadingQueue:
     def _explain(self, loading: TopicLoading[TopicName]) -> str:
         if loading.is_evicted:
             return (
-                f"{loading.name} was not opened within {self._slow_after_s:g} s (slow_topic_load_seconds), and other "
-                "topics need its place: try again"
+                f"{loading.name} was not opened within {self._slow_after_s:g} s (slow_topic_load_seconds), "
+                "and other topics wait to be opened: try again"
             )
         return f"{loading.name} was not opened within {self._timeout_s:g} s (topic_load_timeout_seconds): try again"
 

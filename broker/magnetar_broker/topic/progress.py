@@ -47,7 +47,8 @@ class ProgressOwner:
         for what, size in (("id", len(self.owner_id.encode())), ("name", len(self.name.encode()))):
             if size > _MAX_BYTES:
                 raise BrokerError(
-                    ErrorCode.INVALID_ARGUMENT, f"the {what} of a progress's owner has {size} bytes, above {_MAX_BYTES}"
+                    ErrorCode.INVALID_ARGUMENT,
+                    f"the {what} of a progress subscription's owner has {size} bytes, above the limit of {_MAX_BYTES}",
                 )
 
     @property
@@ -66,8 +67,9 @@ def check_consumable(name: str, properties: Mapping[str, str]) -> None:
     owner = properties.get(_OWNER_NAME)
     raise BrokerError(
         ErrorCode.NOT_ALLOWED,
-        f"subscription {name} keeps the progress of a reader{f' ({owner})' if owner else ''} and has no consumers, who "
-        "would acknowledge messages that it has not read: subscribe with another name",
+        f"subscription {name} stores the progress of a reader{f' ({owner})' if owner else ''}, and can't "
+        "have consumers, which would acknowledge messages that it has not read: subscribe with another "
+        "name",
     )
 
 
@@ -80,15 +82,15 @@ async def advance(
     if _OWNER not in properties:
         raise BrokerError(
             ErrorCode.NOT_ALLOWED,
-            f"subscription {subscription.name} is a consumers' subscription, whose consumers would never get the "
-            "messages that a reader acknowledges: choose another name for the progress, that no consumer uses",
+            f"subscription {subscription.name} belongs to consumers, which would never get the messages "
+            "that a reader acknowledges: choose another name for the progress subscription",
         )
     owner_id = properties[_OWNER]
     is_named = bool(owner.owner_id)
     if owner_id and owner_id != owner.owner_id and (is_named or not only_make):
         raise BrokerError(
             ErrorCode.CONSUMER_BUSY,
-            f"subscription {subscription.name} keeps the progress of another reader "
+            f"subscription {subscription.name} stores the progress of another reader "
             f"({properties.get(_OWNER_NAME) or owner_id})",
         )
     if not owner_id and (is_named or only_make):

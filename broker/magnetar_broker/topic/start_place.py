@@ -34,7 +34,7 @@ async def find_start(log: Log, at: StartAt) -> StartPlace:
         case "place":
             return await _at_place(log, at.place)
         case other:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"a subscription can't begin at {other!r}")
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"a subscription can't start at {other!r}")
 
 
 async def _at_place(log: Log, place: MessagePlace) -> StartPlace:

@@ -152,7 +152,9 @@ class StoredTopics:
             log_opened(topic)
             await cursors.open_all()
         except BaseException as error:
-            topic.abandon(TopicUnloaded(f"{name} could not be opened: {str(error) or 'it was unloaded meanwhile'}"))
+            topic.abandon(
+                TopicUnloaded(f"{name} could not be opened: {str(error) or 'it was unloaded in the meantime'}")
+            )
             raise
         return topic
 
@@ -175,7 +177,7 @@ class StoredTopics:
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
                 await finish_deletion(name, incarnation, self._client, self._clock, self._randomness)
-                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was being deleted, and is gone") from None
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted") from None
         except MetadataError as error:
             raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
         return node.life
@@ -184,5 +186,5 @@ class StoredTopics:
         try:
             await delete_topic(name, self._client, self._clock, self._randomness, life, incarnation)
         except MetadataError as error:
-            text = f"topic {name} may be deleted, in part or not at all: delete it again: {error}"
+            text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

@@ -206,15 +206,16 @@ class Subscription:
             wanted, has = SubscriptionType.Name(opened.type), SubscriptionType.Name(self.type)
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
-                f"subscription {self.name} has {len(self._consumers)} consumer(s) of type {has}, and none of type "
-                f"{wanted} may join them: use {has}, or another subscription, or wait until they have left",
+                f"subscription {self.name} has {len(self._consumers)} consumer(s) of type {has}, so one of "
+                f"type {wanted} can't join: use {has}, or another subscription, or wait until they have "
+                "disconnected",
             )
         if self.type == SubscriptionType.EXCLUSIVE:
             [holder] = self.consumers
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
-                f"Exclusive consumer is already connected: {holder.name} from {holder.sink.address} has subscription "
-                f"{self.name}; use Failover or Shared to have more than one",
+                f"Exclusive consumer is already connected: {holder.name} from {holder.sink.address} uses "
+                f"subscription {self.name}; use Failover or Shared to have more than one",
             )
         most = self._options.max_consumers_per_subscription
         if 0 < most <= len(self._consumers):
@@ -308,15 +309,15 @@ class Subscription:
         if is_late or request.epoch < consumer.acknowledged_from:
             raise acknowledged.problem or BrokerError(
                 ErrorCode.STALE_EPOCH,
-                f"subscription {self.name} was moved, or went to another consumer, after these messages were "
-                f"delivered: they were of epoch {request.epoch}, and acknowledgements count from epoch "
-                f"{consumer.acknowledged_from} on, of the consumer that is served",
+                f"these messages of subscription {self.name} were delivered before it was moved or another "
+                f"consumer became active: they have epoch {request.epoch}, and acknowledgements count from "
+                f"epoch {consumer.acknowledged_from} on, and only from the active consumer",
             )
         if request.cumulative and self.type == _SHARED:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"subscription {self.name} is Shared, where a cumulative acknowledgement would acknowledge what other "
-                "consumers have: acknowledge each message",
+                f"subscription {self.name} is Shared: a cumulative acknowledgement would acknowledge "
+                "messages of other consumers. Acknowledge each message",
             )
         count = acknowledge(request, acknowledged, self._log, self.cursor, self._pump.dispatch, consumer.state)
         self.counters.acknowledged_entries += count
@@ -426,7 +427,7 @@ class Subscription:
         if moves is not None and moves >> _TAKE_OVER_BITS != self.cursor.moves:
             raise BrokerError(
                 ErrorCode.STALE_EPOCH,
-                f"subscription {self.name} was moved after consumer {consumer.name} had asked for a seek: ask again",
+                f"subscription {self.name} was moved after consumer {consumer.name} had requested a seek: seek again",
             )
 
     async def _move_to(self, start: StartPlace) -> None:
@@ -458,8 +459,8 @@ class Subscription:
         if len(self._consumers) > 1 and not force:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"subscription {self.name} has {len(self._consumers)} consumers, and only the last one may delete "
-                "it: close the others first",
+                f"subscription {self.name} has {len(self._consumers)} consumers, and only the last one may "
+                "delete it: close the others first",
             )
         await self._delete_cursor(self)
         if any(one is not consumer for one in self.consumers):

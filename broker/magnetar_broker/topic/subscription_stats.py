@@ -128,13 +128,13 @@ def _blocked_by(subscription: Subscription, log: Log) -> str:
     if pump.paused:
         return "the subscription is being moved, skipped or deleted"
     if pump.failed:
-        return f"reading failed, and is tried again: {pump.failed}"
+        return f"reading failed, and is retried: {pump.failed}"
     if reason := pump.dispatch.blocked_by():
         return reason
     if pump.reading:
         return "entries are being read"
     if not pump.dispatch.redelivery_entries and pump.dispatch.read_position > log.last:
-        return "everything was delivered, and some of it is not acknowledged"
+        return "all entries were delivered, and some are not acknowledged"
     return ""
 
 
@@ -158,13 +158,10 @@ def _consumer_stats(consumer: Consumer) -> ConsumerStats:
 def _consumer_blocked_by(consumer: Consumer, subscription: Subscription) -> str:
     state, dispatch = consumer.state, subscription.dispatch
     if dispatch is None or not dispatch.is_active(state):
-        return "another consumer is served"
+        return "another consumer is active"
     if state.permits <= 0:
         return "it has granted no permits: its receiver queue is full"
     most = dispatch.limits.max_unacked_per_consumer
     if 0 < most <= state.held.total:
-        return (
-            f"it holds {state.held.total} messages that are not acknowledged, and max_unacked_messages_per_consumer "
-            f"is {most}"
-        )
-    return "" if consumer.sink.room() > 0 else "its stream is behind"
+        return f"it has {state.held.total} unacknowledged messages, and max_unacked_messages_per_consumer is {most}"
+    return "" if consumer.sink.room() > 0 else "its connection can't keep up"

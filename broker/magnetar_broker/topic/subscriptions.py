@@ -105,7 +105,7 @@ class Subscriptions:
             try:
                 subscription.run()
             except Exception:  # noqa: BLE001 (the others go on)
-                _log.exception("topic %s: subscription %s could not go on", self._name, subscription.name)
+                _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
 
     def stats(self) -> list[SubscriptionStats]:
         """Return the statistics of all subscriptions, the durable ones first."""
@@ -160,8 +160,8 @@ class Subscriptions:
         if opened.incarnation and opened.incarnation != self._log.incarnation:
             raise BrokerError(
                 ErrorCode.INCARNATION_CHANGED,
-                f"topic {self._name} was deleted and made again: it was {opened.incarnation}, and is "
-                f"{self._log.incarnation}; positions of the old one are not valid in this one",
+                f"topic {self._name} was deleted and recreated: its incarnation was {opened.incarnation}, "
+                f"and is {self._log.incarnation}; positions of the old topic are not valid in the new one",
             )
         name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
         subscription = await self._found(opened)
@@ -241,8 +241,8 @@ class Subscriptions:
         if name not in self._cursors.names() and not self._options.allow_auto_subscription_creation:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"topic {self._name} has no subscription {name!r:.200}, and none is made on first use "
-                "(allow_auto_subscription_creation)",
+                f"topic {self._name} has no subscription {name!r:.200}, and it is not created on first use "
+                "(allow_auto_subscription_creation): create it first",
             )
         await self.create(name, start, may_exist=True)
 
@@ -258,7 +258,7 @@ class Subscriptions:
             if may_exist:
                 return
             raise BrokerError(
-                ErrorCode.ALREADY_EXISTS, f"topic {self._name} has a subscription {name} already: use another name"
+                ErrorCode.ALREADY_EXISTS, f"topic {self._name} already has a subscription {name}: use another name"
             )
         place = await find_start(self._log, start)
         cursor = await self._cursors.create(name, place.mark_delete, properties)
@@ -277,8 +277,8 @@ class Subscriptions:
         if subscription.consumers and not force:
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
-                f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s): close them, or "
-                "delete it by force",
+                f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s): close "
+                "them, or delete it with force",
             )
         await self._delete_cursor(subscription)
         subscription.end_deleted()
@@ -327,7 +327,9 @@ class Subscriptions:
     async def expire(self, name: str, older_than_s: float) -> int:
         """Acknowledge the entries that a broker received before that time."""
         if not older_than_s >= 0:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"nothing is older than {older_than_s} s: use 0 or more")
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, f"messages can't be older than {older_than_s} s: use 0 or more"
+            )
         before_ms = max(0, int(self._clock.time_ms() - older_than_s * 1000))
         return await self._change(name, lambda subscription: self._expire(subscription, before_ms))
 
@@ -397,7 +399,7 @@ class Subscriptions:
 
     async def close(self, problem: BrokerError | None = None) -> None:
         """End all consumers and cancel all changes. The topic closes the cursors."""
-        self.end(problem or TopicUnloaded(f"topic {self._name} was closed here: look it up again"))
+        self.end(problem or TopicUnloaded(f"topic {self._name} was closed by this broker: look it up again"))
         await self._tasks.cancel()
 
     def end(self, problem: BrokerError) -> None:
@@ -428,8 +430,8 @@ class Subscriptions:
     def _not_found(self, name: str) -> BrokerError:
         return BrokerError(
             ErrorCode.SUBSCRIPTION_NOT_FOUND,
-            f"topic {self._name} has no subscription {name!r}: create it, or subscribe where "
-            "allow_auto_subscription_creation is on",
+            f"topic {self._name} has no subscription {name!r}: create it, or enable "
+            "allow_auto_subscription_creation and subscribe",
         )
 
 
@@ -439,21 +441,23 @@ def _check(opened: OpenConsumer) -> None:
     if opened.type == SubscriptionType.KEY_SHARED:
         raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
     if opened.type not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED):
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"there is no subscription type {opened.type}")
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use Exclusive, Failover or Shared"
+        )
     if opened.read_compacted:
         raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")
     size = len(opened.consumer_name.encode())
     if size > _MAX_NAME_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"a consumer's name of {size} bytes is too long: use {_MAX_NAME_BYTES} at most",
+            f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
         )
     for properties in (opened.properties, opened.subscription_properties):
         size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
         if size > _MAX_PROPERTIES_BYTES:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"properties of {size} bytes are too many: use {_MAX_PROPERTIES_BYTES} at most",
+                f"the properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
             )
 
 
@@ -462,5 +466,5 @@ def _check_name(name: str) -> None:
     if not 0 < size <= _MAX_NAME_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's name of {size} bytes is not possible: use 1 … {_MAX_NAME_BYTES}",
+            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
         )

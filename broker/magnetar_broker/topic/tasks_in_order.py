@@ -40,7 +40,9 @@ class TasksInOrder:
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and caller is not None and not caller.cancelling():
-                raise TopicUnloaded("the topic was closed meanwhile: whether it was done is not known") from None
+                raise TopicUnloaded(
+                    "unknown whether the request was executed: the topic was closed in the meantime"
+                ) from None
             raise
 
     async def cancel(self) -> None:

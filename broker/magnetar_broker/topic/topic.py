@@ -149,7 +149,7 @@ class Topic:
         if limit and len(self._names.live) >= limit and name not in self._names.live:
             raise BrokerError(
                 ErrorCode.PRODUCER_BUSY,
-                f"{self.name} has {limit} producers, as many as max_producers_per_topic allows",
+                f"{self.name} has {limit} producers, its maximum (max_producers_per_topic)",
             )
         producer = Producer(
             asked.producer_id,
@@ -172,7 +172,7 @@ class Topic:
             evicted.end(
                 BrokerError(
                     ErrorCode.PRODUCER_FENCED,
-                    f"producer {name!r} has connected again: what this connection sends is not taken any more",
+                    f"producer {name!r} has reconnected: messages of its former connection are not accepted any more",
                 )
             )
             self._keep_while_pending(evicted)
@@ -225,7 +225,7 @@ class Topic:
     def _lost(self, error: BrokerError) -> None:
         """Its log or its cursors are another broker's, or nobody can say whose."""
         if self.ended is None:
-            _log.warning("%s is given up: %s", self.name, error)
+            _log.warning("Closing %s: %s", self.name, error)
             self.give_up(error)
 
     def give_up(self, error: BrokerError) -> None:
@@ -258,14 +258,16 @@ class Topic:
         lost = self.ended is not None
         self.ended = self.ended or problem
         closing = asyncio.get_running_loop().create_task(self._close(self.ended, in_peace=not lost))
-        closing.add_done_callback(partial(self._log_failure, "it was not closed in peace"))
+        closing.add_done_callback(partial(self._log_failure, "it was not closed gracefully"))
         self._closing = closing
         try:
             await self._wait_closed(closing)
         finally:
             self._abandon()
         if closing.cancelled():
-            _log.warning("%s: it was not closed in peace: it was given up, or took too long", self.name)
+            _log.warning(
+                "%s was not closed gracefully: it was closed at once by another cause, or took too long", self.name
+            )
 
     def _log_failure(self, failure: str, closing: asyncio.Task[None]) -> None:
         """Logs the error of a task that closes the topic, whether or not somebody still waits for the task."""
@@ -322,4 +324,4 @@ def _check_asked(asked: OpenProducer) -> None:
         ("the producer's properties", sum(len(k) + len(v) for k, v in asked.properties.items()), _MAX_PROPERTIES_BYTES),
     ):
         if size > limit:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} characters, and may have {limit}")
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} characters, above the limit of {limit}")

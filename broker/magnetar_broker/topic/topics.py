@@ -155,7 +155,7 @@ class Topics:
                 return topic
             await asyncio.wait([opening.task])
             if opening.task.cancelled():
-                raise TopicUnloaded(f"{name} was not opened: ask again")
+                raise TopicUnloaded(f"{name} was not opened: try again")
             error = opening.task.exception()
             if error is None:
                 return opening.task.result()
@@ -169,8 +169,9 @@ class Topics:
         if incarnation and topic.log.incarnation != incarnation:
             raise BrokerError(
                 ErrorCode.INCARNATION_CHANGED,
-                f"{name} was deleted and made again: it is {topic.log.incarnation} now, and was {incarnation}; what is "
-                "known of the old one says nothing of it",
+                f"{name} was deleted and recreated: its incarnation was {incarnation}, and is "
+                f"{topic.log.incarnation}; positions and sequence ids of the old topic are not valid in the "
+                "new one",
             )
         return topic
 
@@ -214,17 +215,17 @@ class Topics:
         except TopicUnloaded as elsewhere:
             raise NothingDone(str(elsewhere)) from elsewhere
         if only_if is not None and not only_if(topic):
-            raise NothingDone(f"{name} is not deleted: it was used, or closed, meanwhile")
+            raise NothingDone(f"{name} was not deleted: it was used or closed in the meantime")
         if topic is not None and topic.in_use and not force:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"{name} has {len(topic.producers())} producers and {topic.subscriptions.consumers} consumers: close "
-                "them, or delete it by force",
+                f"{name} has {len(topic.producers())} producers and {topic.subscriptions.consumers} "
+                "consumers: close them, or delete it with force",
             )
         deleting = self._begin_ending(name, self._delete(name, topic, force))
         await asyncio.wait([deleting])
         if deleting.cancelled():
-            raise TopicUnloaded(f"whether {name} was deleted is not known: ask again")
+            raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
         if (error := deleting.exception()) is not None:
             raise _told(name, error)
 
@@ -325,7 +326,9 @@ class Topics:
 
     async def _open_stored(self, name: TopicName, create: bool, asked: bool) -> Topic:
         if not name.is_persistent:
-            raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: this broker has no non-persistent topics yet")
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
+            )
         # Nothing is done before the catalog has agreed; what is read meanwhile may be stale, as any read may be.
         policies, seen = await asyncio.gather(self._catalog.check_topic(name), self._storage.see(name))
         try:
@@ -389,13 +392,13 @@ class Topics:
         if topic is not None:
             await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
         if self._given_up:
-            raise TopicUnloaded(f"whether {name} was deleted is not known: ask again")
+            raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
         deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
         self._deleting[deleting] = None
         deleting.add_done_callback(self._deleting.pop)
         await asyncio.wait([deleting])
         if deleting.cancelled():
-            raise TopicUnloaded(f"whether {name} was deleted is not known: ask again")
+            raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
         deleting.result()
 
     async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
@@ -443,4 +446,4 @@ def _told(name: TopicName, error: BaseException) -> BrokerError:
     if isinstance(error, BrokerError):
         return error.again()
     _log.error("%s: %s", name, error, exc_info=error)
-    return BrokerError(ErrorCode.UNKNOWN_ERROR, f"{name}: the broker failed at it, and its log says why")
+    return BrokerError(ErrorCode.UNKNOWN_ERROR, f"{name}: the broker failed because of an internal error: see its log")

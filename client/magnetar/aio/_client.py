@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore
-from magnetar._consumer_core import open_consumer, open_reader
 from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
 from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
@@ -30,10 +28,16 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from magnetar._listening import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._nacks import RedeliveryBackoff
+from magnetar._message_listener import (
+    ConsumerEventListener,
+    check_event_listener,
+    check_listener,
+    notify_event_listener,
+)
+from magnetar._multi_topic_consumer import open_consumer, open_reader
+from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._public_object import Unpicklable
 from magnetar._topic_producer import open_producer
@@ -146,7 +150,7 @@ class Client(Unpicklable):
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
-        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = producer_options(locals())
         return Producer(await open_producer(self._get_core(), topic, options))
@@ -207,14 +211,14 @@ class Client(Unpicklable):
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called when the consumer becomes, or stops being, the consumer of a Failover subscription that gets the
           messages of a partition.
-        - An option that is not supported yet raises OperationNotSupported, which says what to do instead.
+        - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = consumer_options(locals())
         check_listener("message_listener", message_listener, awaited=True)
         check_event_listener(consumer_event_listener)
         core = await open_consumer(self._get_core(), topic, options)
         consumer = Consumer(core, message_listener)
-        tell_active(core, consumer, consumer_event_listener)
+        notify_event_listener(core, consumer, consumer_event_listener)
         return consumer
 
     @suggest_keywords

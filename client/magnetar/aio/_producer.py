@@ -1,29 +1,29 @@
-"""The producer of asyncio: the same core, on the application's own loop.
+"""The asyncio producer: the same core as the synchronous producer's, on the application's own loop.
 
-**Back-pressure.** Awaiting `send` is what slows an application down: where the queue has no capacity left
+**Back-pressure.** Awaiting `send` is what slows an application down: if the queue has no capacity left
 (`max_pending_messages`, `max_pending_bytes`), it waits, and never raises ProducerQueueIsFull. A send that waits has not
 been accepted: if it is cancelled, or the producer is closed, nothing of it is sent. Once it is accepted, cancelling the
-await does not take it back.
+await does not withdraw it.
 
 **Order.** The messages of one partition are sent in the order in which `send` was called. A send that has to wait, for
-capacity or for a partition that is opened lazily, joins its partition's line (_waiting_sends.py), and every later one
-joins behind it. Other partitions go on. `flush` queues behind the sends that wait as well.
+capacity or for a partition that is opened on demand, joins its partition's line (`_WaitingSends`), and every later one
+joins behind it. Other partitions go on. `flush` waits behind the sends in line as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
-from magnetar._outgoing_message import Outgoing, check_size, outgoing
+from magnetar._outgoing_message import OutgoingMessage, make_message
 from magnetar._partition_producer import PartitionProducer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._topic_producer import TopicProducer
-from magnetar._waiting_sends import WaitingSends
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
 
@@ -31,27 +31,27 @@ __all__ = ["Producer"]
 
 
 class Producer(Unpicklable):
-    """Publishes messages on one topic. `await client.create_producer(…)` makes it."""
+    """Publishes messages to a topic. `await client.create_producer(…)` creates it."""
 
     def __init__(self, core: TopicProducer) -> None:
         self._core = core
-        # By partition, for partitions that a send had to wait for once.
-        self._waiting: dict[PartitionProducer, WaitingSends] = {}
+        # For partitions that a send has ever waited for.
+        self._waiting: dict[PartitionProducer, _WaitingSends] = {}
 
     def topic(self) -> str:
-        """The topic's full name."""
+        """Return the topic's full name."""
         return self._core.topic
 
     def producer_name(self) -> str:
-        """Its name: what it was given, or what the broker made."""
+        """Return the producer's name: as it was given, or as the broker has chosen it."""
         return self._core.producer_name
 
     def last_sequence_id(self) -> int:
-        """The highest sequence id that is known to be stored; -1: none is."""
+        """Return the highest sequence id that is known to be persisted. -1: none is."""
         return self._core.last_sequence_id
 
     def is_connected(self) -> bool:
-        """There is a connection to each partition's broker. Without one, messages wait for the next."""
+        """Return whether the owner of each partition is connected. Otherwise messages wait for the connection."""
         return self._core.connected
 
     async def send(
@@ -67,14 +67,14 @@ class Producer(Unpicklable):
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> MessageId:
-        """Publish a message, and return its id when it is durable. Sends that are made together travel together.
+        """Publish a message, and return its id when it is persisted. Sends that are awaited together share batches.
 
-        Waits while as many messages are pending as may be (`max_pending_messages`, `max_pending_bytes`), so that any
-        number of sends can be awaited at once; `block_if_queue_full` makes no difference. Messages of one partition
-        are stored in the order of the calls. Cancelling a send that waits for capacity withdraws it; later than that
-        the message is sent all the same.
+        If too much is pending (`max_pending_messages`, `max_pending_bytes`), this waits, so that any number of sends
+        can be awaited together; `block_if_queue_full` makes no difference. Messages of one partition are stored in the
+        order of the calls. Cancelling a send that waits for capacity withdraws it; after that, the message is sent all
+        the same.
         """
-        message = outgoing(
+        message = make_message(
             content,
             properties,
             partition_key,
@@ -86,18 +86,16 @@ class Producer(Unpicklable):
             deliver_at,
             deliver_after,
         )
-        part = self._core.route(
-            message.content, message.properties, message.key, message.ordering_key, message.event_time
-        )
-        receipt: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
-        if part.begun:
-            self._check_size(part, message)
-        waiting = self._waiting.get(part)
-        if not part.begun or waiting or not self._add(part, message, receipt):
+        partition = self._core.route(message)
+        result: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
+        if partition.was_opened:
+            _check_size(partition, message, self._core)
+        waiting = self._waiting.get(partition)
+        if not partition.was_opened or waiting or not _add_message(partition, message, result):
             if waiting is None:
-                waiting = self._waiting[part] = WaitingSends(part, self._core.begin, self._check_size, self._add)
-            await waiting.wait(message, receipt)
-        return await receipt
+                waiting = self._waiting[partition] = _WaitingSends(partition, self._core)
+            await waiting.wait(message, result)
+        return await result
 
     def send_async(self, *arguments: object, **options: object) -> NoReturn:
         """Not supported: `send` is a coroutine here."""
@@ -105,34 +103,14 @@ class Producer(Unpicklable):
             "an asyncio producer has no send_async: await send(…), or await many in asyncio.gather(…)"
         )
 
-    def _check_size(self, part: PartitionProducer, message: Outgoing) -> None:
-        check_size(message.content, part.queue.bounds.max_message_bytes, self._core.options.compression_type)
-
-    def _add(self, part: PartitionProducer, message: Outgoing, receipt: asyncio.Future[MessageId]) -> bool:
-        """Put the message into the queue. Returns False if there is no capacity left."""
-        try:
-            part.queue.add(
-                message.content,
-                None,
-                partial(_set_receipt, receipt),
-                message.size,
-                message.key,
-                message.ordering_key,
-                message.properties,
-                message.event_time,
-                message.sequence_id,
-            )
-        except ProducerQueueIsFull:
-            return False
-        return True
-
     async def flush(self) -> None:
-        """Return when everything that was sent before is durable. Raises the first error that any of it met."""
+        """Return when everything that was sent before is persisted. Raises the first error of the messages."""
         await asyncio.gather(*(waiting.add_mark() for waiting in self._waiting.values() if waiting))
         await self._core.flush()
 
     async def close(self) -> None:
-        """Send what is pending, wait until it is stored, and leave. Sends that wait for capacity meet AlreadyClosed."""
+        """Send what is pending, wait until it is persisted, and close the producer. Sends that wait for capacity raise
+        AlreadyClosed."""
         client = self._core.client
         if not client.closed:
             await client.close_member(self._core)
@@ -149,10 +127,121 @@ class Producer(Unpicklable):
         await self.close()
 
 
-def _set_receipt(receipt: asyncio.Future[MessageId], outcome: MessageId | MagnetarException) -> None:
-    if receipt.done():  # cancelled
+class _WaitingSends:
+    """The line of sends that wait for one partition.
+
+    A task serves the line until it is empty. Whenever there is capacity, it moves all sends that fit into the queue, in
+    order, in one step of the loop, so that they share batches like sends that never had to wait. (A batch with a send
+    that is awaited is closed at the loop's next step, so a send that is moved in a step of its own would become an
+    entry of its own.)
+
+    The key of a send in the line is the future of its result. Cancelling the send removes it from the line. When it was
+    moved into the queue it is not in the line any more.
+    """
+
+    def __init__(self, partition: PartitionProducer, core: TopicProducer) -> None:
+        self._partition = partition
+        self._core = core
+        # Messages by the futures of their results; None for a mark. OrderedDict removes both the first one and one in
+        # the middle in constant time.
+        self._line: OrderedDict[asyncio.Future[Any], OutgoingMessage | None] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._line)
+
+    async def wait(self, message: OutgoingMessage, result: asyncio.Future[Any]) -> Any:
+        """Line up, and return the result. The message's size was checked, if the partition is open."""
+        self._append(result, message)
+        try:
+            return await result
+        finally:
+            self._line.pop(result, None)
+
+    def add_mark(self) -> asyncio.Future[None]:
+        """Return a future that is done when all sends that are in the line now have left it."""
+        mark: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._append(mark, None)
+        mark.add_done_callback(lambda mark: self._line.pop(mark, None))
+        return mark
+
+    def _append(self, future: asyncio.Future[Any], message: OutgoingMessage | None) -> None:
+        self._line[future] = message
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._serve(), name="magnetar waiting sends")
+
+    async def _serve(self) -> None:
+        try:
+            while self._line:
+                result, message = next(iter(self._line.items()))
+                if result.done():  # cancelled, and its task has not run yet
+                    del self._line[result]
+                elif message is None:
+                    del self._line[result]
+                    result.set_result(None)
+                elif not self._partition.was_opened:
+                    await self._open_partition()
+                elif not self._move_to_queue(result, message):
+                    await self._partition.queue.wait_for_capacity()
+        finally:
+            for result in self._line:  # this task was cancelled, and nothing else would end their waiting
+                result.cancel()
+
+    def _move_to_queue(self, result: asyncio.Future[Any], message: OutgoingMessage) -> bool:
+        """Move the first send into the queue, or fail it. Return False if there is no capacity left."""
+        try:
+            if not _add_message(self._partition, message, result):
+                return False
+        except Exception as error:  # noqa: BLE001 (the sender gets it)
+            self._fail(result, error)
+        else:
+            del self._line[result]
+        return True
+
+    async def _open_partition(self) -> None:
+        """Open the partition. If that fails, the first send in line fails, and the next one makes the next attempt."""
+        try:
+            await self._core.open_partition(self._partition)
+        except MagnetarException as error:
+            self._fail(next((result for result, message in self._line.items() if message is not None), None), error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # The producer was closed while it opened the partition: the next attempt raises the reason.
+        else:
+            for result, message in list(self._line.items()):
+                try:
+                    if message is not None:
+                        _check_size(self._partition, message, self._core)
+                except Exception as error:  # noqa: BLE001 (the sender gets it)
+                    self._fail(result, error)
+
+    def _fail(self, result: asyncio.Future[Any] | None, error: Exception) -> None:
+        if result is not None:
+            del self._line[result]
+            if not result.done():  # it may be cancelled, and its task has not run yet
+                result.set_exception(error)
+
+
+def _check_size(partition: PartitionProducer, message: OutgoingMessage, core: TopicProducer) -> None:
+    """Raise MessageTooBig. The partition's limit is known when it was opened once."""
+    message.check_size(partition.queue.limits.max_message_bytes, core.options.compression_type)
+
+
+def _add_message(partition: PartitionProducer, message: OutgoingMessage, result: asyncio.Future[MessageId]) -> bool:
+    """Put the message into the partition's queue. Return False if there is no capacity left."""
+    try:
+        partition.queue.add_message(message, waiter=partial(_set_result, result))
+    except ProducerQueueIsFull:
+        return False
+    return True
+
+
+def _set_result(result: asyncio.Future[MessageId], outcome: MessageId | MagnetarException) -> None:
+    if result.done():  # cancelled
         return
     if isinstance(outcome, MagnetarException):
-        receipt.set_exception(outcome)
+        result.set_exception(outcome)
     else:
-        receipt.set_result(outcome)
+        result.set_result(outcome)

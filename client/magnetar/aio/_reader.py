@@ -1,4 +1,7 @@
-"""The asyncio reader."""
+"""The asyncio reader, for tasks of the loop on which its client was created.
+
+Methods and docstrings are those of magnetar._reader, as tests/unit/client/test_signatures.py checks.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +9,61 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from magnetar._consumer_core import ConsumerCore
-from magnetar._consumer_front import no_receive, seek_target
-from magnetar._listening import TaskListening
+from magnetar._consumer import refuse_receive
 from magnetar._message import Message
-from magnetar._public_object import Unpicklable, repr_of
-from magnetar._waiting import TaskWaiting
+from magnetar._message_listener import TaskListener
+from magnetar._multi_topic_consumer import MultiTopicConsumer
+from magnetar._reader import BaseReader
+from magnetar._receiver import TaskReceiver
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Reader"]
 
 
-class Reader(Unpicklable):
-    """Reads a topic from a place on, and leaves nothing behind: `Client.create_reader` makes it.
+class Reader(BaseReader):
+    """Reads a topic from a position on, without a subscription that outlives it: `Client.create_reader` creates it.
 
-    It needs no acknowledgements. While its broker is away it returns what it has prefetched, then waits, and goes on
-    behind that.
+    It needs no acknowledgements. While its broker can't be reached it returns the messages that it has prefetched. Then
+    it waits, and continues behind them.
     """
 
-    def __init__(self, core: ConsumerCore, listener: Callable[[Reader, Message], object] | None = None) -> None:
-        self._core = core
-        self._waiting = TaskWaiting(core)
-        self._next: Callable[[], Message] = core.queue.ready.popleft
-        self._listening: TaskListening | None = None
+    def __init__(self, core: MultiTopicConsumer, listener: Callable[[Reader, Message], object] | None = None) -> None:
+        super().__init__(core)
+        self._receiver = TaskReceiver(core)
+        self._pop: Callable[[], Message] = core.queue.ready.popleft
+        self._listener: TaskListener | None = None
         if listener is not None:
-            self._next = no_receive
-            self._listening = TaskListening(self, listener, self._waiting, self.topic())
-
-    def topic(self) -> str:
-        """The topic's full name."""
-        return str(self._core.names[0])
+            self._pop = refuse_receive
+            self._listener = TaskListener(self, listener, self._receiver, self.topic())
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits until there is one. Raises Timeout if there was none within `timeout_millis`.
+        """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`.
 
         A cancellation loses no message.
         """
         try:
-            return self._next()
+            return self._pop()
         except IndexError:
-            return await self._waiting.receive(timeout_millis)
+            return await self._receiver.receive(timeout_millis)
 
     async def has_message_available(self) -> bool:
-        """Whether `read_next` will return a message that is there already."""
+        """Return whether `read_next` will return a message that was published before this call."""
         return await self._core.has_message_available()
 
     async def seek(self, messageid: MessageId | int) -> None:
-        """Goes on behind a message (with it, with `start_message_id_inclusive`), at `MessageId.earliest` or `latest`,
-        or with the first message that a broker took at a time, in ms since 1970, or later."""
-        await self._core.seek(seek_target(self._core, messageid))
-
-    def is_connected(self) -> bool:
-        return self._core.connected
+        """Continue behind a message (with it, with `start_message_id_inclusive`), at `MessageId.earliest` or `latest`,
+        or with the first message that a broker received at or after a time, in ms since 1970."""
+        await self._core.seek(messageid)
 
     async def close(self) -> None:
-        """Closing twice does nothing."""
-        if self._listening is not None:
-            self._listening.close()
+        """Close the reader. Closing twice does nothing."""
+        if self._listener is not None:
+            self._listener.close()
         await self._core.close()
 
     def __aiter__(self) -> Self:
-        """Over the messages, those to come as well, until it is closed."""
+        """Iterate over the messages, including those still to come, until the reader is closed."""
         return self
 
     async def __anext__(self) -> Message:
@@ -75,9 +71,6 @@ class Reader(Unpicklable):
             return await self.read_next()
         except AlreadyClosed:
             raise StopAsyncIteration from None
-
-    def __repr__(self) -> str:
-        return repr_of(self, "topic", "is_connected")
 
     async def __aenter__(self) -> Self:
         return self

@@ -32,7 +32,7 @@ class ErrorStatus:
 
     def send_failure(self) -> None:
         self._send(
-            grpc.StatusCode.INTERNAL, "the server failed with an internal error: see its log", make_trailers(FAILED)
+            grpc.StatusCode.INTERNAL, "the server failed to handle the request: see its log", make_trailers(FAILED)
         )
 
     def send_cancelled(self) -> None:

@@ -1,9 +1,9 @@
 """Says which connections consumers have, as far as this process knows: the lines `connected` of its history.
 
-The SDK has no such question, so its insides are looked at (magnetar/_consumer_part.py): a part has a link and an id on
-it, both of which are others each time it was opened. It is looked often, and said when something has changed; else a
-few times a second, and around each line `got`, so that whoever reads the history knows over which connection messages
-can have come.
+The SDK has no such question, so its insides are looked at (magnetar/_partition_consumer.py): a part has a link and an
+id on it, both of which are others each time it was opened. It is looked often, and said when something has changed;
+else a few times a second, and around each line `got`, so that whoever reads the history knows over which connection
+messages can have come.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Connections:
         if consumer not in self._open:
             return
         front, places = self._open[consumer]
-        for part in list(front._core.parts):  # it grows with its topic
+        for part in list(front._core.partitions):  # it grows with its topic
             if part not in places:
                 places[part] = _Watched(consumer, part)
             watched = places[part]

@@ -288,7 +288,7 @@ async def test_a_lag_breaks_nothing_and_is_notified_until_it_is_over() -> None:
         bench.send(1, 5, size=800)
         await bench.settle()
         assert (len(one.lags), len(two.lags), idle.lags) == (1, 1, [])
-        assert "of at most 5000" in one.lags[0]
+        assert "at most 5000" in one.lags[0]
         bench.send(3, 0)
         late = bench.sink(4)
         assert len(late.lags) == 1
@@ -427,7 +427,7 @@ async def test_answers_that_are_nonsense_do_no_harm(bench: Bench) -> None:
     bench.streams[0].incoming.put_nowait(b"\xff\xff")
     await bench.settle()
     assert len(one.failures) == 1
-    assert "can't be read" in one.failures[0]
+    assert "can't be decoded" in one.failures[0]
 
 
 async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench) -> None:

@@ -149,7 +149,7 @@ async def test_without_a_bookie_to_copy_to_it_says_so_and_goes_on_when_one_comes
         client = await of.auto_recovery()
 
         async def stuck() -> bool:
-            return any("no bookie to copy to" in one.stuck for one in await repair_progress(client))
+            return any("no bookie can replace" in one.stuck for one in await repair_progress(client))
 
         await of.until(stuck, "the task says why it is stuck")
         (progress,) = await repair_progress(client)
@@ -170,7 +170,7 @@ async def test_empty_ledgers_and_single_replicas_come_to_rest() -> None:
 
         async def stuck() -> bool:
             said = [one.stuck for one in await repair_progress(of.client)]
-            return len(said) == 1 and "no replica could be read of entry 0" in said[0]
+            return len(said) == 1 and "no replica of entry 0" in said[0]
 
         await of.until(stuck, "the single replica's task says why it is stuck")
         tried = [(await repair_progress(of.client))[0].tried_ms]

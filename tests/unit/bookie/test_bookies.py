@@ -121,7 +121,7 @@ async def test_a_bookie_is_called_at_its_last_address_registered_or_not(scene: S
         return await bookies.call(bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=5)
 
     assert (await ask("b1")).last_add_confirmed == -1
-    with pytest.raises(NotReached, match="has not been seen"):
+    with pytest.raises(NotReached, match="was never registered"):
         await ask("b9")
     assert b1.listener is not None
     await b1.listener.close()
@@ -170,7 +170,7 @@ async def test_an_answer_that_cant_be_read_is_a_failure(scene: Scene) -> None:
         return b"\xff\xff"
 
     b1.call = call  # type: ignore[method-assign]
-    with pytest.raises(Failed, match="b1 answered confirm"):
+    with pytest.raises(Failed, match="answer of bookie b1 to confirm"):
         await bookies.call("b1", "confirm", ConfirmRequest(), ConfirmAnswer, timeout_s=5)
 
 

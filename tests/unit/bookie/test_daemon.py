@@ -258,7 +258,7 @@ async def test_a_wiped_disk_is_refused_with_a_way_out(tmp_path: Path, caplog: py
     async with machine.running():
         pass
     assert machine.ended is ExitStatus.REFUSED
-    assert "Decommission it, and start the empty disk under another name" in caplog.text
+    assert "Decommission it, and start the empty disk with another bookie_id" in caplog.text
 
 
 async def test_a_disk_that_does_not_answer_when_it_is_closed_is_not_waited_for(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_sync_that_hangs_is_not_healthy(tmp_path: Path) -> None:
 
         async def sick() -> bool:
             status, health = await ask_json(daemon.http_address, "/health")
-            return status == 503 and "on its way to the disk" in " ".join(health["reasons"])
+            return status == 503 and "being written to the disk" in " ".join(health["reasons"])
 
         await until(sick, "the health says that a sync hangs")
 
@@ -324,7 +324,7 @@ async def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> 
         session = machine.sessions[-1]
         machine.server.suspend(session)
         ready, told = await ask_json(daemon.http_address, "/ready")
-        assert (ready, told["reasons"]) == (503, ["it has no session with its metadata store, embedded:///nowhere"])
+        assert (ready, told["reasons"]) == (503, ["it has no session with the metadata store embedded:///nowhere"])
         assert (await ask(daemon.http_address, "/health"))[0] == 200
         assert daemon.process is not None
         stream = machine.transport.connect(daemon.process.address).open_stream("add")
@@ -345,7 +345,7 @@ async def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     async with machine.running() as daemon:
         answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": True})
-        assert answer == (200, {"read_only": True, "read_only_because": ["its operator wants it"]})
+        assert answer == (200, {"read_only": True, "read_only_because": ["an operator requested it"]})
 
         async def told() -> bool:
             registered = await machine.registration()
@@ -360,7 +360,7 @@ async def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
         assert answer == (200, {"read_only": False, "read_only_because": []})
     async with machine.running(read_only=True) as daemon:
         answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
-        assert answer == (200, {"read_only": True, "read_only_because": ["its configuration says so"]})
+        assert answer == (200, {"read_only": True, "read_only_because": ["its configuration requires it"]})
 
 
 @pytest.mark.parametrize(

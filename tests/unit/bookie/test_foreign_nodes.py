@@ -48,7 +48,7 @@ def no_message(of: Scene) -> bytes:
 
 @pytest.mark.parametrize("name", ["hello", "", "2a", f"+{42:015x}", f"0x{42:014x}", f"{42:016X}", f"{10**15:_}"[:16]])
 def test_a_name_that_is_no_ledgers_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="names no ledger"):
+    with pytest.raises(ValueError, match="is not a ledger id"):
         paths.id_of(name)
 
 
@@ -172,9 +172,9 @@ async def test_a_mark_that_cant_be_read_is_an_error_that_says_where() -> None:
 async def test_a_counter_that_cant_be_read_is_an_error_that_says_where() -> None:
     async with Scene(bookies=3) as of:
         await of.store.put(paths.LEDGER_IDS, no_message(of), ABSENT)
-        with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
+        with pytest.raises(ForeignValue, match="'/ledger-ids' is not a valid LedgerIdCounter"):
             await of.client.ledgers.last_ledger_id()
-        with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
+        with pytest.raises(ForeignValue, match="'/ledger-ids' is not a valid LedgerIdCounter"):
             await of.writer()
 
 

@@ -118,7 +118,7 @@ def test_an_empty_ledger_is_closed_without_fragments() -> None:
 def test_repair_leaves_a_last_fragment_that_grows_alone() -> None:
     two = replace(OPEN, fragments=(*OPEN.fragments, Fragment(5, ("b1", "b2", "b4"))))
     for current in (two, replace(two, state=LedgerState.IN_RECOVERY)):
-        with pytest.raises(FragmentChanged, match="writer's alone"):
+        with pytest.raises(FragmentChanged, match="only by its writer"):
             ledger_metadata.with_bookie_replaced(current, 5, 2, "b4", "b5")
         repaired = ledger_metadata.with_bookie_replaced(current, 0, 2, "b3", "b5")
         assert repaired.fragments[0].bookies == ("b1", "b2", "b5")

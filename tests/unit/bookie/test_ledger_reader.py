@@ -58,7 +58,7 @@ async def test_a_closed_ledger_is_read_up_to_its_last_entry() -> None:
         assert await everything(reader, 10, 20) == numbered(10, 20)
         assert [one async for one in reader.tail(45)] == numbered(45, 49)
         for first, last in ((0, 50), (-1, 3)):
-            with pytest.raises(NoSuchEntry, match=f"entries {first} to {last} of ledger .* and 0 to 49 may be read"):
+            with pytest.raises(NoSuchEntry, match=f"entries {first} to {last} of ledger .* only 0 to 49 are confirmed"):
                 await reader.read(first, last)
         with pytest.raises(NoSuchEntry):
             await everything(reader, 0, 50)
@@ -133,7 +133,7 @@ async def test_without_any_bookie_a_reader_begins_with_what_the_metadata_tells()
             cluster[name].failing = {"last_add_confirmed"}
         reader = await cluster.client.open(ledger_id)
         assert reader.last_add_confirmed == 4
-        with pytest.raises(Unreadable, match=r"nobody tells how far ledger .* b3: .* b4: .* b5: "):
+        with pytest.raises(Unreadable, match=r"no bookie reports the LAC of ledger .* b3: .* b4: .* b5: "):
             await reader.read_last_add_confirmed()
 
 

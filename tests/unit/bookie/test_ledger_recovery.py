@@ -122,8 +122,8 @@ async def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_
         with pytest.raises(RecoveryUndecided) as raised:
             await cluster.patiently(cluster.client.recover(ledger_id))
         message = str(raised.value)
-        assert f"ledger {ledger_id} was not recovered within 60.0 s: whether entry 3 was completed" in message
-        assert re.search("b0: it never got the entry; b1: .*did not answer.*; b2: the server failed", message)
+        assert f"ledger {ledger_id} was not recovered within 60.0 s: unknown whether entry 3 was completed" in message
+        assert re.search("b0: it never stored the entry; b1: .*did not answer.*; b2: the server failed", message)
         assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
         cluster["b2"].failing = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
@@ -164,7 +164,7 @@ async def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
         else:
             del cluster["b2"].ledger(ledger_id).records[2]
             cluster["b2"].ledger(ledger_id).limbo = True
-        with pytest.raises(RecoveryUndecided, match="whether entry 2 was completed can't be told"):
+        with pytest.raises(RecoveryUndecided, match="unknown whether entry 2 was completed"):
             await cluster.patiently(cluster.client.recover(ledger_id))
         cluster["b0"].hanging = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
@@ -462,7 +462,7 @@ async def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_b
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1", "b2"])
         cluster["b1"].failing = cluster["b2"].failing = {"add"}
-        with pytest.raises(RecoveryUndecided, match="what was kept can't be written"):
+        with pytest.raises(RecoveryUndecided, match="a recovered entry can't be written"):
             await cluster.patiently(cluster.client.recover(ledger_id))
         assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
         cluster["b1"].failing = set()
@@ -479,7 +479,7 @@ async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack
         await cluster.put(ledger_id, range(2))
         await cluster.put(ledger_id, [2], without=["b1", "b2"])
         cluster["b1"].hanging = cluster["b2"].hanging = {"add"}
-        with pytest.raises(RecoveryUndecided, match="1 kept entries up to 2 are not on an ack quorum yet"):
+        with pytest.raises(RecoveryUndecided, match="1 recovered entries up to 2 are not stored on an ack quorum yet"):
             await cluster.patiently(cluster.client.recover(ledger_id))
         assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
 

@@ -82,7 +82,7 @@ async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing() -> None
         client = await of.auto_recovery()
 
         async def stuck() -> bool:
-            return any("could take the place of b3" in one.stuck for one in await repair_progress(client))
+            return any("no bookie can replace b3" in one.stuck for one in await repair_progress(client))
 
         await of.until(stuck, "the task says why")
         await of.over(writer.add(b"1"))

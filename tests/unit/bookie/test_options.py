@@ -290,7 +290,7 @@ async def test_inventory_timeout_s(seconds: float) -> None:
         step = FillSlot(0, 1, 0, "b1", "b1")
         options = patient(inventory_timeout_s=seconds)
         metadata = await of.metadata(ledger_id)
-        with patch.object(bookie, "call", hang), pytest.raises(CannotRepair, match="does not say what it holds"):
+        with patch.object(bookie, "call", hang), pytest.raises(CannotRepair, match="does not list its entries"):
             await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
         assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
 

@@ -60,13 +60,13 @@ def test_a_record_cut_off_is_found(length: int) -> None:
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(7, 6), (8, 5)])
 def test_a_whole_record_of_another_entry_is_not_taken(ledger_id: int, entry_id: int) -> None:
-    with pytest.raises(BadRecord, match="is that of entry 5 of ledger 7"):
+    with pytest.raises(BadRecord, match="belongs to entry 5 of ledger 7"):
         check_record(encode_record(7, 5, 4, 100, b"x"), ledger_id, entry_id)
 
 
 @pytest.mark.parametrize("confirmed", [5, 6, -2])
 def test_a_record_can_t_confirm_itself(confirmed: int) -> None:
-    with pytest.raises(BadRecord, match="confirmed"):
+    with pytest.raises(BadRecord, match="the LAC"):
         check_record(encode_record(7, 5, confirmed, 100, b"x"), 7, 5)
 
 

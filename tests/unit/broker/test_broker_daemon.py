@@ -75,7 +75,7 @@ class Machine:
         self.ended = None
         task = asyncio.create_task(daemon.run())
         try:
-            await until(lambda: task.done() or bool(daemon.http_address), "HTTP is served")
+            await until(lambda: task.done() or bool(daemon.http_address), "HTTP listens")
             yield daemon
         finally:
             daemon.end()
@@ -109,10 +109,10 @@ async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -
     machine = Machine()
     machine.away = True
     async with machine.running() as daemon:
-        await says(daemon, "the metadata store is not reached: nobody is there")
+        await says(daemon, "the metadata store can't be reached: nobody is there")
         assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
         machine.away = False
-        await says(daemon, "0 bookies can take a new ledger")
+        await says(daemon, "but 0 of 0 registered ones accept entries")
         await machine.add_bookie()
         await becomes_ready(daemon)
         status, told = await ask_json(daemon.http_address, "/status")
@@ -151,7 +151,7 @@ async def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
         machine.away = True
         machine.metadata.expire(machine.sessions[-1])
         machine.metadata.resume(machine.sessions[-1])
-        await says(daemon, "the metadata store is not reached")
+        await says(daemon, "the metadata store can't be reached")
         machine.away = False
         await becomes_ready(daemon)
         assert len(machine.sessions) == 2
@@ -165,7 +165,7 @@ async def test_two_processes_under_one_name_do_not_fight() -> None:
     await machine.add_bookie()
     first = machine.daemon()
     ending = asyncio.create_task(first.run())
-    await until(lambda: bool(first.http_address), "HTTP is served")
+    await until(lambda: bool(first.http_address), "HTTP listens")
     await becomes_ready(first)
     async with machine.running(listen_addresses=["two:1"], load_balancer_report_update_min_interval_millis=20) as late:
         await says(late, "another process is registered as broker one")

@@ -245,7 +245,7 @@ def test_the_least_capacity_of_a_log_is_accepted() -> None:
 def test_a_slow_opening_is_shorter_than_one_that_times_out() -> None:
     """CHK-66: the error names both settings, both values, and what to do."""
     expected = (
-        r"slow_topic_load_seconds is 10, not less than topic_load_timeout_seconds, which is 10: .*"
+        r"slow_topic_load_seconds is 10, not below topic_load_timeout_seconds, which is 10: .*"
         r"Lower slow_topic_load_seconds or raise topic_load_timeout_seconds"
     )
     with pytest.raises(ValidationError, match=expected):

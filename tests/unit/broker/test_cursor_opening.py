@@ -134,7 +134,7 @@ async def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way
         if way == "closed":
             table.abandon()
         else:
-            table._lose(TopicUnloaded("another broker has the topic"))
+            table._lose(TopicUnloaded("changed by another broker"))
         await scene.turns(turns)
         for wait_again in (True, False):
             with pytest.raises(TopicUnloaded):
@@ -158,7 +158,7 @@ async def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() ->
         waiting = asyncio.create_task(subscriptions.wait_for_cursor("bad"))
         await asyncio.sleep(0)
         await subscriptions.close()
-        with pytest.raises(BrokerError, match="was closed here"):
+        with pytest.raises(BrokerError, match="was closed by this broker"):
             await subscriptions.wait_for_cursor("open")
         table.abandon()
         with pytest.raises(TopicUnloaded):

@@ -521,7 +521,7 @@ async def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_u
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
 async def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turns: int) -> None:
-    """ACK-1: a place does not tell of holes, and a receipt does not come from it."""
+    """ACK-1: a position can't represent holes, and a receipt does not come from it."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()

@@ -153,7 +153,7 @@ async def test_a_node_that_holds_no_cursor_is_damage_too(
         value = await damage_node(scene, path, damage)
         table = await scene.open()
         assert table.get("good") is not None
-        with pytest.raises(DamagedCursor, match="holds no cursor"):
+        with pytest.raises(DamagedCursor, match="is not a valid cursor"):
             await table.wait_until_open("bad")
         if way == "delete_topic":
             await scene.delete_topic()
@@ -170,7 +170,7 @@ async def test_a_node_that_holds_no_cursor_is_damage_too(
             again = (await scene.open()).get("bad")
             assert (again is not None and again.acknowledged(at(5, 3))) == (way == "reset")
             assert (await store.get(path) is None) == (way == "delete")
-        assert f"'bad' of {scene.log.name}: its node can't be decoded" in caplog.text
+        assert f"The node of cursor 'bad' of {scene.log.name} can't be decoded" in caplog.text
         assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
 
 

@@ -91,7 +91,7 @@ async def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
         (bookie,) = scene.bookies.values()
         bookie.failing.add("add")
         scene.outcomes.append(log, *numbered(3, 2))
-        await scene.wait(lambda: "ledgers fail one soon after another" in log.waiting_for)
+        await scene.wait(lambda: "ledgers failed repeatedly" in log.waiting_for)
         assert log.stats().state == "waiting"
         listed: set[int] = set()
 

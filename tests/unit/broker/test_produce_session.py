@@ -67,7 +67,7 @@ async def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes(
         7: (entry(7, num_messages_in_batch=0), ErrorCode.INVALID_ARGUMENT, ["0"]),
         8: (entry(8, num_messages_in_batch=2**31 - 1), ErrorCode.INVALID_ARGUMENT, [str(2**31 - 1)]),
         9: (entry(9, num_chunks_from_msg=2, chunk_id=0), ErrorCode.INVALID_ARGUMENT, ["uuid"]),
-        10: (entry(10, deliver_at_time=5), ErrorCode.UNSUPPORTED, ["time"]),
+        10: (entry(10, deliver_at_time=5), ErrorCode.UNSUPPORTED, ["delayed delivery"]),
         11: (entry(2**63), ErrorCode.INVALID_ARGUMENT, [str(2**63)]),
         12: (entry(12, marker_type=1), ErrorCode.NOT_ALLOWED, []),
         13: (entry(13, txnid_most_bits=1), ErrorCode.UNSUPPORTED, ["transaction"]),

@@ -68,4 +68,4 @@ async def test_one_answer_that_comes_late_is_no_end(timeout_s: float) -> None:
     assert not over.done()
     server.expire(store)
     await _pass(clock, 1.0, over)
-    assert await over == "it is lost"
+    assert await over == "it was lost"

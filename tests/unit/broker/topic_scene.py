@@ -166,7 +166,7 @@ class FakeCatalog:
 
     async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:
         if not self.allowed and not asked:
-            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, "none is made on first use")
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it is not created on first use")
         return ()
 
 

@@ -125,7 +125,7 @@ def test_a_wrong_setting_of_a_local_cluster_is_one_line() -> None:
     with pytest.raises(ClusterError) as raised:
         checked(BROKERS, {"pulsar_advertised_address": "foo", "garbage_interval_s": 1})
     assert re.fullmatch(
-        r"invalid settings of a broker: pulsar_advertised_address: it has no port: an address is .*; "
+        r"invalid settings of a broker: pulsar_advertised_address: it has no port: use host:port.*; "
         r"garbage_interval_s: Extra inputs are not permitted",
         str(raised.value),
     )

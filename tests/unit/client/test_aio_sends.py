@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar import aio
+from magnetar._outgoing_message import OutgoingMessage
 from magnetar.exceptions import AlreadyClosed, MessageTooBig
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker, Topic
@@ -173,14 +174,14 @@ async def test_sends_to_a_partition_that_is_opened_lazily_keep_their_order() -> 
     async with scene() as (broker, client):
         broker.partitioned[PARTED] = 2
         producer = await client.create_producer("p", lazy_start_partitioned_producers=True)
-        keys = {producer._core.route(b"", None, key, None, 0): key for key in map(str, range(20))}
-        open_key, closed_key = (keys[part] for part in sorted(keys, key=lambda part: not part.begun))
+        keys = {producer._core.route(OutgoingMessage(b"", key)): key for key in map(str, range(20))}
+        open_key, closed_key = (keys[part] for part in sorted(keys, key=lambda part: not part.was_opened))
         broker.answering.clear()
-        part = next(part for part in keys if not part.begun)
+        part = next(part for part in keys if not part.was_opened)
         tasks: list[asyncio.Future[Any]] = []
 
         async def send_when_open() -> None:
-            while not part.begun:
+            while not part.was_opened:
                 await asyncio.sleep(0)
             tasks.extend(asyncio.ensure_future(producer.send(p, partition_key=closed_key)) for p in numbers(50, 90))
 
@@ -201,8 +202,8 @@ async def test_sends_that_wait_for_a_partition_to_open_meet_the_end_of_their_pro
     async with scene() as (broker, client):
         broker.partitioned[PARTED] = 2
         producer = await client.create_producer(PARTED, lazy_start_partitioned_producers=True)
-        keys = {producer._core.route(b"", None, key, None, 0): key for key in map(str, range(20))}
-        closed_key = next(key for part, key in keys.items() if not part.begun)
+        keys = {producer._core.route(OutgoingMessage(b"", key)): key for key in map(str, range(20))}
+        closed_key = next(key for part, key in keys.items() if not part.was_opened)
         broker.answering.clear()
         tasks = [
             asyncio.get_running_loop().create_task(producer.send(payload, partition_key=closed_key))

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition, MessageId
-from magnetar._acks import Eras, PendingAcks
-from magnetar._asks import Asks
-from magnetar._consume_link import Gathered
-from magnetar._message import Era
-from magnetar._to_say import ToSay
+from magnetar._consume_stream import RequestBuilder
+from magnetar._consumer_requests import OutboundRequests, PendingRequests
+from magnetar._message import DeliveryEpoch
+from magnetar._pending_acks import EpochTracker, PendingAcks
 from magnetar_protos.broker_pb2 import ConsumeRequest
 from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys, MessageMetadata
 from magnetar_wire.batch import encode_batch, encode_message
@@ -101,7 +100,9 @@ def publish_large(topic: MemoryTopic, count: int, size: int) -> None:
 
 
 def decoded_bytes(consumer: Any) -> int:
-    return sum(len(payload) for one in consumer._core.parts[0].source.entries for payload in one.columns.payloads)
+    return sum(
+        len(payload) for one in consumer._core.partitions[0].partition_queue.entries for payload in one.columns.payloads
+    )
 
 
 @pytest.mark.parametrize("how", ["receive", "batch", "seek", "redeliver", "break"])
@@ -121,8 +122,8 @@ async def test_no_more_is_decompressed_than_there_is_room_for(how: str) -> None:
         )
         await until(lambda: decoded_bytes(consumer) > 0, "something has come")
         await asyncio.sleep(0.05)
-        part = consumer._core.parts[0]
-        assert part._arrivals._line
+        part = consumer._core.partitions[0]
+        assert part._decoder._pending
         assert decoded_bytes(consumer) <= 2_500_000
         if how == "seek":
             await consumer.seek(MessageId(-1, *topic.log.order[0]))
@@ -164,27 +165,27 @@ async def test_a_request_never_has_more_parts_than_a_broker_takes() -> None:
     """CON-3, CON-5: however much is acknowledged and refused at a time, and whatever it lies between."""
     consumers = []
     for _ in range(2):
-        acks, eras = PendingAcks(), Eras()
-        eras.opened(1, 0)
-        era = Era(None, 1, 1)
+        acks, epochs = PendingAcks(), EpochTracker()
+        epochs.start_opening(1, 0)
+        epoch = DeliveryEpoch(None, 1, 1)
         for number in range(30_000):
-            acks.add_place(era, 1, 2 * number, -1, 0)
-            acks.add_place(era, 2, 2 * number, 3, 9)
-        to_say = ToSay(acks, Asks())
-        to_say.redeliver = dict.fromkeys((3, 2 * number) for number in range(40_000))
-        to_say.granted = 5
-        consumers.append((to_say, eras))
+            acks.add_entry(epoch, 1, 2 * number)
+            acks.add_message(epoch, 2, 2 * number, 3, 9)
+        outbound = OutboundRequests(acks, PendingRequests())
+        outbound.redeliver = dict.fromkeys((3, 2 * number) for number in range(40_000))
+        outbound.permits = 5
+        consumers.append((outbound, epochs))
     acknowledged: set[tuple[int, int]] = set()
     again: list[int] = []
     waiting = dict(enumerate(consumers))
     while waiting:
-        gathered = Gathered()
-        for consumer_id, (to_say, eras) in list(waiting.items()):
-            if gathered.full:
+        builder = RequestBuilder()
+        for consumer_id, (outbound, epochs) in list(waiting.items()):
+            if builder.is_full:
                 break
-            if to_say.fill(gathered, consumer_id, eras):
+            if outbound.fill(builder, consumer_id, epochs):
                 del waiting[consumer_id]
-        request = gathered.request
+        request = builder.request
         assert 0 < parts_of(request) <= 20_000
         assert request.ByteSize() < 2_000_000
         for one in request.acknowledge:

@@ -46,7 +46,7 @@ class Recorder:
     def send(self, *payloads: bytes) -> None:
         shared = MessageMetadata(producer_name=self.name, sequence_id=0, publish_time=1)
         self.line += [encode_batch(Messages([payload]), shared) for payload in payloads]
-        self.link.ready(self.id)
+        self.link.mark_ready(self.id)
 
     def fill(self, builder: FrameBuilder) -> bool:
         while self.line:

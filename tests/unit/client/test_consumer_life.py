@@ -251,7 +251,7 @@ async def test_an_old_acknowledgement_fails_at_once_though_the_consumer_is_away(
         await broker.delete("t")
         del broker.problems[P + "t"]
         other = await client.subscribe("t", "s")  # first there: the old one is refused for as long as it stays
-        await until(lambda: consumer._core.parts[0]._incarnation == "", "the old one knows")
+        await until(lambda: consumer._core.partitions[0]._incarnation == "", "the old one knows")
         assert not consumer.is_connected()
         for what in (old, old.message_id()):
             with pytest.raises(StaleEpoch):
@@ -270,7 +270,7 @@ async def test_the_partitions_consumers_share_one_name() -> None:
         assert names == {one.consumer_name() for one in consumers}
 
         def active(consumer: Any) -> list[int]:
-            return [part.partition for part in consumer._core.parts if part.active]
+            return [part.partition for part in consumer._core.partitions if part.is_active]
 
         await until(lambda: len(active(consumers[0]) + active(consumers[1])) == 4, "each has its one")
         assert {len(active(one)) for one in consumers} == {2}

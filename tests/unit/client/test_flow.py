@@ -18,8 +18,8 @@ EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 
 
 def delivered_to(consumer: Any) -> int:
-    part = consumer._core.parts[0]
-    return int(part.permits.held)
+    part = consumer._core.partitions[0]
+    return int(part.permits.queued)
 
 
 async def test_the_queue_is_filled_and_refilled_at_half() -> None:
@@ -141,7 +141,7 @@ async def test_both_ends_count_permits_alike() -> None:
         await receive(consumer, 100)
 
         def alike() -> bool:
-            part = consumer._core.parts[0]
+            part = consumer._core.partitions[0]
             [theirs] = topic.subscriptions.stats()[0].consumers
             return bool(theirs.permits == part.permits.outstanding)
 
@@ -151,20 +151,20 @@ async def test_both_ends_count_permits_alike() -> None:
 def test_the_window_follows_the_messages_seen() -> None:
     permits = Permits(1000, 1_000_000)
     assert permits.grant() == 16
-    permits.delivered(1, 1, 100)
+    permits.count_delivered(1, 1, 100)
     assert permits.window == 1000
     assert permits.grant() == 1000 - 16
     for _ in range(100):
-        permits.delivered(1, 1, 100_000)
+        permits.count_delivered(1, 1, 100_000)
     assert permits.window == 10
     assert permits.grant() == 0
-    permits.handed_out(101)
+    permits.count_handed_out(101)
     assert permits.outstanding == 1000 - 101
-    permits.began_anew()
+    permits.start_epoch()
     assert permits.grant() == 10
     assert permits.grant(eager=True) == 0
-    permits.delivered(25, 25, 100_000 * 25)
-    permits.handed_out(4)
+    permits.count_delivered(25, 25, 100_000 * 25)
+    permits.count_handed_out(4)
     assert permits.grant() == 0
-    permits.handed_out(21)
+    permits.count_handed_out(21)
     assert permits.grant() == 25

@@ -152,7 +152,7 @@ async def test_growth_is_noticed() -> None:
             await asyncio.sleep(0)
         clock.advance(61)
         await until(lambda: len(broker.opened) == 3, "the new ones are open")
-        await until(lambda: len(producer._core.parts) == 3, "and used")
+        await until(lambda: len(producer._core.partitions) == 3, "and used")
         assert {(await producer.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
         await producer.close()
 
@@ -173,7 +173,7 @@ async def test_growth_leaves_what_was_sent_where_it_was() -> None:
         await asyncio.sleep(0)
         broker.partitioned[NAME] = 4
         clock.advance(61)
-        await until(lambda: len(producer._core.parts) == 4, "it has grown")
+        await until(lambda: len(producer._core.partitions) == 4, "it has grown")
         late = [asyncio.create_task(producer.send(b"late", partition_key=key)) for key in keys]
         broker.problems.clear()
         await pass_time(clock, asyncio.ensure_future(asyncio.gather(*early, *late)))

@@ -180,8 +180,8 @@ async def test_what_a_reader_has_prefetched_it_returns_though_it_was_trimmed_mea
             topic.publish(*(b"%d" % next(numbers) for _ in range(3 if batches else 1)))
         reader = await client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
         got = [(await reader.read_next(60_000)).data() for _ in range(4)]
-        part = reader._core.parts[0]
-        await until(lambda: part._arrivals.last == topic.log.last, "all others wait here")
+        part = reader._core.partitions[0]
+        await until(lambda: part.position.last_delivered == topic.log.last, "all others wait here")
         for _ in range(3):
             assert await reader.has_message_available()
             streams = broker.streams
@@ -230,10 +230,10 @@ async def test_a_topic_made_again_is_read_from_its_first_message_and_nothing_of_
         for _ in range(3):
             old.publish(b"old")
         reader = await client.create_reader("t", MessageId.earliest)
-        await until(lambda: reader._core.parts[0]._arrivals.last == old.log.last, "all wait here")
+        await until(lambda: reader._core.partitions[0].position.last_delivered == old.log.last, "all wait here")
         await broker.delete("t")
         broker.topic("t").publish(b"new")
-        await until(lambda: reader._core.parts[0]._incarnation == broker.topic("t").log.incarnation, "it is seen")
+        await until(lambda: reader._core.partitions[0]._incarnation == broker.topic("t").log.incarnation, "it is seen")
         assert (await reader.read_next(60_000)).data() == b"new"
         assert not await reader.has_message_available()
 

@@ -34,7 +34,9 @@ async def test_exclusive_everything_unacknowledged_comes_again_in_order() -> Non
         await consumer.acknowledge(messages[0])
         await consumer.acknowledge(messages[3])
         await consumer.negative_acknowledge(messages[1])
-        await until(lambda: consumer._core.parts[0].era.epoch != messages[0]._delivered.era.epoch, "it begins anew")
+        await until(
+            lambda: consumer._core.partitions[0].epoch.number != messages[0]._entry.epoch.number, "it begins anew"
+        )
         again = await receive(consumer, 8)
         assert payloads(again) == [b"1", b"2", b"4", b"5", b"6", b"7", b"8", b"9"]
         assert [m.redelivery_count() for m in again[:4]] == [1, 1, 1, 1]
@@ -211,15 +213,15 @@ async def test_what_is_delivered_of_an_epoch_that_is_over_is_dropped() -> None:
     async with client_of() as (broker, client):
         position = broker.topic("t").publish(b"a")
         consumer = await client.subscribe("t", "s", **EARLIEST)
-        part = consumer._core.parts[0]
-        before = part.era.epoch
+        part = consumer._core.partitions[0]
+        before = part.epoch.number
         await consumer.seek(MessageId.latest)
         stored = [broker.topic("t").log.entries[position].stored]
         outstanding = part.permits.outstanding
         part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=before), stored)
         assert len(consumer._core.queue) == 0
         assert part.permits.outstanding == outstanding
-        part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=part.era.epoch), stored)
+        part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=part.epoch.number), stored)
         assert payloads(await receive(consumer, 1)) == [b"a"]
 
 

@@ -1,4 +1,4 @@
-"""The entrance: what the fast path may take, when batches close, who is woken."""
+"""The send queue: what the fast path may add, when batches close, and which waiting callers are woken."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar._batch import Batch
-from magnetar._send_queue import Bounds, SendQueue
+from magnetar._outgoing_message import OutgoingMessage
+from magnetar._send_queue import SendLimits, SendQueue
+from magnetar._send_queue_rules import Batch
 from magnetar.exceptions import AlreadyClosed, ProducerFenced, ProducerQueueIsFull
 from tests.running import GENEROUS_S
 
 
 class Driven:
-    """A queue whose loop is the test: time stands still unless it is said otherwise."""
+    """A queue whose loop is the test. Time stands still until the test changes it."""
 
-    def __init__(self, **bounds: Any) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.now = 0.0
         self.wakes = 0
         given = {
@@ -27,24 +28,24 @@ class Driven:
             "pending_bytes": 10_000,
             "batch_messages": 10,
             "batch_bytes": 1_000,
-            "delay_s": 0.01,
+            "batch_delay_s": 0.01,
             "max_message_bytes": 5_000,
-        } | bounds
-        self.queue = SendQueue(Bounds(**given), 0, self._wake, lambda: self.now)
+        } | limits
+        self.queue = SendQueue(SendLimits(**given), 0, self._wake, lambda: self.now)
 
     def _wake(self) -> None:
         self.wakes += 1
 
-    def add(self, size: int = 10, **more: Any) -> None:
-        self.queue.add(b"x", None, None, size, **more)
+    def add(self, size: int = 10, key: str | None = None, **how: Any) -> None:
+        self.queue.add_message(OutgoingMessage(b"x", key, size=size), **how)
 
     def fast(self, size: int = 10) -> bool:
-        """As `Producer.send_async` does it."""
+        """Do what `Producer.send_async` does."""
         queue = self.queue
-        if queue.room > 0 and size < queue.byte_room:
-            queue.room -= 1
-            queue.byte_room -= size
-            queue.line += (b"x", None)
+        if queue.capacity > 0 and size < queue.byte_capacity:
+            queue.capacity -= 1
+            queue.byte_capacity -= size
+            queue.open_batch += (b"x", None)
             return True
         return False
 
@@ -56,7 +57,7 @@ class Driven:
         return [batch.count for batch in self.taken()]
 
     def taken(self) -> list[Batch]:
-        return self.queue.take(self.now)[0]
+        return self.queue.take_batches(self.now)[0]
 
 
 def test_the_loop_is_woken_once_until_it_has_taken() -> None:
@@ -67,13 +68,13 @@ def test_the_loop_is_woken_once_until_it_has_taken() -> None:
     assert driven.take() == [10, 10, 10]
     for _ in range(3):
         driven.send()
-    assert driven.wakes == 1, "the open batch's time is watched already"
-    assert driven.queue.take(driven.now)[1] == pytest.approx(0.01)
+    assert driven.wakes == 1, "the open batch's delay is watched already"
+    assert driven.queue.take_batches(driven.now)[1] == pytest.approx(0.01)
     driven.now = 0.02
     assert driven.take() == [8]
     driven.send()
     assert driven.wakes == 2
-    driven.queue.hurry()
+    driven.queue.close_batch_soon()
     assert driven.take() == [1]
 
 
@@ -97,14 +98,15 @@ def test_full_in_messages_and_in_bytes() -> None:
         driven.add()
     driven.now = 1
     (full, rest) = driven.taken()
-    driven.queue.released(full.count, full.bytes, uncalled=False)
+    driven.queue.release_answered(full)
     for _ in range(10):
         driven.send()
-    driven.queue.released(rest.count, rest.bytes, uncalled=True)
+    rest.callbacks = [lambda *_: None] * rest.count
+    driven.queue.release_answered(rest)
     with pytest.raises(ProducerQueueIsFull):
         driven.add()
     driven.add(in_callback=True)
-    driven.queue.called(rest.count, rest.bytes)
+    driven.queue.release_called(rest)
     driven.add()
     in_bytes = Driven(pending_bytes=2_000)
     in_bytes.send(1_500)
@@ -117,7 +119,7 @@ def test_full_in_messages_and_in_bytes() -> None:
         lonely.add(1)
 
 
-def test_whoever_waits_is_woken_when_half_is_free_or_the_queue_ends() -> None:
+def test_a_waiting_thread_is_woken_when_half_is_free_or_the_queue_is_closed() -> None:
     driven = Driven(pending_messages=4, batch_messages=2)
     for _ in range(4):
         driven.send()
@@ -135,32 +137,32 @@ def test_whoever_waits_is_woken_when_half_is_free_or_the_queue_ends() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    driven.queue.released(one.count, one.bytes, uncalled=False)
-    driven.queue.released(other.count, other.bytes, uncalled=False)
+    driven.queue.release_answered(one)
+    driven.queue.release_answered(other)
     assert began.wait(GENEROUS_S)
-    left = driven.queue.end(AlreadyClosed("the test is over"))
+    left = driven.queue.close(AlreadyClosed("the test is over"))
     assert ended.wait(GENEROUS_S)
     thread.join(GENEROUS_S)
     assert sum(batch.count for batch in left) <= 4
-    driven.queue.end(ProducerFenced("later"))
+    driven.queue.close(ProducerFenced("later"))
     with pytest.raises(AlreadyClosed):
         driven.add()
     assert not driven.fast()
 
 
-async def test_a_coroutine_waits_for_room() -> None:
+async def test_a_coroutine_waits_for_capacity() -> None:
     driven = Driven(pending_messages=2, batch_messages=2)
     driven.send()
     driven.send()
     (batch,) = driven.taken()
-    waits = asyncio.get_running_loop().create_task(driven.queue.wait_room())
-    cancelled = asyncio.get_running_loop().create_task(driven.queue.wait_room())
+    waits = asyncio.get_running_loop().create_task(driven.queue.wait_for_capacity())
+    cancelled = asyncio.get_running_loop().create_task(driven.queue.wait_for_capacity())
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.wait([cancelled])
     assert not waits.done()
-    assert len(driven.queue._free_futures) == 1  # a cancelled one is forgotten, however long the queue stays full
-    driven.queue.released(batch.count, batch.bytes, uncalled=False)
+    assert len(driven.queue._capacity_futures) == 1  # a cancelled one is forgotten, however long the queue stays full
+    driven.queue.release_answered(batch)
     await waits
 
 
@@ -170,8 +172,8 @@ async def test_a_coroutine_waits_for_room() -> None:
         st.tuples(st.sampled_from(["send", "keyed", "take", "time", "release"]), st.integers(1, 3_000)), max_size=80
     )
 )
-def test_nothing_is_lost_and_the_bounds_hold(steps: list[tuple[str, int]]) -> None:
-    """PRD-1, PRD-4, PRD-10: in order, each once, no batch above its bounds, no more pending than may be."""
+def test_no_message_is_lost_and_the_limits_hold(steps: list[tuple[str, int]]) -> None:
+    """PRD-1, PRD-4, PRD-10: in order, each once, no batch above its limits, no more pending than allowed."""
     driven = Driven(pending_messages=25, pending_bytes=6_000)
     sizes: list[int] = []
     batches: list[Batch] = []
@@ -190,13 +192,13 @@ def test_nothing_is_lost_and_the_bounds_hold(steps: list[tuple[str, int]]) -> No
             except ProducerQueueIsFull:
                 assert not fits
         elif step == "release" and released < len(batches):
-            driven.queue.released(batches[released].count, batches[released].bytes, uncalled=False)
+            driven.queue.release_answered(batches[released])
             released += 1
         elif step == "time":
             driven.now += 1
         else:
             batches += driven.taken()
-    driven.queue.hurry()
+    driven.queue.close_batch_soon()
     batches += driven.taken()
     assert [batch.first_sequence_id for batch in batches] == [
         sum(batch.count for batch in batches[:place]) for place in range(len(batches))

@@ -62,6 +62,29 @@ def test_both_clients_have_the_same_parameters(method: str) -> None:
     assert sync == asynchronous
 
 
+# Methods that differ between the two kinds of client, so that their docstrings do.
+DIFFERENT = frozenset({"Client.create_producer", "Client.subscribe", "Producer.flush", "Producer.send"})
+
+
+@pytest.mark.parametrize("name", ["Client", "Producer", "Consumer", "Reader"])
+def test_both_kinds_of_client_have_the_same_methods_and_docstrings(name: str) -> None:
+    """The asyncio method's docstring may go on where the other one ends."""
+    sync, asynchronous = getattr(magnetar, name), getattr(aio, name)
+    methods = {one for one in (*dir(sync), *dir(asynchronous)) if not one.startswith("_")} - {"send_async"}
+    different = set()
+    for method in sorted(methods):
+        ours, theirs = getattr(sync, method), getattr(asynchronous, method)
+        assert [(one.name, one.kind, one.default) for one in parameters_of(ours)] == [
+            (one.name, one.kind, one.default) for one in parameters_of(theirs)
+        ], method
+        text, other = inspect.getdoc(ours), inspect.getdoc(theirs)
+        assert text
+        assert other
+        if not other.startswith(text):
+            different.add(f"{name}.{method}")
+    assert different == {one for one in DIFFERENT if one.startswith(f"{name}.")}
+
+
 @pytest.mark.parametrize("client", [magnetar.Client, aio.Client])
 @pytest.mark.parametrize("method", ["__init__", "create_producer", "subscribe", "create_reader", "create_table_view"])
 def test_annotations_can_be_read_at_runtime(client: Any, method: str) -> None:

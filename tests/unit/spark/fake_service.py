@@ -300,10 +300,10 @@ class FakeService:
         self._note("advance_progress")
         progress, owners = self._log(log).progress, self._log(log).progress_owners
         if subscription in self._log(log).consumed:
-            raise NotAllowedError(f"subscription {subscription} is a consumers' subscription")
+            raise NotAllowedError(f"subscription {subscription} belongs to consumers")
         known = owners.get(subscription)
         if known is not None and known[0] != owner and (owner or not only_make):
-            raise ConsumerBusy(f"subscription {subscription} keeps the progress of another reader ({known[1]})")
+            raise ConsumerBusy(f"subscription {subscription} stores the progress of another reader ({known[1]})")
         if known is None and (owner or only_make):
             progress[subscription] = min(progress.get(subscription, to), to)
         if owner:

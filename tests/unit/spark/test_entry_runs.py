@@ -401,7 +401,7 @@ async def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_f
     def refuses(_: str) -> None:
         number = next(asked)
         if number % 3:
-            raise Rejected(Code.RESOURCE_EXHAUSTED, "the bookie is at 64 reads")
+            raise Rejected(Code.RESOURCE_EXHAUSTED, "the bookie executes 64 reads")
         if 6 < number < 20:
             raise Disconnected("it starts anew")
 

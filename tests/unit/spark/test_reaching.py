@@ -59,9 +59,11 @@ async def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
     """SPK-1: a bookie's port, say"""
 
     async def refused() -> None:
-        raise OperationNotSupported("a bookie has no call 'admin.plan'")
+        raise OperationNotSupported("a bookie has no method 'admin.plan'")
 
-    with pytest.raises(NobodyAnswers, match=r"127\.0\.0\.1:1 does not do .*a bookie has no call.* address of brokers"):
+    with pytest.raises(
+        NobodyAnswers, match=r"127\.0\.0\.1:1 does not do .*a bookie has no method.* address of brokers"
+    ):
         await answered(options(1), refused())
 
 

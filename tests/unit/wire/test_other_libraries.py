@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from magnetar._message import Era, Message, decode_delivered
+from magnetar._message import DeliveryEpoch, Message, decode_delivered_entry
 from magnetar_broker.core.accepted_entry import accept_entry
 from magnetar_protos.entry_pb2 import (
     CompressionType,
@@ -25,7 +25,7 @@ from magnetar_wire.limits import MAX_MESSAGE_BYTES
 LARGE: Final = b"large " * 100
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     topic: str = "persistent://public/default/t"
     partition: int = -1
     decode_value: Any = None
@@ -127,9 +127,9 @@ def test_what_another_library_writes_is_what_its_application_sent(name: str) -> 
     accepted = accept_entry(entry, "p", MAX_MESSAGE_BYTES)
     assert accepted.chunk is None
     stored = add_broker_metadata(entry, 1_700_000_000_001, 100 + accepted.messages)
-    era = Era(Origin(), 1, 1)
-    delivered = decode_delivered(era, 3, 4, 0, decode_entry(stored))
-    found = [Message(delivered, at) for at in delivered.todo]
+    era = DeliveryEpoch(MessageOrigin(), 1, 1)
+    delivered = decode_delivered_entry(era, 3, 4, 0, decode_entry(stored))
+    found = [Message(delivered, at) for at in delivered.remaining]
     assert [
         (
             None if one.has_null_value() else one.data(),
@@ -142,7 +142,7 @@ def test_what_another_library_writes_is_what_its_application_sent(name: str) -> 
         for one, sent in zip(found, expected, strict=True)
     ] == expected
     assert found[-1].index() == 100 + accepted.messages
-    to_rows = EntriesToArrow(("key", "value", "properties", "sequence_id"), Origin().topic, -1)
+    to_rows = EntriesToArrow(("key", "value", "properties", "sequence_id"), MessageOrigin().topic, -1)
     rows = [row for batch in (*to_rows.add(3, 4, [stored]), *to_rows.finish()) for row in batch.to_pylist()]
     assert [row["value"] for row in rows] == [sent[0] for sent in expected]
     for row, (_, key, _, pairs, _, sequence_id) in zip(rows, expected, strict=True):
@@ -161,6 +161,6 @@ def test_what_is_encrypted_is_stored_and_opened_by_nobody_here() -> None:
     entry = encode_entry(metadata(num_messages_in_batch=2, **fields), b"secret" * 10)
     assert accept_entry(entry, "p", MAX_MESSAGE_BYTES).messages == 2
     with pytest.raises(EncryptedEntry, match="k"):
-        decode_delivered(Era(Origin(), 1, 1), 3, 4, 0, decode_entry(entry))
+        decode_delivered_entry(DeliveryEpoch(MessageOrigin(), 1, 1), 3, 4, 0, decode_entry(entry))
     part = encode_entry(metadata(uuid="u", num_chunks_from_msg=2, chunk_id=1, **fields), b"secret")
     assert accept_entry(part, "p", MAX_MESSAGE_BYTES).chunk == (hash("u"), 1, True)

@@ -30,8 +30,8 @@ def give_up_ballast(folder: Path, options: RocksOptions) -> None:
         size = path.stat().st_size
         path.unlink()
         _log.error(
-            "Only %d bytes were free for %s: %d more that were held for this day were given up. Make room, or ledgers "
-            "may soon not be read either.",
+            "Only %d bytes were free for %s: the reserve of %d bytes was released. Free some space, or "
+            "ledgers may soon be unreadable, too.",
             free,
             folder,
             size,
@@ -54,7 +54,7 @@ def make_ballast(folder: Path, options: RocksOptions) -> None:
         half.rename(path)
     except OSError as error:
         # Nothing is lost but what it was to be good for; the next time may be better.
-        _log.warning("No room can be held on the disk of %s: %s", folder, error)
+        _log.warning("Space can't be reserved on the disk of %s: %s", folder, error)
         half.unlink(missing_ok=True)
 
 

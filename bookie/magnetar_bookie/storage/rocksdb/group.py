@@ -120,13 +120,13 @@ def encode_group(number: int, changes: Changes, *, moves: bool = False) -> Encod
 def decode_entry_metadata(data: bytes) -> GroupHead:
     """Raises `BadGroup` where no group can begin so. Only `decode_table` knows whether the head is whole."""
     if len(data) < HEAD_BYTES:
-        raise BadGroup(f"a group's head has {HEAD_BYTES} bytes, and there are {len(data)}")
+        raise BadGroup(f"the head of a group has {len(data)} bytes: {HEAD_BYTES} are needed")
     magic, crc = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
-        raise BadGroup(f"a group begins with {_MAGIC:08x}, not {magic:08x}")
+        raise BadGroup(f"a group begins with {magic:08x}, not with the magic number {_MAGIC:08x}")
     number, table_bytes, records_bytes, records_crc, flags = _FIELDS.unpack_from(data, _PREFIX.size)
     if table_bytes > MAX_TABLE_BYTES:
-        raise BadGroup(f"a group's table has at most {MAX_TABLE_BYTES} bytes, not {table_bytes}")
+        raise BadGroup(f"the table of a group has {table_bytes} bytes, above the limit of {MAX_TABLE_BYTES}")
     so_far = crc32c(data[_PREFIX.size : HEAD_BYTES])
     return GroupHead(number, table_bytes, records_bytes, records_crc, bool(flags & _MOVES), crc, so_far)
 
@@ -137,7 +137,7 @@ def decode_table(head: GroupHead, data: bytes) -> GroupTable:
         raise BadGroup(f"the head or the table of group {head.number} does not match its checksum")
     table = _decode_table(data)
     if sum(size for _, _, size in table.records) != head.records_bytes:
-        raise BadGroup(f"the records of group {head.number} do not come to what its head says")
+        raise BadGroup(f"the records of group {head.number} do not add up to the size in its head")
     return table
 
 

@@ -45,7 +45,7 @@ def look_into(index: Index, segments: Segments, segment: int) -> InUse:
     except (BadGroup, OSError) as error:
         if not _is_damage(error):
             raise
-        _log.error("%s: %s: the index says what is in use", segment_path(segments.folder, segment), error)
+        _log.error("%s: %s: the index is used to find its entries", segment_path(segments.folder, segment), error)
     return InUse(_records_in(index, segment), _all_ledgers(index), bookie=True)
 
 

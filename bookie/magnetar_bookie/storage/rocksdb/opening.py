@@ -99,9 +99,9 @@ def _open_locked(folder: Path, options: RocksOptions) -> Opened:
         give_up_ballast(folder, options)
         _check_format(folder)
         if mark.number is None and (segments_in(records) or (folder / "index").exists()):
-            put_note(folder, LOST, f"the durable mark of {folder} is damaged or gone")
+            put_note(folder, LOST, f"the durable mark of {folder} is damaged or missing")
         if not (folder / "index").exists() and (segments_in(records) or mark.number):
-            put_note(folder, INDEX_DAMAGED, "the index is gone")
+            put_note(folder, INDEX_DAMAGED, "the index is missing")
         if mark.number is None:
             mark.begin(folder, 0)
         try:
@@ -118,8 +118,8 @@ def _open_locked(folder: Path, options: RocksOptions) -> Opened:
 def _open_index(folder: Path, options: RocksOptions, mark: DurableMark) -> Opened:
     made_anew = has_note(folder, INDEX_DAMAGED)
     if made_anew:
-        put_note(folder, LOST, "the index was damaged, and was made anew from the log")
-        _log.error("The index of %s is damaged: it is made anew from the log, which takes a while.", folder)
+        put_note(folder, LOST, "the index was damaged, and was rebuilt from the log")
+        _log.error("The index of %s is damaged: it is rebuilt from the log, which takes a while.", folder)
         if (folder / "index").exists():
             shutil.rmtree(folder / "index")
     index = Index(folder / "index", options.block_cache_bytes)
@@ -174,16 +174,16 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
         todo = _apply(index, usage, group, todo)
     missing = _missing_segments(records, index, usage)
     if walk.number < acknowledged:
-        missing.append(f"the log ends with group {walk.number}, and {acknowledged} was acknowledged")
+        missing.append(f"the log ends with group {walk.number}, but groups up to {acknowledged} were acknowledged")
     path = segment_path(records, known.segment)
     if known.end and (not path.exists() or path.stat().st_size < known.end):
-        missing.append(f"{path} ends before {known.end}")
+        missing.append(f"{path} ends before byte {known.end}")
     if missing:
         because = "; ".join([*missing[:10], *([walk.broken] if walk.broken else [])])
-        _log.error("The storage folder %s lacks something that was acknowledged: %s", folder, because)
+        _log.error("The storage folder %s lacks acknowledged data: %s", folder, because)
         put_note(folder, LOST, because)
     elif walk.broken:
-        _log.warning("The last write to the log was cut off; nobody was told that it was made. (%s)", walk.broken)
+        _log.warning("The last write to the log was truncated; it was not acknowledged. (%s)", walk.broken)
     _cut(records, walk)
     if missing:
         # The next one comes in a new segment, as the last may end before the index thinks.
@@ -256,7 +256,7 @@ def _missing_segments(records: Path, index: Index, usage: Usage) -> list[str]:
             path = segment_path(records, segment)
             size = path.stat().st_size if path.exists() else -1
             if max(size, 0) < use.end:
-                missing.append(f"{path} is gone" if size < 0 else f"{path} has {size} bytes, not {use.end}")
+                missing.append(f"{path} is missing" if size < 0 else f"{path} has {size} bytes, not {use.end}")
                 use.end = max(size, 0)
                 batch.put(*pack_use(segment, use.used, use.end))
     if missing:
@@ -291,11 +291,11 @@ def _check_format(folder: Path) -> None:
         return
     found = path.read_bytes().strip()
     if not re.fullmatch(rb"\d{1,9}", found):
-        raise StorageFailed(f"{path} should hold the number of the folder's format, {FORMAT}, and holds {found[:40]!r}")
+        raise StorageFailed(f"{path} has {found[:40]!r}, not the number of a format such as {FORMAT}")
     if int(found) != FORMAT:
         raise StorageFailed(
-            f"{folder} is in format {int(found)}, and this version of Magnetar knows {FORMAT}: run the version that "
-            "wrote it"
+            f"{folder} has format {int(found)}, but this version of Magnetar reads format {FORMAT}: use the "
+            "version that wrote it"
         )
 
 

@@ -114,7 +114,7 @@ class Reclaimer:
                 if not await self._reclaim(segments):
                     return
         except StorageFailed as error:
-            _log.info("No more room is freed: %s", error)
+            _log.info("No more space is freed: %s", error)
         except Exception as error:  # noqa: BLE001 (nobody else would ever hear of it)
             self._storage.fail(error)
         finally:
@@ -139,7 +139,7 @@ class Reclaimer:
             if await self._move(segment, in_use):
                 emptied.append(segment)
             else:
-                _log.warning("Segment %d can't be read as a whole, and is not freed", segment)
+                _log.warning("Segment %d can't be read completely, and is not deleted", segment)
                 self._unreadable[segment] = storage.usage.segments[segment].used // 2
                 progress = True
         if emptied:
@@ -171,7 +171,9 @@ class Reclaimer:
                 if now != location:
                     continue
                 if len(record) != location[2]:
-                    _log.warning("Entry %d of ledger %d can't be read whole, and stays", entry_id, ledger_id)
+                    _log.warning(
+                        "Entry %d of ledger %d can't be read completely, and is not moved", entry_id, ledger_id
+                    )
                     continue
                 changes.records[ledger_id, entry_id] = record
             if changes.records:

@@ -98,7 +98,7 @@ def groups_in(folder: Path, segment: int, offset: int, acknowledged: int) -> Ite
     with segment_path(folder, segment).open("rb") as file:
         size = file.seek(0, 2)
         if size < offset:
-            raise BadGroup(f"it has {size} bytes, and should have {offset}")
+            raise BadGroup(f"it has {size} bytes, but {offset} are needed")
         while offset < size:
             group = _group_at(file, size, segment, offset, acknowledged)
             yield group
@@ -115,12 +115,12 @@ def groups_passing_over(folder: Path, segment: int, after: int, acknowledged: in
             try:
                 group = _group_at(file, size, segment, offset, acknowledged)
             except BadGroup as error:
-                _log.error("%s: %s: it is passed over", path, error)
+                _log.error("%s: %s: this group is skipped", path, error)
                 found = _where_it_says(file, size, segment, offset) or _next_one(
                     file, size, segment, offset, after, last
                 )
                 if found is None:
-                    _log.error("%s: no group is found behind %d", path, offset)
+                    _log.error("%s: no group was found after byte %d", path, offset)
                     return
                 offset = found.offset
                 continue
@@ -132,10 +132,10 @@ def _group_at(file: BinaryIO, size: int, segment: int, offset: int, acknowledged
     file.seek(offset)
     head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
     if offset + head.size > size:
-        raise BadGroup(f"group {head.number} at {offset} is cut off")
+        raise BadGroup(f"group {head.number} at byte {offset} is truncated")
     table = decode_table(head, _read_portions(file, head.table_bytes))
     if head.number > acknowledged and _crc(file, head.records_bytes) != head.records_crc:
-        raise BadGroup(f"the records of group {head.number} at {offset} do not match their checksum")
+        raise BadGroup(f"the records of group {head.number} at byte {offset} do not match their checksum")
     return FoundGroup(head, table, segment, offset)
 
 

@@ -145,7 +145,7 @@ class Segments:
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
-                _log.error("%s can't be read at %d: %s", segment_path(self.folder, segment), offset, error)
+                _log.error("%s can't be read at byte %d: %s", segment_path(self.folder, segment), offset, error)
                 break
             if len(data) == size and not parts:
                 return data

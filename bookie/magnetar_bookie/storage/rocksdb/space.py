@@ -36,13 +36,14 @@ class Space:
         self._free = free - more
         if free < options.reserve_disk_bytes + more:
             raise StorageFull(
-                f"{free} bytes are free for {self._folder}, {more} are asked for, and {options.reserve_disk_bytes} are "
-                "kept back (reserve_disk_bytes): delete ledgers, or give the disk more room"
+                f"the disk of {self._folder} is full: {free} bytes are free, {more} are needed, and "
+                f"{options.reserve_disk_bytes} are reserved (reserve_disk_bytes): delete ledgers, or "
+                "enlarge the disk"
             )
         if options.max_disk_bytes and held() + more > options.max_disk_bytes:
             raise StorageFull(
-                f"{self._folder} holds {held()} bytes, {more} are asked for, and {options.max_disk_bytes} are allowed "
-                "(max_disk_bytes): delete ledgers, or allow more"
+                f"{self._folder} holds {held()} bytes, and {more} more would exceed the limit of "
+                f"{options.max_disk_bytes} (max_disk_bytes): delete ledgers, or raise the limit"
             )
 
     def has_room(self, held: Callable[[], int]) -> bool:
@@ -71,5 +72,5 @@ def free_bytes(folder: Path) -> int:
     try:
         space = os.statvfs(folder)
     except OSError as error:
-        raise StorageFailed(f"the disk of {folder} does not tell its space: {error}") from error
+        raise StorageFailed(f"the free space of the disk of {folder} can't be read: {error}") from error
     return space.f_bavail * space.f_frsize

@@ -294,7 +294,7 @@ class RocksStorage:
 
     def check(self) -> None:
         if self.dead is not None:
-            raise StorageFailed(f"the storage {self._folder} does nothing any more: {self.dead}")
+            raise StorageFailed(f"the storage {self._folder} is out of service: {self.dead}")
 
     def fail(self, error: BaseException) -> None:
         if self.dead is not None:
@@ -305,7 +305,7 @@ class RocksStorage:
             try:
                 put_note(self._folder, INDEX_DAMAGED, self.dead)
             except OSError as second:
-                _log.error("Nor can that be noted for the next opening: %s", second)
+                _log.error("The failure could not be noted for the next start: %s", second)
         if self._told is not None:
             self._told(StorageFailed(f"the storage {self._folder} failed: {self.dead}"))
 

@@ -30,7 +30,7 @@ class SyncThread:
     def run(self, work: Callable[[], object], done: Callable[[BaseException | None], object]) -> None:
         """Has it done in the thread, and `done` called on this loop with what it raised, whoever waits for it still."""
         if self._ended:
-            raise RuntimeError(f"the thread {self._name} has been told to end")
+            raise RuntimeError(f"the thread {self._name} is being stopped")
         if self._thread is None:
             self._thread = Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()

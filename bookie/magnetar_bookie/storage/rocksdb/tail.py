@@ -56,5 +56,5 @@ def _write_anew(file: int, begin: int, end: int) -> None:
     while begin < end:
         data = os.pread(file, min(_PORTION, end - begin), begin)
         if not data:
-            raise OSError(f"the log ends at {begin}, and was read to {end} just before")
+            raise OSError(f"the log ends at byte {begin}, but was read up to {end} just before")
         begin += os.pwrite(file, data, begin)

@@ -288,7 +288,7 @@ class RoundRobin(Dispatch):
         holding = [consumer for consumer in granted if not self._may_hold_more(consumer)]
         if len(holding) == len(granted):
             return (
-                f"each of {len(holding)} consumers with permits holds max_unacked_messages_per_consumer = "
-                f"{limits.max_unacked_per_consumer} messages or more that are not acknowledged"
+                f"each of {len(holding)} consumers with permits has not acknowledged "
+                f"max_unacked_messages_per_consumer = {limits.max_unacked_per_consumer} messages or more"
             )
-        return "the streams to the consumers with permits are behind"
+        return "the connections to the consumers with permits can't keep up"

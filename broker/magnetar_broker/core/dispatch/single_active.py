@@ -135,5 +135,5 @@ class SingleActive(Dispatch):
         if active.permits <= 0:
             return f"consumer {active.name} has granted no permits: its receiver queue is full"
         if active.outlet.room() <= 0:
-            return f"the stream to consumer {active.name} is behind"
+            return f"the connection to consumer {active.name} can't keep up"
         return ""

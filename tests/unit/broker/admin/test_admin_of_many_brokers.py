@@ -46,7 +46,7 @@ async def test_what_concerns_a_topic_is_done_by_its_owner_whoever_is_asked() -> 
         await admin.topics.unload(topic)
         assert serving(scene, topic) == []
         producer = await client.create_producer(topic)
-        with pytest.raises(exceptions.NotAllowedError, match="by force"):
+        with pytest.raises(exceptions.NotAllowedError, match="with force"):
             await admin.topics.delete(topic)
         await producer.close()
         await admin.topics.delete(topic)

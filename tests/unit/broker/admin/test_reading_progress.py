@@ -121,7 +121,7 @@ async def test_a_subscription_of_consumers_keeps_no_progress() -> None:
         async def check_refused() -> None:
             for name in ("billing", "created"):
                 for more in ({"only_make": True}, {"only_make": True, "owner": "reader"}, {"owner": "reader"}, {}):
-                    with pytest.raises(exceptions.NotAllowedError, match=f"{name} is a consumers' subscription"):
+                    with pytest.raises(exceptions.NotAllowedError, match=f"{name} belongs to consumers"):
                         await scene.admin.reading.advance_progress(LOGS, plan.incarnation, name, plan.stop, **more)
 
         await check_refused()
@@ -145,7 +145,7 @@ async def test_a_progress_subscription_has_no_consumers() -> None:
 
             async def check_refused() -> None:
                 for kind in (ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover):
-                    with pytest.raises(exceptions.NotAllowedError, match=r"subscription p keeps the progress"):
+                    with pytest.raises(exceptions.NotAllowedError, match=r"subscription p stores the progress"):
                         await client.subscribe(LOGS, "p", consumer_type=kind)
 
             for owner in ("", "reader"):
@@ -161,7 +161,7 @@ async def test_a_progress_subscription_has_no_consumers() -> None:
             assert [one.payload for one in await admin.subscriptions.peek(LOGS, "p", 9)] == numbers(0, 4)
             await check_refused()
             await admin.subscriptions.delete(LOGS, "p")
-            with pytest.raises(exceptions.NotAllowedError, match="keeps the progress"):
+            with pytest.raises(exceptions.NotAllowedError, match="stores the progress"):
                 await client.subscribe(LOGS, "p", subscription_properties={"magnetar.progress-owner": ""})
             assert await admin.subscriptions.list(LOGS) == []
             await client.subscribe(LOGS, "p")

@@ -74,7 +74,7 @@ async def test_a_topic_is_opened_by_its_owner_alone() -> None:
     async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
-        with pytest.raises(TopicUnloaded, match=f"is served by broker {owner.broker_id}"):
+        with pytest.raises(TopicUnloaded, match=f"is owned by broker {owner.broker_id}"):
             await other_than(scene, owner).broker_session.topics.get(TOPICS[0], create=True)
         await owner.broker_session.topics.get(TOPICS[0], create=True)
         with pytest.raises(TopicUnloaded):
@@ -171,7 +171,7 @@ async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
         gate.set()
         await unloading
         assert (await looking).address == goal.address
-        with pytest.raises(TopicUnloaded, match=f"is served by broker {goal.broker_id}"):
+        with pytest.raises(TopicUnloaded, match=f"is owned by broker {goal.broker_id}"):
             await opening
 
 

@@ -78,7 +78,7 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
         assert daemon.broker.pulsar_listeners == []
         answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
         assert answer.response == CommandLookupTopicResponse.FAILED
-        assert "no listener for Pulsar's protocol" in answer.message
+        assert "no listener for Pulsar's binary protocol" in answer.message
 
 
 @pytest.mark.parametrize(

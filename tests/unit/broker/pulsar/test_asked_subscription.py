@@ -45,7 +45,7 @@ async def test_a_progress_subscription_refuses_consumers() -> None:
         for kind in (0, 1, 2):
             refused = await client.try_subscribe(1, subscription="p", sub_type=kind)
             assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
-            assert "subscription p keeps the progress" in refused.error.message
+            assert "subscription p stores the progress" in refused.error.message
         await client.subscribe(2, subscription="p", durable=False)
         assert len(await client.wait_delivered(2, 2)) == 2
 

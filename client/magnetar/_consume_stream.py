@@ -1,8 +1,9 @@
-"""The `consume` stream: what all consumers ask and acknowledge out, entries in. See magnetar_protos/broker.proto.
+"""The `consume` stream: one for all consumers of a client at one broker. See magnetar_protos/broker.proto.
 
-A consumer that has something to say says so once (`ready`), and is asked for it when the next message is made. Within a
-message the parts count in the order of their field numbers, so a consumer puts in whatever it has without minding the
-order: acknowledgements come before what has messages delivered again.
+Requests and acknowledgements go out, entries come in. A consumer that has something to send reports that once
+(`mark_ready`), and is asked for it (`fill`) when the next message is built. The parts of a message take effect in the
+order of their field numbers, so that a consumer adds what it has in any order. Acknowledgements take effect before
+anything that causes a redelivery.
 """
 
 from __future__ import annotations
@@ -26,16 +27,15 @@ from magnetar_wire.errors import MalformedFrame
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import Stream
 
-__all__ = ["ConsumeLink", "ConsumerChannel", "Gathered"]
+__all__ = ["ConsumeChannel", "ConsumeStream", "RequestBuilder"]
 
-# What one message has at most, about. A broker takes 20,000 parts: what is opened, closed and asked, ranges and batches
-# and what they are in; and 9 MiB.
+# The size of one message, about. A broker accepts 20,000 parts (requests, ranges and batches) and 9 MiB.
 _MAX_PARTS: Final = 15_000
 _MAX_BYTES: Final = 1_048_576
 
 
-class Gathered:
-    """The next message, and how much room it has left."""
+class RequestBuilder:
+    """The next message of the stream, and how much more it can hold."""
 
     __slots__ = ("bytes_left", "parts_left", "request")
 
@@ -45,20 +45,20 @@ class Gathered:
         self.bytes_left = size_bytes
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self.parts_left <= 0 or self.bytes_left <= 0
 
     def count(self, parts: int, size_bytes: int) -> None:
-        """So much was put in."""
+        """Count what was added to the request."""
         self.parts_left -= parts
         self.bytes_left -= size_bytes
 
 
-class ConsumerChannel(Channel, Protocol):
-    """One consumer's end."""
+class ConsumeChannel(Channel, Protocol):
+    """A consumer of one topic or partition, as the stream knows it."""
 
-    def fill(self, gathered: Gathered) -> bool:
-        """Puts in what is to be sent, while there is room; False where there is more."""
+    def fill(self, builder: RequestBuilder) -> bool:
+        """Add what is to be sent, while the builder has capacity; False: there is more."""
 
     def opened(self, answer: ConsumerOpened) -> None: ...
 
@@ -71,29 +71,29 @@ class ConsumerChannel(Channel, Protocol):
     def done(self, answer: Done) -> None: ...
 
     def ended(self, problem: Problem | None) -> None:
-        """The link knows the consumer no more. None: because it was closed."""
+        """The broker has closed the consumer, and the stream has detached it. None: the client had requested that."""
 
 
-class ConsumeLink(BrokerStream[ConsumerChannel]):
+class ConsumeStream(BrokerStream[ConsumeChannel]):
     method = "consume"
 
     def __init__(self, stream: Stream, address: str) -> None:
         super().__init__(stream, address)
-        # Who has something to say, each once, longest waiting first.
+        # Consumers that have something to send, each once, longest waiting first.
         self._ready: dict[int, None] = {}
-        # Consumers that nobody waits for any more, though the broker may have them.
-        self._given_up: list[int] = []
+        # Consumers that were abandoned, and may be open at the broker.
+        self._abandoned: list[int] = []
 
-    def ready(self, consumer_id: int) -> None:
-        """The consumer has something to say."""
+    def mark_ready(self, consumer_id: int) -> None:
+        """The consumer has something to send."""
         if consumer_id in self.channels:
             self._ready[consumer_id] = None
             self.wake()
 
-    def give_up(self, consumer_id: int) -> None:
-        """Detaches the consumer and has it closed at the broker."""
+    def abandon(self, consumer_id: int) -> None:
+        """Detach the consumer, and have the broker close it."""
         self.detach(consumer_id)
-        self._given_up.append(consumer_id)
+        self._abandoned.append(consumer_id)
         self.wake()
 
     def detach(self, channel_id: int) -> None:
@@ -101,19 +101,19 @@ class ConsumeLink(BrokerStream[ConsumerChannel]):
         self._ready.pop(channel_id, None)
 
     def gather(self) -> bytes | None:
-        if not (self._ready or self._given_up):
+        if not (self._ready or self._abandoned):
             return None
-        gathered = Gathered()
-        closing, self._given_up = self._given_up[:_MAX_PARTS], self._given_up[_MAX_PARTS:]
-        gathered.request.close.extend(CloseConsumer(consumer_id=given_up) for given_up in closing)
-        gathered.count(len(closing), 0)
+        builder = RequestBuilder()
+        closing, self._abandoned = self._abandoned[:_MAX_PARTS], self._abandoned[_MAX_PARTS:]
+        builder.request.close.extend(CloseConsumer(consumer_id=consumer_id) for consumer_id in closing)
+        builder.count(len(closing), 0)
         for consumer_id in list(self._ready):
-            if gathered.full:
+            if builder.is_full:
                 break
             del self._ready[consumer_id]
-            if not self.channels[consumer_id].fill(gathered):
+            if not self.channels[consumer_id].fill(builder):
                 self._ready[consumer_id] = None  # behind all others
-        return gathered.request.SerializeToString() or None
+        return builder.request.SerializeToString() or None
 
     def dispatch(self, message: bytes) -> None:
         answer = ConsumeAnswer.FromString(message)
@@ -129,15 +129,15 @@ class ConsumeLink(BrokerStream[ConsumerChannel]):
                 channels[active.consumer_id].active_changed(active.active)
         runs = decode_frame(answer.frame) if answer.HasField("frame") else []
         if len(runs) != len(answer.deliveries):
-            raise MalformedFrame(f"of {len(runs)} runs something is said of {len(answer.deliveries)}")
+            raise MalformedFrame(f"a frame of {len(runs)} runs of entries has {len(answer.deliveries)} deliveries")
         for run, delivery in zip(runs, answer.deliveries, strict=True):
             if run.channel in channels:
                 channels[run.channel].delivered(delivery, run.entries)
         for done in answer.done:
             if done.consumer_id in channels:
                 if done.problem.code == ErrorCode.NOT_FOUND:
-                    # It has ended there already, and word of that comes behind: what was asked was not done, and is to
-                    # be asked in the next opening.
+                    # The broker has closed the consumer before it read the request, and `ended` follows. The request
+                    # was not executed, so it is to be repeated in the next opening.
                     done.problem.code = ErrorCode.SERVICE_NOT_READY
                 channels[done.consumer_id].done(done)
         for ended in answer.ended:

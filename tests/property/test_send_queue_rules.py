@@ -1,12 +1,11 @@
-"""What is in flight, against a model that is one list: order, numbers, and that nothing is lost or decided twice."""
+"""Batches in flight, against a model that is one list: order, numbers, and that none is lost or completed twice."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._batch import Batch
-from magnetar._in_flight import InFlight
+from magnetar._send_queue_rules import Batch, InFlight
 
 _steps = st.lists(
     st.one_of(
@@ -24,25 +23,25 @@ _steps = st.lists(
 
 
 class Model:
-    """All that is not decided, oldest first, each with its number in this opening, or None."""
+    """All batches that are not completed, oldest first, each with its number in this opening, or None."""
 
     def __init__(self) -> None:
         self.line: list[tuple[int, int | None]] = []
         self.next_number = 0
 
-    def decide(self, *numbers: int) -> list[int]:
-        gone = [serial for serial, number in self.line if number is not None and number in numbers]
-        self.line = [each for each in self.line if each[0] not in gone]
-        return gone
+    def complete(self, *numbers: int) -> list[int]:
+        completed = [serial for serial, number in self.line if number is not None and number in numbers]
+        self.line = [each for each in self.line if each[0] not in completed]
+        return completed
 
 
 @given(_steps)
-def test_it_is_as_the_model_says(steps: list[tuple[str, int, int]]) -> None:
-    """PRD-9, CHK-33: sent again, everything is in the order in which it was handed over."""
+def test_in_flight_matches_the_model(steps: list[tuple[str, int, int]]) -> None:
+    """PRD-9, CHK-33: batches are resent in the order in which they were handed over."""
     in_flight, model, made = InFlight(), Model(), 0
     for name, *numbers in steps:
         if name == "add":
-            in_flight.add(_batch(made))
+            in_flight.append(_batch(made))
             model.line.append((made, None))
             made += 1
         elif name == "send":
@@ -53,27 +52,27 @@ def test_it_is_as_the_model_says(steps: list[tuple[str, int, int]]) -> None:
                 serial, _ = model.line[waiting[0]]
                 assert first.serial == serial
                 assert in_flight.next_number == model.next_number
-                in_flight.first_is_sent()
+                in_flight.mark_first_sent()
                 model.line[waiting[0]] = (serial, model.next_number)
                 model.next_number += 1
         elif name == "receipt":
             first_number, count = numbers
-            received = list(in_flight.received(first_number, count))
+            received = list(in_flight.remove_received(first_number, count))
             numbered = dict(model.line)
-            assert [batch.serial for _, batch in received] == model.decide(*range(first_number, first_number + count))
+            assert [batch.serial for _, batch in received] == model.complete(*range(first_number, first_number + count))
             assert all(numbered[batch.serial] == first_number + offset for offset, batch in received)
         elif name == "huge receipt":
-            received = list(in_flight.received(numbers[0], 2**32 - 1))
-            assert [batch.serial for _, batch in received] == model.decide(*range(numbers[0], 200))
+            received = list(in_flight.remove_received(numbers[0], 2**32 - 1))
+            assert [batch.serial for _, batch in received] == model.complete(*range(numbers[0], 200))
         elif name == "refuse":
-            refused = in_flight.refused(numbers[0])
-            assert ([] if refused is None else [refused.serial]) == model.decide(numbers[0])
+            refused = in_flight.remove_refused(numbers[0])
+            assert ([] if refused is None else [refused.serial]) == model.complete(numbers[0])
         elif name == "break":
-            in_flight.send_again()
+            in_flight.requeue_sent()
             model.line = [(serial, None) for serial, _ in model.line]
             model.next_number = 0
         elif name == "expire":
-            expired = [batch.serial for batch in in_flight.expire(numbers[0] + 5, 5)]
+            expired = [batch.serial for batch in in_flight.remove_expired(numbers[0] + 5, 5)]
             assert expired == [serial for serial, _ in model.line if serial <= numbers[0]]
             model.line = [each for each in model.line if each[0] > numbers[0]]
         elif name == "drop" and in_flight.first_waiting() is not None:
@@ -82,7 +81,7 @@ def test_it_is_as_the_model_says(steps: list[tuple[str, int, int]]) -> None:
         oldest = in_flight.oldest()
         assert (None if oldest is None else oldest.serial) == (model.line[0][0] if model.line else None)
         assert len(in_flight) == len(model.line)
-    assert [batch.serial for batch in in_flight.take_all()] == [serial for serial, _ in model.line]
+    assert [batch.serial for batch in in_flight.remove_all()] == [serial for serial, _ in model.line]
     assert not len(in_flight)
 
 

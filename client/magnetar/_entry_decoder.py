@@ -1,0 +1,191 @@
+"""Entries of one topic or partition, from their delivery until they are decoded into the receiver queue.
+
+**Waiting.** An entry may be a thousand times as large when it is decompressed. So on delivery only the size that its
+producer declared is read. The entry is decoded when there is capacity: while the decoded entries in the receiver queue
+take less than `max_bytes`, or there are none. Until then an entry waits in the size in which it was delivered, and the
+permits limit how many entries wait.
+
+**Messages that are not handed out** are those that are acknowledged, those before the start in its batch, and markers
+that servers write into the log.
+
+**Entries that can't be decoded.** A damaged entry is logged and acknowledged: no consumer can read it, and an entry
+that is never acknowledged blocks a Shared subscription in the end. An intact entry that this code can't read
+(encrypted, a chunk of a larger message, an unknown compression) is logged too, and stays in the subscription for a
+consumer that can.
+
+Each entry takes as many permits as its batch has messages, however many are handed out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Container, Sequence
+from typing import Final, NamedTuple
+
+from magnetar._message import (
+    DeliveredEntry,
+    DeliveryEpoch,
+    decode_delivered_entry,
+    get_batch_size,
+    get_uncompressed_bytes,
+)
+from magnetar._pending_acks import PendingAcks
+from magnetar._permits import Permits
+from magnetar._read_position import ReadPosition
+from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar_protos.broker_pb2 import Delivery
+from magnetar_wire.entry import Entry, decode_entry
+from magnetar_wire.errors import MalformedFrame, UnsupportedEntry, WireError
+
+__all__ = ["EntryDecoder"]
+
+log = logging.getLogger("magnetar")
+
+# The maximum number of messages that are made at a time: few enough not to trigger Python's garbage collector, which
+# runs after 700 new objects.
+_SEGMENT_SIZE: Final = 256
+
+
+class _PendingEntry(NamedTuple):
+    epoch: DeliveryEpoch
+    ledger_id: int
+    entry_id: int
+    redelivery_count: int
+    # The messages that are acknowledged, one bit each.
+    acknowledged: bytes
+    entry: Entry
+    # How many messages its batch has; 1: it is not a batch.
+    message_count: int
+
+
+class EntryDecoder:
+    def __init__(
+        self,
+        topic: str,
+        queue: ReceiverQueue,
+        partition_queue: PartitionQueue,
+        permits: Permits,
+        acks: PendingAcks,
+        position: ReadPosition,
+        *,
+        durable: bool,
+    ) -> None:
+        self._topic = topic
+        self._queue = queue
+        self._partition_queue = partition_queue
+        self._permits = permits
+        self._acks = acks
+        self._position = position
+        self._durable = durable
+        self._pending: deque[_PendingEntry] = deque()
+
+    def add_delivery(self, epoch: DeliveryEpoch, delivery: Delivery, entries: Sequence[bytes]) -> None:
+        """Add delivered entries. Raises MalformedFrame if the broker has delivered them without permits."""
+        acknowledged = delivery.acknowledged if len(entries) == 1 else b""
+        for entry_id, stored in enumerate(entries, delivery.first_entry_id):
+            try:
+                entry = decode_entry(stored)
+            except WireError as error:
+                self._permits.count_delivered(_count_permits(stored), 0, 0)
+                self._skip_undecodable(epoch, delivery.ledger_id, entry_id, error)
+                continue
+            count = get_batch_size(entry.metadata) or 1
+            self._permits.count_delivered(count, count, get_uncompressed_bytes(entry))
+            self._pending.append(
+                _PendingEntry(
+                    epoch, delivery.ledger_id, entry_id, delivery.redelivery_count, acknowledged, entry, count
+                )
+            )
+        self._position.count_delivered(delivery.ledger_id, delivery.first_entry_id + len(entries) - 1)
+        if self._permits.is_overdrawn:
+            raise MalformedFrame(
+                f"the broker delivered messages of {self._topic} without permits: it has {self._permits.outstanding}"
+            )
+
+    def decode_pending(self) -> None:
+        """Decode entries while there is capacity, and add them to the receiver queue."""
+        partition_queue = self._partition_queue
+        while True:
+            decoded = self._decode_while_capacity()
+            # While entries wait, each segment that is handed out must be reported, since it frees capacity. This is set
+            # before the entries are added: otherwise a report could be missed.
+            half = max(1, self._permits.window // 2)
+            partition_queue.report_at = 1 if self._pending else half
+            partition_queue.segment_size = min(half, _SEGMENT_SIZE)
+            self._queue.add_entries(partition_queue, decoded)
+            if not self._pending or self._queue.has_messages_of(partition_queue):
+                return
+
+    def _decode_while_capacity(self) -> list[DeliveredEntry]:
+        decoded: list[DeliveredEntry] = []
+        size = self._partition_queue.size_bytes
+        while self._pending:
+            if size and size + get_uncompressed_bytes(self._pending[0].entry) > self._permits.max_bytes:
+                break
+            entry = self._decode(self._pending.popleft())
+            if entry is not None:
+                decoded.append(entry)
+                size += entry.size_bytes
+        return decoded
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._pending.clear()
+        self._position.forget_delivered()
+
+    def drop_entries(self, positions: Container[tuple[int, int]]) -> None:
+        """Drop the entries with these ledger and entry ids."""
+        retained: deque[_PendingEntry] = deque()
+        for pending in self._pending:
+            if (pending.ledger_id, pending.entry_id) in positions:
+                self._permits.count_handed_out(pending.message_count)
+            else:
+                retained.append(pending)
+        self._pending = retained
+
+    def _decode(self, pending: _PendingEntry) -> DeliveredEntry | None:
+        """Return the decoded entry; None: it has no messages to hand out."""
+        epoch, ledger_id, entry_id, redelivery_count, acknowledged, stored, count = pending
+        try:
+            entry = decode_delivered_entry(epoch, ledger_id, entry_id, redelivery_count, stored)
+        except WireError as error:
+            self._permits.count_handed_out(count)
+            self._skip_undecodable(epoch, ledger_id, entry_id, error)
+            return None
+        if acknowledged:
+            entry.skip_acknowledged(acknowledged)
+        if entry.is_marker:
+            self._acks.add_entry(epoch, ledger_id, entry_id)
+        if self._position.first_wanted is not None:
+            self._skip_before_start(entry)
+        if len(entry.remaining) != count:
+            self._permits.count_handed_out(count - len(entry.remaining))
+        return entry if entry.remaining else None
+
+    def _skip_before_start(self, entry: DeliveredEntry) -> None:
+        unwanted = self._position.find_unwanted_rows(entry)
+        if unwanted:
+            skipped = set(unwanted)
+            entry.remaining = [row for row in entry.remaining if row not in skipped]
+            if self._durable:  # so that the entry is acknowledged as soon as the other rows are
+                self._acks.add_rows(entry, unwanted)
+
+    def _skip_undecodable(self, epoch: DeliveryEpoch, ledger_id: int, entry_id: int, error: WireError) -> None:
+        if isinstance(error, UnsupportedEntry):
+            text = (
+                "entry %s:%s of %s is not handed out, and stays in the subscription for a client that can read it: %s"
+            )
+            log.error(text, ledger_id, entry_id, self._topic, error)
+        else:
+            text = "entry %s:%s of %s is damaged, and was skipped and acknowledged: %s"
+            log.error(text, ledger_id, entry_id, self._topic, error)
+            self._acks.add_entry(epoch, ledger_id, entry_id)
+
+
+def _count_permits(stored: bytes) -> int:
+    """Return the permits that an entry takes that can't be decoded, as far as can be read."""
+    try:
+        return get_batch_size(decode_entry(stored, verify=False).metadata) or 1
+    except WireError:
+        return 1

@@ -1,0 +1,221 @@
+"""The read position of a consumer of one topic or partition: how far its messages were delivered.
+
+It says where the next opening of the consumer begins, which rows of a batch lie before the start, and whether there are
+more messages to read (`has_more`).
+
+If the subscription is not Shared, the broker says with each epoch behind which position its deliveries begin. Later
+deliveries are counted here. `has_more` asks the broker for the topic's last message. If that was not delivered yet, it
+waits for it, since retention may trim it first. So `has_more` is true only if a read will return a message.
+
+A `Position` is (ledger id, entry id, batch index), and is compared as the end of what was delivered: `WHOLE_ENTRY` is
+the batch index of the last message of a batch, and of a message without a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from magnetar._client_core import ClientCore
+from magnetar._message import DeliveredEntry, Message
+from magnetar._receiver_queue import ReceiverQueue
+from magnetar.exceptions import TopicNotFound
+from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, MessagePlace, StartAt
+from magnetar_wire.message_id import MessageId
+
+__all__ = ["ReadPosition", "get_position", "make_start"]
+
+Position = tuple[int, int, int]
+WHOLE_ENTRY: Final = 2**31
+
+
+class ReadPosition:
+    def __init__(
+        self,
+        topic: str,
+        start: StartAt,
+        client: ClientCore,
+        queue: ReceiverQueue,
+        has_queued: Callable[[], bool],
+        request_more: Callable[[], object],
+    ) -> None:
+        """`has_queued` says whether a message can be handed out. `request_more` grants the broker all permits."""
+        self._topic = topic
+        self._client = client
+        self._queue = queue
+        self._has_queued = has_queued
+        self._request_more = request_more
+        # Where the next opening begins, if it creates the subscription.
+        self.start = start
+        # Rows before this position, within its batch, are not handed out.
+        self.first_wanted = _find_first_wanted(start)
+        # The ledger and entry id of the last entry that was delivered and not dropped since.
+        self.last_delivered: tuple[int, int] | None = None
+        # All deliveries of this epoch are behind this position; None: it is not known.
+        self._behind: Position | None = None
+        # Completed when a message was delivered, or may never be.
+        self._waiters: list[asyncio.Future[None]] = []
+
+    # Where the next opening begins.
+
+    def set_start(self, start: StartAt) -> None:
+        """Begin the next opening there."""
+        self.start = start
+        if self.last_delivered is None:  # otherwise the start's batch may be in the queue, without the rows before
+            self.first_wanted = _find_first_wanted(start)
+
+    def resume(self) -> None:
+        """Begin the next opening behind the last message that was delivered, if there is one."""
+        end = self._end
+        if end is None:
+            self.set_start(self.start)
+        else:
+            ledger_id, entry_id, index = end
+            index = -1 if index == WHOLE_ENTRY else index
+            self.set_start(_start_at_position(ledger_id, entry_id, index, inclusive=False))
+
+    async def start_with_last_message(self) -> None:
+        """If the start is the end of the topic, begin with the topic's last message instead, if it has one."""
+        if self.start.WhichOneof("at") != "latest":
+            return
+        try:
+            answer = await self._client.lookup.last_message(self._topic)
+        except TopicNotFound:
+            return
+        if answer.HasField("last"):
+            last = answer.last
+            index = last.batch_size - 1 if last.batch_size else -1
+            self.set_start(_start_at_position(last.ledger_id, last.entry_id, index, inclusive=True))
+
+    # What is delivered.
+
+    def start_epoch(self, reply: ConsumerOpened | EpochBegan, sought: StartAt | None = None) -> None:
+        """Deliveries begin behind the position in the reply; with `sought`, where a seek has moved the subscription."""
+        self._behind = None
+        if reply.HasField("behind"):
+            index = reply.behind.batch_index
+            self._behind = reply.behind.ledger_id, reply.behind.entry_id, WHOLE_ENTRY if index < 0 else index
+        if sought is not None:
+            self.first_wanted = _find_first_wanted(sought)
+        self.wake()
+
+    def count_delivered(self, ledger_id: int, entry_id: int) -> None:
+        last = ledger_id, entry_id
+        self.last_delivered = last if self.last_delivered is None else max(self.last_delivered, last)
+
+    def forget_delivered(self) -> None:
+        """The queue was cleared."""
+        self.last_delivered = None
+
+    def find_unwanted_rows(self, entry: DeliveredEntry) -> list[int]:
+        """Return the rows of the entry that lie before the start."""
+        if self.first_wanted is None:
+            return []
+        *wanted, first_index = self.first_wanted
+        position = [entry.ledger_id, entry.entry_id]
+        if position < wanted:
+            return []
+        self.first_wanted = None
+        if position > wanted or first_index <= 0:
+            return []
+        return [row for row in entry.remaining if entry.batch_index(row) < first_index]
+
+    @property
+    def _end(self) -> Position | None:
+        """The end of what was delivered."""
+        if self.last_delivered is None:
+            return self._behind
+        end = (*self.last_delivered, WHOLE_ENTRY)
+        return end if self._behind is None else max(end, self._behind)
+
+    # Whether there is more.
+
+    async def find_behind(self) -> None:
+        """If the broker has not said behind which position the epoch begins: it is the topic's last message."""
+        if self._behind is None and self.start.WhichOneof("at") in ("latest", "time_ms"):
+            answer = await self._client.lookup.last_message(self._topic)
+            if self._behind is None:
+                self._behind = _end_of(answer.last) if answer.HasField("last") else (-1, -1, -1)
+
+    async def has_more(self) -> bool:
+        """Whether a read will return a message."""
+        while not self._has_queued():
+            answer = await self._client.lookup.last_message(self._topic)
+            if self._has_queued():
+                break
+            end = self._end
+            if not answer.HasField("last") or (end is not None and end >= _end_of(answer.last)):
+                return False
+            await self._wait_for_delivery()
+        return True
+
+    async def _wait_for_delivery(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        with self._queue.lock:  # without a queue, a message is delivered only while the application waits
+            self._queue.waiting += 1
+        try:
+            self._request_more()
+            await self._client.operations.wait_for(waiter, f"the last message of {self._topic} has not come")
+        finally:
+            with self._queue.lock:
+                self._queue.waiting -= 1
+
+    def wake(self, error: Exception | None = None) -> None:
+        """A message was delivered, or the opening or epoch has changed. With an error, the consumer has ended."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    async def last_message_id(self, partition: int) -> MessageId:
+        """Return the id of the topic's last message; without messages, the position before the first one."""
+        answer = await self._client.lookup.last_message(self._topic)
+        if not answer.HasField("last"):
+            return MessageId(partition=partition, topic_name=self._topic)
+        last = answer.last
+        index = last.batch_size - 1 if last.batch_size else -1
+        return MessageId(partition, last.ledger_id, last.entry_id, index, last.batch_size, self._topic)
+
+
+def make_start(where: MessageId | int, *, inclusive: bool) -> StartAt:
+    """Make the start for a message id, or for a time in ms."""
+    if isinstance(where, int):
+        return StartAt(time_ms=where)
+    if where == MessageId.earliest:
+        return StartAt(earliest=True)
+    if where == MessageId.latest:
+        return StartAt(latest=True)
+    first_chunk = where.first_chunk_message_id if inclusive else None
+    where = first_chunk or where
+    return _start_at_position(where.ledger_id(), where.entry_id(), where.batch_index(), inclusive=inclusive)
+
+
+def get_position(message: Message) -> Position:
+    """Return the position up to which everything was read when this message was."""
+    entry = message._entry
+    index = entry.batch_index(message._row)
+    return entry.ledger_id, entry.entry_id, WHOLE_ENTRY if index < 0 or index == entry.batch_size - 1 else index
+
+
+def _start_at_position(ledger_id: int, entry_id: int, batch_index: int, *, inclusive: bool) -> StartAt:
+    return StartAt(
+        place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=inclusive)
+    )
+
+
+def _find_first_wanted(start: StartAt) -> Position | None:
+    """Return the first position behind the start, if the start may lie within a batch."""
+    if start.WhichOneof("at") != "place" or start.place.batch_index < 0:
+        return None
+    place = start.place
+    return place.ledger_id, place.entry_id, place.batch_index + (not place.inclusive)
+
+
+def _end_of(last: LastMessage) -> Position:
+    return last.ledger_id, last.entry_id, WHOLE_ENTRY

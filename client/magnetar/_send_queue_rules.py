@@ -1,0 +1,289 @@
+"""The rules of the send queue, without I/O: how messages form a batch, and which batches are in flight.
+
+**A batch** stores its messages as columns: a thousand messages are a handful of lists. A column that few messages need
+exists only if one of them does.
+
+**In flight.** What a partition's producer holds until the broker has answered, and the rules of resending it:
+
+    closed batches ──► waiting ──sent, with a number──► sent ──receipt or refusal──► completed
+                          ▲                              │
+                          └── in order, in front ── the connection broke
+
+Numbers belong to one opening of the producer. They begin at 0 and have no gaps. An opening ends with its connection:
+then all that was sent goes back in front of the waiting batches, in order, and gets new numbers when it is resent. So
+no batch is ever sent before one that was handed over earlier. A number that is answered and not known (any more)
+belongs to a batch that has timed out, and is ignored.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat, takewhile
+from typing import Any, NamedTuple, Protocol
+
+from magnetar._enums import CompressionType
+from magnetar._outgoing_message import OutgoingMessage
+from magnetar.exceptions import MagnetarException, Result
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.batch import encode_batch, encode_message
+from magnetar_wire.message_id import MessageId, ids_of_batch
+from magnetar_wire.messages import Messages
+
+__all__ = ["Batch", "Callback", "Columns", "InFlight", "StoredAt", "Waiter"]
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[Result, MessageId | None], object]
+
+
+class Waiter(Protocol):
+    """Waits for the result of one message. Called on the client's loop, once."""
+
+    def __call__(self, outcome: MessageId | MagnetarException) -> None: ...
+
+
+class StoredAt(NamedTuple):
+    """Where an entry was stored."""
+
+    topic: str
+    # -1: the topic is not partitioned.
+    partition: int
+    # Both -1: the broker has dropped a duplicate of an entry that was stored before.
+    ledger_id: int
+    entry_id: int
+
+
+class Columns:
+    """What messages have besides a payload. A column that is None stands for messages none of which has a value."""
+
+    __slots__ = ("event_times", "keys", "ordering_keys", "properties", "sequence_ids")
+
+    def __init__(self) -> None:
+        self.keys: list[str | bytes | None] | None = None
+        self.ordering_keys: list[bytes | None] | None = None
+        self.properties: list[Mapping[str, str]] | None = None
+        self.event_times: list[int] | None = None
+        self.sequence_ids: list[int | None] | None = None
+
+    def append(self, before: int, message: OutgoingMessage) -> None:
+        """Add a message after `before` others."""
+        if message.key is not None and self.keys is None:
+            self.keys = [None] * before
+        if message.ordering_key is not None and self.ordering_keys is None:
+            self.ordering_keys = [None] * before
+        if message.properties and self.properties is None:
+            self.properties = [{}] * before
+        if message.event_time and self.event_times is None:
+            self.event_times = [0] * before
+        if message.sequence_id is not None and self.sequence_ids is None:
+            self.sequence_ids = [None] * before
+        if self.keys is not None:
+            self.keys.append(message.key)
+        if self.ordering_keys is not None:
+            self.ordering_keys.append(message.ordering_key)
+        if self.properties is not None:
+            self.properties.append(message.properties or {})
+        if self.event_times is not None:
+            self.event_times.append(message.event_time)
+        if self.sequence_ids is not None:
+            self.sequence_ids.append(message.sequence_id)
+
+    def fit(self, count: int) -> None:
+        """Give each column as many values as there are messages, after an interrupted `append`."""
+        nothing: dict[str, Any] = {"properties": {}, "event_times": 0}
+        for name in self.__slots__:
+            column = getattr(self, name)
+            if column is not None:
+                del column[count:]
+                column += [nothing.get(name)] * (count - len(column))
+
+
+class Batch:
+    """The messages of one entry. A single message is stored without a batch's framing, so it may be larger."""
+
+    __slots__ = (
+        "bytes",
+        "callbacks",
+        "columns",
+        "count",
+        "entry",
+        "first_sequence_id",
+        "last_sequence_id",
+        "opened_at",
+        "payloads",
+        "serial",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        payloads: list[bytes | None],
+        callbacks: list[Callback | None] | None,
+        columns: Columns | None,
+        waiters: list[tuple[int, Waiter]],
+        size: int,
+        opened_at: float,
+        next_sequence_id: int,
+    ) -> None:
+        self.payloads = payloads
+        self.count = len(payloads)
+        # None: no message has one.
+        self.callbacks = callbacks
+        self.columns = columns
+        # Each with the index of its message.
+        self.waiters = waiters
+        # What counts towards max_pending_bytes.
+        self.bytes = size
+        # On the monotonic clock. The send timeout begins here.
+        self.opened_at = opened_at
+        self.first_sequence_id = next_sequence_id
+        self.last_sequence_id = next_sequence_id + self.count - 1
+        if columns is not None and columns.sequence_ids is not None:
+            columns.sequence_ids = _fill_sequence_ids(columns.sequence_ids, next_sequence_id)
+            self.first_sequence_id = columns.sequence_ids[0] or 0
+            self.last_sequence_id = columns.sequence_ids[-1] or 0
+        # The partition's producer numbers its batches.
+        self.serial = 0
+        # The entry, once it is encoded. A batch is resent with the same bytes.
+        self.entry: bytes | None = None
+
+    def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes:
+        """Return the entry. `shared` is the producer's, and is changed.
+
+        Each message of a batch gets its sequence id, so that readers need not know how a producer assigns them.
+        """
+        if self.entry is None:
+            shared.publish_time = publish_time_ms
+            shared.sequence_id = self.first_sequence_id
+            shared.highest_sequence_id = self.last_sequence_id
+            messages, columns = Messages(self.payloads), self.columns
+            if columns is not None:
+                messages.keys = columns.keys
+                messages.ordering_keys = columns.ordering_keys
+                messages.properties = columns.properties
+                messages.event_times = columns.event_times
+                messages.sequence_ids = columns.sequence_ids
+            if messages.sequence_ids is None and self.count > 1:
+                messages.sequence_ids = array("Q", range(self.first_sequence_id, self.last_sequence_id + 1))
+            encode = encode_message if self.count == 1 else encode_batch
+            self.entry = encode(messages, shared, compression)  # type: ignore[arg-type]  # the same numbers
+            self.payloads, self.columns = [], None
+        return self.entry
+
+    def notify_waiters(self, outcome: StoredAt | MagnetarException) -> None:
+        """Give each waiter its message's id, or the error. Message ids are made only for messages that have one."""
+        if isinstance(outcome, MagnetarException):
+            for _, waiter in self.waiters:
+                waiter(type(outcome)(*outcome.args))
+        elif self.waiters:
+            message_ids = self._message_ids(outcome, [index for index, _ in self.waiters])
+            for (_, waiter), message_id in zip(self.waiters, message_ids, strict=True):
+                waiter(message_id)
+
+    def call_callbacks(self, outcome: StoredAt | MagnetarException) -> None:
+        """Call the callbacks. If one raises an error, that is logged, and the others are called all the same."""
+        result: Result = Result.Ok
+        message_ids: Iterable[MessageId | None] = repeat(None)
+        if isinstance(outcome, MagnetarException):
+            result = outcome.result
+        else:
+            message_ids = self._message_ids(outcome, range(self.count))
+        for callback, message_id in zip(self.callbacks or (), message_ids, strict=False):
+            if callback is not None:
+                try:
+                    callback(result, message_id)
+                except BaseException:
+                    log.exception("the callback %r of a message failed", callback)
+
+    def _message_ids(self, stored: StoredAt, indexes: Sequence[int]) -> list[MessageId]:
+        topic, partition, ledger_id, entry_id = stored
+        if self.count == 1:
+            return ids_of_batch(partition, ledger_id, entry_id, (-1,), 0, topic)
+        return ids_of_batch(partition, ledger_id, entry_id, indexes, self.count, topic)
+
+
+def _fill_sequence_ids(ids: list[int | None], next_id: int) -> list[int | None]:
+    """Give each message for which the application has not set one the sequence id after the last."""
+    filled: list[int | None] = []
+    for given in ids:
+        value = next_id if given is None else given
+        filled.append(value)
+        next_id = max(next_id, value + 1)
+    return filled
+
+
+class InFlight:
+    """The batches of one partition that the broker has not answered."""
+
+    __slots__ = ("_next_number", "_sent", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Batch] = deque()
+        # By number, oldest first.
+        self._sent: dict[int, Batch] = {}
+        self._next_number = 0
+
+    def __len__(self) -> int:
+        return len(self._sent) + len(self._waiting)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next batch that is sent."""
+        return self._next_number
+
+    def append(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+
+    def first_waiting(self) -> Batch | None:
+        return self._waiting[0] if self._waiting else None
+
+    def mark_first_sent(self) -> None:
+        """Note that the first waiting batch was sent under `next_number`."""
+        self._sent[self._next_number] = self._waiting.popleft()
+        self._next_number += 1
+
+    def drop_first(self) -> Batch:
+        """Remove the first waiting batch, because it can't be encoded."""
+        return self._waiting.popleft()
+
+    def remove_received(self, first: int, count: int) -> Iterator[tuple[int, Batch]]:
+        """Remove the batches that a receipt names. Yield each with its offset from the receipt's first number."""
+        numbers: range | list[int] = range(first, first + count)
+        if count > len(self._sent):  # a broker may name more numbers than there are
+            numbers = [number for number in self._sent if first <= number < first + count]
+        for number in numbers:
+            batch = self._sent.pop(number, None)
+            if batch is not None:
+                yield number - first, batch
+
+    def remove_refused(self, number: int) -> Batch | None:
+        return self._sent.pop(number, None)
+
+    def requeue_sent(self) -> None:
+        """Put sent batches back in front of the waiting ones, because the opening has ended."""
+        self._waiting.extendleft(reversed(self._sent.values()))
+        self._sent.clear()
+        self._next_number = 0
+
+    def oldest(self) -> Batch | None:
+        for batch in self._sent.values():
+            return batch
+        return self._waiting[0] if self._waiting else None
+
+    def remove_expired(self, now: float, timeout_s: float) -> list[Batch]:
+        """Remove the batches that were opened that long ago. Whether the sent ones are stored is not known."""
+        numbers = list(takewhile(lambda number: self._sent[number].opened_at + timeout_s <= now, self._sent))
+        expired = [self._sent.pop(number) for number in numbers]
+        while not self._sent and self._waiting and self._waiting[0].opened_at + timeout_s <= now:
+            expired.append(self._waiting.popleft())
+        return expired
+
+    def remove_all(self) -> list[Batch]:
+        """Remove all batches, and return them in order."""
+        everything = [*self._sent.values(), *self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        return everything
