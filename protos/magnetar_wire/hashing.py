@@ -38,7 +38,7 @@ _WITHOUT_SIGN: Final = 0x7FFF_FFFF
 # 31 to the power of 255 … 0 modulo 2^32: the weights of a block's digits. The products of one block add up to less than
 # 2^56, so one mask at the end of a block is enough.
 _BLOCK: Final = 256
-_POWERS: Final = tuple(pow(31, _BLOCK - 1 - place, 1 << 32) for place in range(_BLOCK))
+_POWERS: Final = tuple(pow(31, _BLOCK - 1 - index, 1 << 32) for index in range(_BLOCK))
 _NEXT_BLOCK: Final = pow(31, _BLOCK, 1 << 32)
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 

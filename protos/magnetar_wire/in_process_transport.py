@@ -158,12 +158,12 @@ class _Connection:
 
     async def close(self) -> None:
         self._closed = True
-        under_way = dict(self._open)
-        for task, stream in under_way.items():
+        in_flight = dict(self._open)
+        for task, stream in in_flight.items():
             if stream is not None:
                 stream.cancel()
             task.cancel()
-        for task in under_way:
+        for task in in_flight:
             await asyncio.wait([task])
 
 

@@ -43,14 +43,14 @@ class MessageId:
     """A message's position. It is immutable."""
 
     # (ledger, entry, batch index, partition): the key of order, equality and hash.
-    _place: tuple[int, int, int, int]
+    _position: tuple[int, int, int, int]
     # (batch size, topic's name, first chunk's id): one object for all ids of a batch.
     _more: tuple[int, str, MessageId | None]
 
     # The delivery to a consumer of the message that this id comes from. Other ids, and copies, don't have it.
     _delivery: object
 
-    __slots__ = ("_delivery", "_more", "_place")
+    __slots__ = ("_delivery", "_more", "_position")
 
     earliest: ClassVar[MessageId]
     latest: ClassVar[MessageId]
@@ -82,22 +82,22 @@ class MessageId:
             raise InvalidMessageId(f"the id of a first chunk can't have a first chunk itself: {first_chunk_message_id}")
         # Bypasses __setattr__, which refuses.
         set_slot = object.__setattr__
-        set_slot(self, "_place", (ledger_id, entry_id, batch_index, partition))
+        set_slot(self, "_position", (ledger_id, entry_id, batch_index, partition))
         set_slot(self, "_more", (batch_size, topic_name, first_chunk_message_id))
 
     def ledger_id(self) -> int:
-        return self._place[0]
+        return self._position[0]
 
     def entry_id(self) -> int:
-        return self._place[1]
+        return self._position[1]
 
     def batch_index(self) -> int:
         """Return the index in the batch, from 0; -1 for the id of a whole entry."""
-        return self._place[2]
+        return self._position[2]
 
     def partition(self) -> int:
         """Return the partition's number; -1 if the topic has none, or if it is unknown."""
-        return self._place[3]
+        return self._position[3]
 
     def batch_size(self) -> int:
         """Return the number of messages in the batch; 0 if it is unknown, or if there is no batch."""
@@ -143,32 +143,32 @@ class MessageId:
         return _from_data(data, first_chunk, topic or "")
 
     def __lt__(self, other: object) -> bool:
-        return self._place < other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position < other._position if isinstance(other, MessageId) else NotImplemented
 
     def __le__(self, other: object) -> bool:
-        return self._place <= other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position <= other._position if isinstance(other, MessageId) else NotImplemented
 
     def __gt__(self, other: object) -> bool:
-        return self._place > other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position > other._position if isinstance(other, MessageId) else NotImplemented
 
     def __ge__(self, other: object) -> bool:
-        return self._place >= other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position >= other._position if isinstance(other, MessageId) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        return self._place == other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position == other._position if isinstance(other, MessageId) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._place)
+        return hash(self._position)
 
     def __str__(self) -> str:
         """Return `(ledger,entry,partition,batch index)`; for chunks, that of the first one, then that of the last."""
-        ledger_id, entry_id, batch_index, partition = self._place
+        ledger_id, entry_id, batch_index, partition = self._position
         text = f"({ledger_id},{entry_id},{partition},{batch_index})"
         first_chunk = self._more[2]
         return text if first_chunk is None else f"{first_chunk};{text}"
 
     def __repr__(self) -> str:
-        ledger_id, entry_id, batch_index, partition = self._place
+        ledger_id, entry_id, batch_index, partition = self._position
         text = f"MessageId({partition=}, {ledger_id=}, {entry_id=}, {batch_index=}"
         batch_size, topic_name, first_chunk = self._more
         if batch_size:
@@ -186,12 +186,12 @@ class MessageId:
         raise AttributeError(f"message ids are immutable: {name} can't be deleted")
 
     def __reduce__(self) -> tuple[type[MessageId], tuple[object, ...]]:
-        ledger_id, entry_id, batch_index, partition = self._place
+        ledger_id, entry_id, batch_index, partition = self._position
         return MessageId, (partition, ledger_id, entry_id, batch_index, *self._more)
 
 
 # The slots' setters, which bypass __setattr__.
-_set_place: Final = MessageId.__dict__["_place"].__set__
+_set_position: Final = MessageId.__dict__["_position"].__set__
 _set_more: Final = MessageId.__dict__["_more"].__set__
 
 
@@ -202,9 +202,9 @@ def ids_of_batch(
 
     The numbers must be those of an existing entry.
     """
-    places = list(zip(repeat(ledger_id), repeat(entry_id), batch_indexes, repeat(partition)))
-    ids = list(map(object.__new__, repeat(MessageId, len(places))))
-    deque(map(_set_place, ids, places), maxlen=0)
+    positions = list(zip(repeat(ledger_id), repeat(entry_id), batch_indexes, repeat(partition)))
+    ids = list(map(object.__new__, repeat(MessageId, len(positions))))
+    deque(map(_set_position, ids, positions), maxlen=0)
     deque(map(_set_more, ids, repeat((batch_size, topic_name, None))), maxlen=0)
     return ids
 
@@ -214,7 +214,7 @@ MessageId.latest = MessageId(ledger_id=_MAX_INT64, entry_id=_MAX_INT64)
 
 
 def _to_data(message_id: MessageId) -> MessageIdData:
-    ledger_id, entry_id, batch_index, partition = message_id._place
+    ledger_id, entry_id, batch_index, partition = message_id._position
     data = MessageIdData(ledgerId=ledger_id % _TWO_TO_64, entryId=entry_id % _TWO_TO_64)
     if partition >= 0:
         data.partition = partition

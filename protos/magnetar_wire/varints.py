@@ -58,10 +58,10 @@ def encode_column(values: array[int]) -> list[bytes] | None:
         return None  # some are longer
     sevens = _lanes_of(0x7F, count)
     spread = 0
-    for place in range(length):
-        spread |= ((lanes >> 7 * place) & sevens) << 8 * place
+    for index in range(length):
+        spread |= ((lanes >> 7 * index) & sevens) << 8 * index
     data = spread.to_bytes(LANE * count, "little")
-    columns = [data[place::LANE] for place in range(length)]
+    columns = [data[index::LANE] for index in range(length)]
     if length > 1 and b"\0" in columns[-1]:
         return None  # some are shorter
     return [column.translate(_CONTINUED) for column in columns[:-1]] + columns[-1:]
@@ -75,13 +75,13 @@ def decode_column(columns: Sequence[bytes]) -> array[int] | None:
         return None
     count = len(columns[0])
     data = bytearray(LANE * count)
-    for place, column in enumerate(columns):
-        data[place::LANE] = column
+    for index, column in enumerate(columns):
+        data[index::LANE] = column
     spread = int.from_bytes(data, "little")
     sevens = _lanes_of(0x7F, count)
     lanes = 0
-    for place in range(len(columns)):
-        lanes |= ((spread >> 8 * place) & sevens) << 7 * place
+    for index in range(len(columns)):
+        lanes |= ((spread >> 8 * index) & sevens) << 7 * index
     values = array("Q")
     values.frombytes(lanes.to_bytes(LANE * count, "little"))
     if sys.byteorder == "big":

@@ -198,8 +198,8 @@ def _encode_ids_of_one_length(values: array[int]) -> Sequence[bytes] | None:
         return None
     record = len(columns) + 1
     table = bytearray((_SEQUENCE_ID + bytes(len(columns))) * len(values))
-    for place, column in enumerate(columns, 1):
-        table[place::record] = column
+    for index, column in enumerate(columns, 1):
+        table[index::record] = column
     return _records(record, len(values)).unpack(table)
 
 

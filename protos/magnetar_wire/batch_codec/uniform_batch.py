@@ -57,8 +57,8 @@ def encode_uniform(messages: Messages) -> bytearray | None:
     record = len(head) + size
     if len(batch) != record * len(payloads):
         raise TypeError("a payload must be bytes, or a buffer of single bytes")
-    for column, place in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
-        batch[place::record] = column
+    for column, offset in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
+        batch[offset::record] = column
     return batch
 
 
@@ -69,13 +69,13 @@ def decode_uniform(batch: bytes, count: int) -> Messages | None:
         return None
     head_bytes, payload_bytes, id_bytes = head
     record = head_bytes + payload_bytes
-    for place in range(head_bytes - id_bytes):
-        column = batch[place::record]
+    for offset in range(head_bytes - id_bytes):
+        column = batch[offset::record]
         if column.count(column[:1]) != count:
             return None
     sequence_ids = None
     if id_bytes:
-        sequence_ids = decode_column([batch[place::record] for place in range(head_bytes - id_bytes, head_bytes)])
+        sequence_ids = decode_column([batch[offset::record] for offset in range(head_bytes - id_bytes, head_bytes)])
         if sequence_ids is None:
             return None
     return Messages(_cut(batch, count, head_bytes, payload_bytes), sequence_ids)

@@ -44,14 +44,14 @@ def _read_head(batch: bytes | memoryview) -> UniformHead | None:
     if not 2 <= len(metadata) == metadata_bytes <= 16 or metadata[:1] != PAYLOAD_SIZE_TAG:
         return None
     payload_bytes = shift = 0
-    for place in range(1, min(6, metadata_bytes)):
-        payload_bytes |= (metadata[place] & 0x7F) << shift
+    for index in range(1, min(6, metadata_bytes)):
+        payload_bytes |= (metadata[index] & 0x7F) << shift
         shift += 7
-        if metadata[place] < 0x80:
+        if metadata[index] < 0x80:
             break
     else:
         return None
-    rest = metadata[place + 1 :]
+    rest = metadata[index + 1 :]
     if rest and (len(rest) < 2 or rest[:1] != SEQUENCE_ID_TAG):
         return None
     return UniformHead(4 + metadata_bytes, payload_bytes, max(0, len(rest) - 1))

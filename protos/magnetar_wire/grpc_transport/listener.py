@@ -169,7 +169,7 @@ class _Handler:
             await self._service.stream(_peer(context), method, stream)
             await stream.flush()
         except Exception as error:
-            if isinstance(error, Disconnected) and stream.client_gone:
+            if isinstance(error, Disconnected) and stream.client_disconnected:
                 raise asyncio.CancelledError from None  # as the library does, now or in a moment
             await stream.flush()  # messages before an error arrive before it
             raise

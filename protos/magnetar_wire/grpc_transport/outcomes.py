@@ -53,11 +53,11 @@ def to_transport_error(error: grpc.aio.AioRpcError, what: str, address: str) -> 
         return Failed(details)
     if isinstance(mark, str) and mark in _CODES:
         return Rejected(_CODES[mark], details)
-    said = f"{what} at {address}: {error.code().name.lower()}: {details}"
+    text = f"{what} at {address}: {error.code().name.lower()}: {details}"
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlinePassed(said)
+        return DeadlinePassed(text)
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        return ForeignServer(said)
+        return ForeignServer(text)
     if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return Failed(said)
-    return Disconnected(said)
+        return Failed(text)
+    return Disconnected(text)

@@ -42,7 +42,7 @@ class ServedStream(PipedStream):
         self._admission = admission
         self._on_cancel = on_cancel
         # The client disconnected, so the service's error is not a failure of the service.
-        self.client_gone = False
+        self.client_disconnected = False
         loop = asyncio.get_running_loop()
         self._reading = loop.create_task(self._read())
         self._writing = loop.create_task(self._write())
@@ -95,7 +95,7 @@ class ServedStream(PipedStream):
         except grpc.aio.BaseError:
             pass
         # Without the empty message the client did not finish. The library cancels the service as well, a moment later.
-        self._client_has_gone()
+        self._on_client_disconnected()
 
     async def _read_on(self, first: bytes) -> bool:
         """Receive a message of several pieces. Return False if the client disconnected."""
@@ -119,8 +119,8 @@ class ServedStream(PipedStream):
         except TransportError:
             pass  # already ended, with the reason
         except grpc.aio.BaseError:
-            self._client_has_gone()
+            self._on_client_disconnected()
 
-    def _client_has_gone(self) -> None:
-        self.client_gone = True
+    def _on_client_disconnected(self) -> None:
+        self.client_disconnected = True
         self._fail_pipes(Disconnected("the client has disconnected"))

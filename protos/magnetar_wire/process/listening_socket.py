@@ -17,11 +17,11 @@ async def open_listening_socket(address: str) -> socket.socket:
     """Listen at "host:port"; port 0 chooses a free one. Raises `OSError`."""
     host, _, port = address.rpartition(":")
     found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    family, kind, protocol, _, place = found[0]
+    family, kind, protocol, _, address_info = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
+        listening.bind(address_info)
         listening.listen(_BACKLOG)
         listening.setblocking(False)
     except BaseException:

@@ -36,16 +36,16 @@ class StopSignals:
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._wait, name="signals", daemon=True)
-        self._asked: Callable[[], object] = lambda: None
-        self._within_s = 0.0
+        self._on_stop: Callable[[], object] = lambda: None
+        self._timeout_s = 0.0
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         for one in _SIGNALS:
             signal.signal(one, self._pass_on)
 
-    def start(self, asked: Callable[[], object], within_s: float) -> None:
-        """Call `asked` in the thread after the first signal, and end the process at most `within_s` seconds later."""
-        self._asked = asked
-        self._within_s = within_s
+    def start(self, on_stop: Callable[[], object], timeout_s: float) -> None:
+        """Call `on_stop` in the thread after the first signal. End the process at most `timeout_s` seconds later."""
+        self._on_stop = on_stop
+        self._timeout_s = timeout_s
         self._thread.start()
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
@@ -57,11 +57,11 @@ class StopSignals:
     def _wait(self) -> None:
         name = signal.Signals(signal.sigwait(_SIGNALS)).name
         _log.info("%s: shutting down gracefully; a second signal stops the process at once", name)
-        self._asked()
+        self._on_stop()
         second = self._wait_second()
         if second is None:
             _log.critical(
-                "the process did not shut down within %s s after %s: stopping it at once", self._within_s, name
+                "the process did not shut down within %s s after %s: stopping it at once", self._timeout_s, name
             )
             os._exit(ExitStatus.DID_NOT_END)
         _log.critical("%s again: stopping at once", signal.Signals(second.si_signo).name)
@@ -70,7 +70,7 @@ class StopSignals:
     def _wait_second(self) -> signal.struct_siginfo | None:
         """Wait for the second signal; None if there was none within the time."""
         began = time.monotonic()
-        while (left_s := began + self._within_s - time.monotonic()) > 0:
+        while (left_s := began + self._timeout_s - time.monotonic()) > 0:
             second = signal.sigtimedwait(_SIGNALS, left_s)
             if second is None or time.monotonic() - began >= _TOGETHER_S:
                 return second
