@@ -70,7 +70,7 @@ class KnownMethodsServer(_server.Server):
         self._loop = asyncio.get_running_loop()
         self._accepting = asyncio.Event()
         self._server = _KnownMethods(self._loop, None, (), (), tuple(arguments), None)
-        self._server.others_left_alone = self._accepting.set
+        self._server.on_other_methods_requested = self._accepting.set
         self.add_registered_method_handlers(service, handlers)
 
     async def start(self) -> None:
@@ -88,10 +88,10 @@ class KnownMethodsServer(_server.Server):
 
 class _KnownMethods(cygrpc.AioServer):  # type: ignore[misc]
     # Called when the library requests calls of any other method.
-    others_left_alone: Callable[[], object]
+    on_other_methods_requested: Callable[[], object]
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
         if method is None:  # a request to any other method: never made, so this waits for ever
-            self.others_left_alone()
+            self.on_other_methods_requested()
             return asyncio.get_running_loop().create_future()
         return super()._make_request_call_future(method)  # type: ignore[no-any-return]
