@@ -31,6 +31,7 @@ interfaces of the environment
     interruptible_wait.py waits that Ctrl-C ends
 processes
     process/              signals, shutdown, listeners, logs, HTTP, metrics
+    http_options.py       settings of the HTTP server
 errors.py has the errors about names, messages, entries and frames.
 
 Only the implementations of interfaces do I/O: `grpc_transport`, `in_process_transport`, `pipe`, `clock`, `randomness`,

@@ -220,7 +220,7 @@ def test_a_batch_is_the_models_bytes_and_messages(
 
 @pytest.mark.parametrize("payload", ["alike", "null", "some null"])
 def test_every_combination_of_columns(payload: str) -> None:
-    """Each of seven columns in none, all and some of a batch's three messages: 2187 batches for each kind of payload."""
+    """Each of seven columns in none, all and some of a batch's three messages: 2187 batches per kind of payload."""
     draw = Random(11)
     some = (True, False, True)
     for number, how in enumerate(itertools.product(range(3), repeat=7)):
@@ -523,7 +523,7 @@ def test_bytes_behind_the_end(name: str) -> None:
 
 
 def test_bytes_changed_at_random() -> None:
-    """Several changes at once, insertions and deletions, with a new checksum: what a broken or hostile peer could send."""
+    """Several changes at once, insertions and deletions, with a new checksum, as a hostile peer could send them."""
     draw = Random(5)
     plain = [stored for name, stored in ENTRIES.items() if name not in COMPRESSED]
     for _ in range(4000):

@@ -15,7 +15,6 @@ addresses
 observation
     logs.py                  log lines on standard error
     http_server.py           HTTP for operators
-    http_options.py          its settings
     metric_families.py       metrics in Prometheus' format
     histogram.py             their histograms
     loop_delay.py            how late the event loop is
