@@ -67,9 +67,9 @@ from magnetar_metadata.core.envelope import (
     Envelope,
     Verdict,
     decode,
-    following,
     judge_delete,
     judge_put,
+    next_envelope,
 )
 from magnetar_metadata.errors import (
     BadVersion,
@@ -124,7 +124,7 @@ async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> Store
 
 def encode_first_value(payload: bytes, randomness: Randomness) -> bytes:
     """Return the value for a node that the caller creates in its own transaction, to be changed by this loop later."""
-    return following(None, randomness.token(TOKEN_BYTES), payload).encode()
+    return next_envelope(None, randomness.token(TOKEN_BYTES), payload).encode()
 
 
 def decode_stored(value: bytes, version: int = 0) -> StoredValue:
@@ -135,7 +135,7 @@ def decode_stored(value: bytes, version: int = 0) -> StoredValue:
 
 def encode_next_value(stored: StoredValue, payload: bytes, randomness: Randomness) -> bytes:
     """Return the value for a `Put` at `stored.version` in the caller's own transaction. `stored` comes from `read`."""
-    return following(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
+    return next_envelope(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
 
 
 async def change(
@@ -218,7 +218,7 @@ class _Loop:
         def next_copy() -> Put:
             # Each copy of a create has its own token; all copies of a later version have the same.
             if old is None or not written:
-                written.append(following(old, randomness.token(TOKEN_BYTES), payload))
+                written.append(next_envelope(old, randomness.token(TOKEN_BYTES), payload))
             return Put(self.path, written[-1].encode(), expected)
 
         refusal = await self._settle(next_copy)

@@ -40,7 +40,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from magnetar_metadata.core import tree
-from magnetar_metadata.core.paths import check_roots, visible
+from magnetar_metadata.core.paths import check_roots, list_visible_names
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
@@ -240,7 +240,7 @@ class MemoryServer:
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
         """Apply a transaction. Raise its refusal."""
-        applied = tree.apply(self.table, request.changes, store.session.id)
+        applied = tree.apply_changes(self.table, request.changes, store.session.id)
         self.catch_up(store)
         self.notify_sessions(applied)
         return applied
@@ -271,7 +271,7 @@ class MemoryServer:
                 record = table.get(request.path)
                 return record and record.stat()
             case Operation.CHILDREN:
-                return visible(request.path, table.child_names(request.path))
+                return list_visible_names(request.path, table.child_names(request.path))
             case Operation.CHANGE:
                 return self.change(store, request).results
             case Operation.SYNC:
@@ -327,7 +327,7 @@ class MemoryServer:
             link.expiry = None
         session_id = link.store.session.id
         owned = [path for path in self.table.paths() if self._owner(path) == session_id]
-        self.notify_sessions(tree.delete_all(self.table, owned))
+        self.notify_sessions(tree.delete_nodes(self.table, owned))
         self._forget_if_over(link)
 
     def _owner(self, path: str) -> int:

@@ -118,7 +118,7 @@ class SimulatedMetadata(MemoryServer):
         if record is None:
             return False
         self._forgotten[path] = record
-        self.notify_sessions(tree.delete_all(self.table, [path]))
+        self.notify_sessions(tree.delete_nodes(self.table, [path]))
         return True
 
     def is_forgotten(self, path: str) -> bool:
