@@ -19,7 +19,7 @@ For a node that was read at version v, the same compare-and-set is repeated: the
   was made, or another writer's change. Version v + 1 has a token that identifies its writer. A read after a `sync`
   shows the node at some version w > v, and the token of v + 1 is at index w - (v + 1) of the stored tokens. If it is
   ours, our change was made. If not, it wasn't, and the loop continues with the new value.
-- The repeat is refused for another reason (a quota, permissions, new children). That only says that the repeat was not
+- The repeat is refused for another reason (a quota, permissions, new children). That only means that the repeat was not
   made. The same read decides, if it can. The refusal itself is not raised, because the caller would take it for a no.
 - The answer to the repeat is lost, too: repeat again.
 
@@ -29,8 +29,8 @@ the same bytes, the second would be the deleted incarnation again, and the sessi
 With a token per copy it is a new incarnation. Nothing is lost by this: a refused copy is compared with all tokens that
 were tried.
 
-What remains
-------------
+Limits
+------
 - If the token is no longer among the `STORED_TOKENS` newest ones, or the node is another incarnation or deleted, our
   version may have been made and then overwritten or deleted. That raises `OutcomeUnknown`.
 - A create may be made more than once, each time as another incarnation, if other sessions delete the node in between.
@@ -44,13 +44,12 @@ What remains
   deleted and created again is executed if the new node has version v, too. If the incarnations of a node must not be
   confused, don't create it again under the same path.
 - A delete leaves no token. If its repeat finds no node, our delete or another one was executed: `OutcomeUnknown`. If
-the
-  same incarnation still exists, it was not.
+  the same incarnation still exists, it was not.
 
 The caller's update function is pure: it is called again for each new value. If it returns `LEAVE` or raises, that
 counts only for a fresh read.
 
-A connected store that can't answer is asked again: the first time at once, then after growing pauses.
+A request to a connected store that can't answer is repeated: the first time at once, then after growing pauses.
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ class _Loop:
     clock: Clock
     deadline: float
     along: tuple[Change, ...] = ()
-    # The pause before a connected store that gave no answer is asked again.
+    # The pause before a request to a connected store without an answer is repeated.
     pause_s: float = 0.0
 
     async def run(
