@@ -327,7 +327,7 @@ def test_what_it_says_when_it_is_ready_is_one_line(tmp_path: Path) -> None:
     server = StandaloneProcess(tmp_path / "data")
     try:
         server.start()
-        assert set(server.said) >= {"grpc", "pulsar", "http"}
+        assert set(server.ready_report) >= {"grpc", "pulsar", "http"}
         assert server.process is not None
         assert server.process.stdout is not None
         stdout = server.process.stdout
