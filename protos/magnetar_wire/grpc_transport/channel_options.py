@@ -1,12 +1,13 @@
-"""What gRPC's core is told by our options, and why.
+"""The options of gRPC's core, and why they are set.
 
-Names of gRPC's that stand here are channel arguments of its C core. Those that matter for correctness:
+Names that begin with `grpc.` are channel arguments of the C core. Those that matter for correctness:
 
-- `grpc.enable_retries` off: gRPC would send again by itself what it believes was not done; whoever calls decides that.
-- `grpc.use_local_subchannel_pool`: two connections to one address share no TCP connection and so no fate, nor back-off.
-- `grpc.so_reuseport` off: a second server on a taken port would otherwise get half of its connections.
-- keep-alive at both ends, without calls too; and a server that does not take our own pings for an attack, which it
-  would by default (five minutes apart at least, or it hangs up).
+- `grpc.enable_retries` off: gRPC would repeat requests that it believes were not done; the caller decides that.
+- `grpc.use_local_subchannel_pool`: two connections to one address share no TCP connection, and so neither its failures
+  nor its back-off.
+- `grpc.so_reuseport` off: otherwise a second server on the same port would get half of the connections.
+- keep-alive at both ends, also without calls. The server must accept our pings: by default it takes pings that come
+  more often than every five minutes for an attack, and disconnects.
 - `grpc.enable_http_proxy` off: an `http_proxy` in the environment is not for bookies.
 """
 
@@ -22,6 +23,7 @@ Arguments = list[tuple[str, int | str]]
 
 
 def client_arguments(options: GrpcOptions) -> Arguments:
+    """Return the options of a channel."""
     return [
         *_both(options),
         ("grpc.max_receive_message_length", MAX_TRANSPORT_BYTES),
@@ -30,22 +32,23 @@ def client_arguments(options: GrpcOptions) -> Arguments:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.service_config_disable_resolution", 1),
-        # The core takes this for the time that an attempt may last as well.
+        # The core also uses this as the time-out of an attempt.
         ("grpc.min_reconnect_backoff_ms", round(options.grpc_connect_timeout_s * 1000)),
         ("grpc.initial_reconnect_backoff_ms", options.grpc_reconnect_backoff_min_ms),
         ("grpc.max_reconnect_backoff_ms", options.grpc_reconnect_backoff_max_ms),
-        # A bookie that comes back elsewhere under its name is looked up anew, not after 30 s.
+        # So a bookie that returns at another address is found at once, not after 30 s.
         ("grpc.dns_min_time_between_resolutions_ms", options.grpc_reconnect_backoff_max_ms),
     ]
 
 
 def server_arguments(options: GrpcOptions) -> Arguments:
+    """Return the options of a server."""
     return [
         *_both(options),
-        # For each stream that waits for a message it may hold one half-sent.
+        # The core may hold one incomplete message for each stream that waits for a message.
         ("grpc.max_receive_message_length", PIECE_BYTES),
         ("grpc.max_send_message_length", MAX_TRANSPORT_BYTES),
-        # Nor may a stream's window grow with the bandwidth, up to megabytes that nobody has read.
+        # Otherwise a stream's window would grow with the bandwidth, up to megabytes of unread data.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", 2 * PIECE_BYTES),
         ("grpc.so_reuseport", 0),
@@ -59,13 +62,13 @@ def server_arguments(options: GrpcOptions) -> Arguments:
 
 def _both(options: GrpcOptions) -> Arguments:
     return [
-        # The first is where gRPC begins to refuse at random, the second where it always does: the same for us.
+        # gRPC refuses headers at random above the first limit, and always above the second: they are equal here.
         ("grpc.max_metadata_size", options.grpc_max_metadata_bytes),
         ("grpc.absolute_max_metadata_size", options.grpc_max_metadata_bytes),
         ("grpc.keepalive_time_ms", options.grpc_keepalive_time_ms),
         ("grpc.keepalive_timeout_ms", options.grpc_keepalive_timeout_ms),
-        # For pings that measure the bandwidth. A keep-alive that comes while one of them is out waits for that one, and
-        # the minute that it has by default would count.
+        # For pings that measure the bandwidth. A keep-alive waits for such a ping, so its default time-out of a minute
+        # would apply.
         ("grpc.http2.ping_timeout_ms", options.grpc_keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),

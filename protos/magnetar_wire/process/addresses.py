@@ -1,4 +1,4 @@
-"""`host:port` as it stands in a setting."""
+"""`host:port` in settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["ANY_HOST", "check_address"]
 
-# Hosts that stand for all of a machine's addresses: to listen at, and nothing that others could be told.
+# Hosts that mean all of a machine's addresses. They can be listened at, but not advertised.
 ANY_HOST: Final = ("0.0.0.0", "[::]")
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+")
@@ -15,7 +15,7 @@ _MAX_PORT: Final = 65_535
 
 
 def check_address(value: str) -> str:
-    """Return the address as it was given. Raises `ValueError`."""
+    """Return the address unchanged. Raises `ValueError` if it is not `host:port`."""
     found = _ADDRESS.fullmatch(value)
     if found is None or int(found[1]) > _MAX_PORT:
         problem = "it has no port: " if _HOST.fullmatch(value) else ""

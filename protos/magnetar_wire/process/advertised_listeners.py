@@ -1,8 +1,8 @@
-"""Where others are told to reach a broker or a bookie: `internal:magnetar://host:port,external:magnetar://host:port`;
-and where it listens for those who come to one of these.
+"""The settings of listeners: the addresses that a broker or a bookie advertises, and those at which it listens.
 
-A broker has addresses of a second scheme, `internal:pulsar://host:port`, for clients of Pulsar's protocol. A listener
-may have one address of each; the internal one has one of `magnetar`, by which brokers reach each other.
+An advertised listener is `internal:magnetar://host:port` or `external:magnetar://host:port`. A broker also has
+addresses of the scheme `internal:pulsar://host:port`, for clients of Pulsar's protocol. A listener may have one address
+of each scheme. The internal listener has one of `magnetar`, with which brokers connect to each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "split_by_scheme",
 ]
 
-# Listeners' names and addresses, the internal one first.
+# Names and addresses of listeners, the internal one first.
 AdvertisedListeners = tuple[tuple[str, str], ...]
 
 INTERNAL: Final = "internal"
@@ -34,7 +34,7 @@ _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scheme>[A-Za-
 
 
 def split_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those for clients of Pulsar's protocol come second, and whatever else there is first."""
+    """Split the listeners into those of other schemes, and those for clients of Pulsar's protocol."""
     of_pulsar = [one for one in listeners if f":{PULSAR}://" in one]
     return [one for one in listeners if one not in of_pulsar], of_pulsar
 
@@ -42,18 +42,21 @@ def split_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
 def parse_advertised_listeners(
     listeners: Sequence[str], internal_name: str = "", address: str = "", listens_at: str = ""
 ) -> AdvertisedListeners:
-    """What the settings of these names come to; empty: where it listens is what others are told, and `listens_at` has
-    to be good for that. Raises `ValueError`."""
+    """Return the advertised listeners of these settings. Raises `ValueError`.
+
+    If the result is empty, the process advertises the address at which it listens, `listens_at`, which must be valid
+    for that.
+    """
     if not listeners:
         if internal_name:
             raise ValueError(
                 f"internal_listener_name is {internal_name!r}, but advertised_listeners is empty: set both, or neither"
             )
-        told = address or listens_at
-        if _is_any(told):
+        advertised_address = address or listens_at
+        if _is_any(advertised_address):
             raise ValueError(
-                f"{told} can't be advertised to other machines: set advertised_address to an address at which "
-                "they reach this one"
+                f"{advertised_address} can't be advertised to other machines: set advertised_address to an address at "
+                "which they reach this one"
             )
         return ((INTERNAL, address),) if address else ()
     if address:
@@ -71,10 +74,13 @@ def parse_advertised_listeners(
 def parse_pulsar_advertised_listeners(
     listeners: Sequence[str], advertised: AdvertisedListeners, address: str, listens_at: str
 ) -> AdvertisedListeners:
-    """What clients of Pulsar's protocol are told, by the names of `advertised` and of `listeners`, and for the internal
-    listener by `address`. Where neither says it, that is the host that others are told, with the port at which it
-    listens for such clients, or just where it listens. Empty `listens_at`: it listens for the internal one's nowhere.
-    Raises `ValueError`."""
+    """Return the addresses for clients of Pulsar's protocol. Raises `ValueError`.
+
+    The names are those of `advertised` and of `listeners`. The address of the internal listener is `address`. If
+    neither setting has it, it is the host of the internal listener's other address, with the port at which the process
+    listens for such clients, or just that address. If `listens_at` is empty, the process listens at no internal
+    address.
+    """
     found = _by_name(listeners, PULSAR)
     if not listens_at:
         if address:
@@ -88,20 +94,22 @@ def parse_pulsar_advertised_listeners(
             f"pulsar_advertised_address and a pulsar:// address of listener {internal!r} in "
             "advertised_listeners are both set: set only one of them"
         )
-    told = found.pop(internal, "") or address or (f"{reached_at.rpartition(':')[0]}:0" if reached_at else "")
-    if _is_any(told or listens_at):
+    advertised_address = (
+        found.pop(internal, "") or address or (f"{reached_at.rpartition(':')[0]}:0" if reached_at else "")
+    )
+    if _is_any(advertised_address or listens_at):
         raise ValueError(
-            f"{told or listens_at} can't be advertised to other machines: set pulsar_advertised_address to an "
-            "address at which they reach this one"
+            f"{advertised_address or listens_at} can't be advertised to other machines: set pulsar_advertised_address "
+            "to an address at which they reach this one"
         )
-    return ((internal, told), *found.items())
+    return ((internal, advertised_address), *found.items())
 
 
 def parse_bind_addresses(
     bound: Sequence[str], advertised: AdvertisedListeners, scheme: str = MAGNETAR
 ) -> AdvertisedListeners:
-    """Names of listeners and addresses to listen at, of which several may have one name. Raises `ValueError`."""
-    found = tuple(_taken_apart("parse_bind_addresses", one, scheme) for one in bound)
+    """Return the names and addresses to listen at. Several addresses may have the same name. Raises `ValueError`."""
+    found = tuple(_parse_listener("bind_addresses", one, scheme) for one in bound)
     names = [name for name, _ in advertised]
     for name, _ in found:
         if name not in names:
@@ -116,7 +124,7 @@ def parse_bind_addresses(
 def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in listeners:
-        name, where = _taken_apart("parse_advertised_listeners", one, scheme)
+        name, where = _parse_listener("advertised_listeners", one, scheme)
         if _is_any(where):
             raise ValueError(
                 f"advertised_listeners has {one!r:.200}, which can't be advertised to other machines: use an "
@@ -130,7 +138,7 @@ def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
     return found
 
 
-def _taken_apart(setting: str, listener: str, scheme: str) -> tuple[str, str]:
+def _parse_listener(setting: str, listener: str, scheme: str) -> tuple[str, str]:
     parts = _LISTENER.fullmatch(listener)
     if parts is None or parts["scheme"] != scheme:
         raise ValueError(f"{setting} has {listener!r:.200}: use name:{scheme}://host:port")

@@ -1,27 +1,28 @@
-"""Batches of any messages, decoded column by column.
+"""The decoder of batches, column by column.
 
-Protobuf's own parser does the work of a thousand messages in one call. The records' metadata, put one behind the other,
-parse as one `Columns` message (magnetar_protos/columns.proto), whose fields are those of SingleMessageMetadata made
-repeated: every field of every message lands in its column. Four things make that safe.
+One call of protobuf's parser decodes a thousand messages. The records' metadata, concatenated, parse as one `Columns`
+message (magnetar_protos/columns.proto), whose fields are those of SingleMessageMetadata, repeated: every field of every
+message gets into its column. Four things make this safe.
 
-*Where a record ends* is guessed (`_cut_records`), and every guess is held against the parsed sizes afterwards.
+*The end of a record* is guessed (`record_cutting.py`), and every guess is compared with the parsed sizes afterwards.
 
-*Whose a value is*: behind each record's metadata comes a separator, a value that closes the record in every column. So
-`[a, S, S, c, S]` is a for the first message, nothing for the second, c for the third. A message that happens to have a
-separator's value itself makes the counts disagree; two values in one record are left to the slow path.
+*The owner of a value*: a separator follows each record's metadata, a value that ends the record in every column. So
+`[a, S, S, c, S]` is a for the first message, nothing for the second, c for the third. If a message happens to contain a
+separator's value, the counts disagree. A batch with two values in one record is left to the slow path.
 
-*Metadata that does not end where its record does*, so that what follows is taken for a part of it: a record `5a 02`, an
-unknown field of two bytes, would swallow the first two of the separator behind it. Whatever swallows a part of it
-swallows its first field, the sequence id, and that one nobody can put back elsewhere to make the count come out right:
-its value is drawn when the process starts.
+*Metadata that does not end where its record does*, so that the following bytes are parsed as a part of it: a record `5a
+02`, an unknown field of two bytes, would consume the first two bytes of the separator behind it. Every record that
+consumes a part of the separator consumes its first field, the sequence id. Nobody can add that elsewhere to make the
+count right: its value is chosen at random when the process starts.
 
-*Packed numbers*: a parser takes a repeated number in packed form too, where SingleMessageMetadata's knows only the
-plain one. So the columns must come to exactly as many bytes as were parsed. A packed number by itself takes a byte more
-than a plain one, none at all takes two more, and several are several values in one record. (Columns can come to more
-bytes than were parsed, and make up for that, only by a negative payload size, which no payload bears out.)
+*Packed numbers*: a parser accepts a repeated number in packed form, too, while SingleMessageMetadata's parser accepts
+the plain form only. So the columns must have exactly as many bytes as were parsed. A single packed number takes a byte
+more than a plain one, an empty packed field takes two more, and several numbers are several values in one record.
+(Columns can have more bytes than were parsed, and so hide a packed number, only with a negative payload size, which no
+payload matches.)
 
-Whatever does not fit makes `decode_columns` answer None: the batch is read message by message then (`_decode_objects`),
-which also says what is wrong with it.
+`decode_columns` returns None for everything else. Then the batch is decoded message by message (`message_decoding.py`),
+which also finds the error in a malformed batch.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ from google.protobuf.message import DecodeError
 
 from magnetar_protos.columns_pb2 import Columns
 from magnetar_protos.entry_pb2 import SingleMessageMetadata
-from magnetar_wire._cut_records import Unfit, cut_records
-from magnetar_wire._encode_columns import PROPERTY, Prefixes
+from magnetar_wire.batch_codec.column_encoding import PROPERTY, Prefixes
+from magnetar_wire.batch_codec.record_cutting import Unfit, cut_records
 from magnetar_wire.errors import MalformedEntry
 from magnetar_wire.messages import Messages
 
 T = TypeVar("T")
 
-# What closes a record in each column. The sequence id is drawn when the process starts: nine bytes that no peer can
-# know. For the others any value would do; these are ones of which CPython has a single object each, so that a thousand
-# of them are neither made nor compared byte by byte: a tenth less time in all. A message that has such a value itself
-# (the key "\1") costs its batch the fast path. None has a byte that `_PACKED` looks for. The property is one that has
-# neither name nor value.
+# The separators. The sequence id is chosen when the process starts: nine bytes that no peer can know. For the other
+# columns any value would do. These are values of which CPython has a single object each, so that a thousand of them are
+# neither created nor compared byte by byte, which saves a tenth of the time. A message that contains such a value (the
+# key "\1") costs its batch the fast path. None of them has a byte that `_PACKED` looks for. The property has neither a
+# name nor a value.
 _NO_ID: Final = 0x7F << 56 | randbits(56)
 NO_PROPERTY: Final = b"\x18\1"
 NO_KEY: Final = "\1"
-NO_SIZE: Final = (250, 251)  # whichever the first message has not
+NO_SIZE: Final = (250, 251)  # the one that the first message doesn't have
 _NO_ORDERING_KEY: Final = b"\1"
 _NO_TIME: Final = 200
 _NO_FLAG: Final = 2
@@ -67,20 +68,21 @@ _RARE: Final = {
     "null_value": _NO_FLAG,
     "null_partition_key": _NO_FLAG,
 }
-# What packed numbers of the common columns can't do without: the tag of `payload_size` or of `sequence_id` as such, or,
-# where that is written longer than it need be (9a 00, 9a 80 00 …), a byte of zero.
+# Bytes of which every packed number of the common columns contains one: the tag of `payload_size` or of `sequence_id`,
+# or, if the tag is written with more bytes than needed (9a 00, 9a 80 00 …), a zero byte.
 _PACKED: Final = (b"\x1a", b"\x42", b"\0")
 
 
 @cache
 def separator(no_size: int, rare: bool) -> bytes:
-    """What closes a record, in the columns that nearly every batch has or in all. The sequence id comes first."""
+    """Return the bytes that end a record, in all columns or in the common ones. The sequence id comes first."""
     common = {"sequence_id": _NO_ID, "properties": NO_PROPERTY, "partition_key": NO_KEY, "payload_size": no_size}
     fields: dict[str, Any] = common | _RARE if rare else common
     return b"".join(Columns(**{name: [value]}).SerializeToString() for name, value in fields.items())
 
 
 def decode_columns(batch: bytes, count: int) -> Messages | None:
+    """Decode a batch, or return None if this path does not support it."""
     try:
         metadata, payloads, sizes = cut_records(batch, count)
         return _messages(metadata, payloads, sizes)
@@ -125,7 +127,7 @@ def _add_rare(messages: Messages, columns: Columns, count: int) -> None:
 
 
 def bytes_key(text: str) -> bytes:
-    """A key that is bytes, from its base64."""
+    """Decode a key of bytes from its base64."""
     try:
         return b64decode(text, validate=True)
     except (Base64Error, ValueError) as error:
@@ -133,24 +135,25 @@ def bytes_key(text: str) -> bytes:
 
 
 def _parse(metadata: list[bytes], no_size: int) -> tuple[Columns, bool]:
-    """The columns, and whether any but the common ones have something in them."""
+    """Parse the columns, and return whether any of the rare ones has a value."""
     joined = separator(no_size, False).join([*metadata, b""])
     columns = Columns.FromString(joined)
     rare = any(getattr(columns, name) for name in _RARE)
     if rare:
         joined = separator(no_size, True).join([*metadata, b""])
         columns = Columns.FromString(joined)
-    # Looking for three bytes that few batches have takes 5 µs, counting 50.
+    # Searching for three bytes that few batches contain takes 5 µs, computing the size 50.
     if (rare or any(byte in joined for byte in _PACKED)) and columns.ByteSize() != len(joined):
         raise Unfit
     return columns, rare
 
 
 def _values(column: Sequence[T], separator: T, count: int) -> tuple[list[Any] | None, bool]:
-    """Each message's value, None where it has none, and whether every message has one; None for the whole column where
-    no message has any."""
+    """Return each message's value, None if it has none, and whether every message has one. The whole result is None if
+    no message has a value.
+    """
     total = len(column)
-    if total == 2 * count:  # what nearly all columns come to
+    if total == 2 * count:  # the case of nearly all columns
         values = column[::2]
         if column[1::2] == [separator] * count and separator not in values:
             return values, True  # type: ignore[return-value]  # slices of a repeated field are lists
@@ -182,10 +185,10 @@ def _flags(column: Sequence[int], count: int) -> list[bool] | None:
 
 
 class _LazyProperties(Sequence[Mapping[str, str]]):
-    """A batch's properties: pairs as they came, parsed when somebody looks.
+    """A batch's properties, which are parsed at the first access.
 
-    All are parsed in one call, so where one message's can't be read nobody's can: as if the batch had been refused when
-    it was decoded, which is what the slow path does. A copy, and what is pickled, is the list that they parse to.
+    All are parsed in one call, so if one message's properties are malformed, all accesses fail. The slow path refuses
+    such a batch when it is decoded. A copy, and a pickle, is the parsed list.
     """
 
     def __init__(self, pairs: Sequence[bytes], count: int) -> None:
@@ -201,7 +204,7 @@ class _LazyProperties(Sequence[Mapping[str, str]]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Mapping[str, str]]: ...
     def __getitem__(self, index: int | slice) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
-        pairs = self._pairs  # taken first: another thread may be about to parse them and let them go
+        pairs = self._pairs  # read first: another thread may be about to parse and release them
         if self._parsed is None:
             self._parsed = _parse_properties(pairs, self._count)
             self._pairs = ()
@@ -212,7 +215,7 @@ class _LazyProperties(Sequence[Mapping[str, str]]):
 
 
 def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, str]]:
-    """Each message's properties. All are parsed in one call, as if they were one message's."""
+    """Parse each message's properties, all in one call, as if they were one message's."""
     pairs = list(pairs)
     prefixes = Prefixes(PROPERTY)
     try:
@@ -229,7 +232,7 @@ def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, s
             properties[fields.key] = fields.value
         else:
             raise MalformedEntry("the batch is malformed: a property lacks its name or its value")
-    if len(parsed) != count:  # a pair was the separator itself
+    if len(parsed) != count:  # a property was equal to the separator
         raise MalformedEntry("the batch is malformed: a property lacks its name or its value")
     return parsed
 

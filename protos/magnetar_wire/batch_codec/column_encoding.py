@@ -1,7 +1,7 @@
-"""Batches of any messages, encoded column by column.
+"""The encoder of batches, column by column.
 
-Each field of all messages is made before the next field's, and each message's fields are joined at the end, in the
-order of their numbers, as protobuf writes them.
+It encodes one field of all messages before the next field. At the end each message's fields are joined in the order of
+their numbers, as protobuf writes them.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from operator import add
 from types import NoneType
 from typing import Any, Final
 
-from magnetar_wire._batch_limits import check_batch_metadata, check_record_metadata
-from magnetar_wire._varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint, varint_bytes
+from magnetar_wire.batch_codec.metadata_limits import check_batch_metadata, check_record_metadata
 from magnetar_wire.limits import MAX_RECORD_METADATA_BYTES
 from magnetar_wire.messages import Messages
+from magnetar_wire.varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint, varint_bytes
 
 _SIZE: Final = struct.Struct(">I")
-# The wire's tags of SingleMessageMetadata's fields, and of a property's two.
+# The tags of SingleMessageMetadata's fields, and of a property's two fields.
 PROPERTY, _KEY, _PAYLOAD_SIZE, _COMPACTED_OUT, _EVENT_TIME = b"\x0a", b"\x12", b"\x18", b"\x20", b"\x28"
 _PAIR_NAME, _PAIR_VALUE = b"\x0a", b"\x12"
 _KEY_IS_BASE64, _ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE, _NULL_KEY = b"\x30", b"\x3a", b"\x40", b"\x48", b"\x50"
 
 
 def encode_columns(messages: Messages) -> bytes:
-    """The batch's payload. The columns have the right lengths: `batch` has seen to it."""
+    """Encode a batch's payload. `batch.py` has checked that the columns have equal lengths."""
     payloads: Sequence[Any] = messages.payloads
     kinds = set(map(type, payloads))
     if not kinds <= {bytes, bytearray, NoneType}:
         payloads = [payload_bytes(payload) for payload in payloads]
-    fields = list(_fields(messages, NoneType in kinds))
-    # No message's metadata is joined by itself: what is needed of it is its size.
+    fields = list(_encode_fields(messages, NoneType in kinds))
+    # No message's metadata is joined by itself. Only its size is needed.
     metadata_bytes: Sequence[int] = list(map(len, fields[0]))
     for field in fields[1:]:
         metadata_bytes = list(map(add, metadata_bytes, map(len, field)))
-    besides = sum(metadata_bytes) + _SIZE.size * len(metadata_bytes)
-    check_batch_metadata(besides)
-    if besides > MAX_RECORD_METADATA_BYTES:  # else none of them can be
+    metadata_total = sum(metadata_bytes) + _SIZE.size * len(metadata_bytes)
+    check_batch_metadata(metadata_total)
+    if metadata_total > MAX_RECORD_METADATA_BYTES:  # otherwise none of them can be
         check_record_metadata(max(metadata_bytes))
     sizes = map(_SIZE.pack, metadata_bytes)
     present: Iterable[bytes]
@@ -51,44 +51,44 @@ def encode_columns(messages: Messages) -> bytes:
 
 
 def payload_bytes(payload: object) -> bytes | bytearray | None:
-    """The payload, copied where it is another buffer; raises TypeError where it is none, or none of bytes."""
+    """Return the payload, copied if it is another buffer. Raises TypeError if it is not a buffer of single bytes."""
     if payload is None or isinstance(payload, (bytes, bytearray)):
         return payload
-    view = memoryview(payload)  # type: ignore[arg-type]  # it says itself what is no buffer
+    view = memoryview(payload)  # type: ignore[arg-type]  # it raises an error for other objects
     if not view.c_contiguous or view.nbytes != len(view):
         raise TypeError("a payload must be bytes, or a contiguous buffer of single bytes")
     return view.tobytes()
 
 
-def _fields(messages: Messages, some_null: bool) -> Iterator[Sequence[bytes]]:
-    """What the messages' metadata is made of, piece by piece: of each piece a list with one element a message."""
+def _encode_fields(messages: Messages, some_null: bool) -> Iterator[Sequence[bytes]]:
+    """Encode the messages' metadata, field by field. Each part of a field is a list with one element per message."""
     if messages.properties is not None:
-        yield from _property_fields(messages.properties)
+        yield from _encode_properties(messages.properties)
     are_bytes = None
     if messages.keys is not None:
         texts, are_bytes = _key_texts(messages.keys)
-        yield from _bytes_fields(Prefixes(_KEY), texts)
+        yield from _encode_bytes_fields(Prefixes(_KEY), texts)
     size_fields = _SizeFields()
     yield [size_fields[0 if payload is None else len(payload)] for payload in messages.payloads]
     if messages.compacted_out is not None:
-        yield _flag_fields(_COMPACTED_OUT, messages.compacted_out)
+        yield _encode_flags(_COMPACTED_OUT, messages.compacted_out)
     if messages.event_times is not None:
         yield [_EVENT_TIME + varint(_uint64(time)) if time else b"" for time in messages.event_times]
     if are_bytes is not None:
-        yield _flag_fields(_KEY_IS_BASE64, are_bytes)
+        yield _encode_flags(_KEY_IS_BASE64, are_bytes)
     if messages.ordering_keys is not None:
-        _kinds(messages.ordering_keys, bytes, NoneType)
-        yield from _bytes_fields(Prefixes(_ORDERING_KEY), messages.ordering_keys)
+        _check_types(messages.ordering_keys, bytes, NoneType)
+        yield from _encode_bytes_fields(Prefixes(_ORDERING_KEY), messages.ordering_keys)
     if messages.sequence_ids is not None:
-        yield _id_fields(messages.sequence_ids)
+        yield _encode_ids(messages.sequence_ids)
     if some_null:
-        yield _flag_fields(_NULL_VALUE, [payload is None for payload in messages.payloads])
+        yield _encode_flags(_NULL_VALUE, [payload is None for payload in messages.payloads])
     if messages.null_keys is not None:
-        yield _flag_fields(_NULL_KEY, messages.null_keys)
+        yield _encode_flags(_NULL_KEY, messages.null_keys)
 
 
 class _SizeFields(dict[int, bytes]):
-    """`payload_size` for each size, made once."""
+    """The encoded field `payload_size` for each size, computed once."""
 
     def __missing__(self, size: int) -> bytes:
         if size > MAX_INT32:
@@ -98,13 +98,14 @@ class _SizeFields(dict[int, bytes]):
 
 
 class Prefixes(dict[int, bytes]):
-    """What stands in front of the bytes of one field, for each of their sizes, made once: most sizes come again."""
+    """The bytes in front of one field's value, for each size of the value, computed once: most sizes occur again."""
 
     def __init__(self, tag: bytes, name: str | None = None) -> None:
         super().__init__()
         self._tag = tag
-        # Of a property: its name's field, which goes in front of the value's, both inside the property's own.
-        self._name = None if name is None else _bytes_field(_PAIR_NAME, name.encode())
+        # For a property: the field of its name, which precedes the field of its value. Both are inside the property's
+        # field.
+        self._name = None if name is None else _encode_bytes_field(_PAIR_NAME, name.encode())
 
     def __missing__(self, size: int) -> bytes:
         if self._name is None:
@@ -116,24 +117,24 @@ class Prefixes(dict[int, bytes]):
         return prefix
 
 
-def _bytes_field(tag: bytes, data: bytes) -> bytes:
+def _encode_bytes_field(tag: bytes, data: bytes) -> bytes:
     return tag + varint(len(data)) + data
 
 
-def _bytes_fields(prefixes: Prefixes, values: Sequence[str | bytes | None]) -> Iterator[list[bytes]]:
-    """A field of text or bytes: what stands in front of each value, and the values."""
+def _encode_bytes_fields(prefixes: Prefixes, values: Sequence[str | bytes | None]) -> Iterator[list[bytes]]:
+    """Encode a field of text or bytes: the prefixes, and the values."""
     if None in values:
         present = [None if value is None else value.encode() if isinstance(value, str) else value for value in values]
         yield [b"" if value is None else prefixes[len(value)] for value in present]
         yield [value or b"" for value in present]
     else:
-        encoded = _utf8(values)  # type: ignore[arg-type]  # no None among them
+        encoded = _encode_texts(values)  # type: ignore[arg-type]  # no None among them
         yield [prefixes[size] for size in map(len, encoded)]
         yield encoded
 
 
-def _utf8(values: Sequence[str | bytes]) -> list[bytes]:
-    """All values as bytes: texts are encoded in one call where their kind allows it."""
+def _encode_texts(values: Sequence[str | bytes]) -> list[bytes]:
+    """Encode all values, in one call if all of them are text."""
     if set(map(type, values)) != {str}:
         return [value.encode() if isinstance(value, str) else value for value in values]
     joined = "\0".join(values)  # type: ignore[arg-type]
@@ -141,8 +142,8 @@ def _utf8(values: Sequence[str | bytes]) -> list[bytes]:
     return encoded if len(encoded) == len(values) else [value.encode() for value in values]  # type: ignore[union-attr]
 
 
-def _kinds(values: Sequence[object], *allowed: type) -> set[type]:
-    """The types of all values; raises TypeError where one is not allowed."""
+def _check_types(values: Sequence[object], *allowed: type) -> set[type]:
+    """Return the types of all values. Raises TypeError if one is not allowed."""
     kinds = set(map(type, values))
     for kind in kinds:
         if not issubclass(kind, allowed):
@@ -153,14 +154,14 @@ def _kinds(values: Sequence[object], *allowed: type) -> set[type]:
 
 
 def _key_texts(keys: Sequence[str | bytes | None]) -> tuple[Sequence[str | None], list[bool] | None]:
-    """The keys as text, and which of them are bytes; None where none is."""
-    if _kinds(keys, str, bytes, NoneType) <= {str, NoneType}:
+    """Return the keys as text, and whether each of them is bytes; None if none is."""
+    if _check_types(keys, str, bytes, NoneType) <= {str, NoneType}:
         return keys, None  # type: ignore[return-value]
     texts = [b64encode(key).decode("ascii") if isinstance(key, bytes) else key for key in keys]
     return texts, [isinstance(key, bytes) for key in keys]
 
 
-def _flag_fields(tag: bytes, flags: Sequence[bool]) -> list[bytes]:
+def _encode_flags(tag: bytes, flags: Sequence[bool]) -> list[bytes]:
     raised = tag + b"\x01"
     return [raised if flag else b"" for flag in flags]
 
@@ -171,47 +172,48 @@ def _uint64(value: int) -> int:
     return value
 
 
-def _id_fields(sequence_ids: Sequence[int | None]) -> Sequence[bytes]:
+def _encode_ids(sequence_ids: Sequence[int | None]) -> Sequence[bytes]:
     if has_gaps(sequence_ids):
         return [b"" if value is None else _SEQUENCE_ID + varint(_uint64(value)) for value in sequence_ids]
     values = uint64_array(sequence_ids)  # type: ignore[arg-type]  # no None among them
-    whole = _ids_of_one_length(values)
+    whole = _encode_ids_of_one_length(values)
     if whole is not None:
         return whole
-    # A producer's ids grow: they are cut where they become longer. Of others, parts may be of several lengths still.
+    # A producer's ids grow, so they are split where they become longer. Other ids may still have several lengths in a
+    # part.
     fields: list[bytes] = []
     begin = 0
     for length in range(1, varint_bytes(MAX_UINT64) + 1):
         end = bisect_left(values, 1 << 7 * length, begin)
         if part := values[begin:end]:
-            fields += _ids_of_one_length(part) or [_SEQUENCE_ID + varint(value) for value in part]
+            fields += _encode_ids_of_one_length(part) or [_SEQUENCE_ID + varint(value) for value in part]
         begin = end
     return fields
 
 
-def _ids_of_one_length(values: array[int]) -> Sequence[bytes] | None:
-    """None where the varints are of several lengths, or too long for columns."""
+def _encode_ids_of_one_length(values: array[int]) -> Sequence[bytes] | None:
+    """Encode the ids. Return None if the varints have different lengths, or are too long for columns."""
     columns = encode_column(values)
     if columns is None:
         return None
     record = len(columns) + 1
     table = bytearray((_SEQUENCE_ID + bytes(len(columns))) * len(values))
-    for place, column in enumerate(columns, 1):
-        table[place::record] = column
+    for index, column in enumerate(columns, 1):
+        table[index::record] = column
     return _records(record, len(values)).unpack(table)
 
 
 @lru_cache(maxsize=64)
 def _records(size: int, count: int) -> struct.Struct:
-    """Cuts bytes into `count` records. Kept, since batches are mostly of one size."""
+    """Return a format that splits bytes into `count` records. It is cached, since most batches have the same size."""
     return struct.Struct(f"{size}s" * count)
 
 
-def _property_fields(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[bytes]]:
+def _encode_properties(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[bytes]]:
     names = tuple(column[0])
-    if all(tuple(properties) == names for properties in column):  # one application's messages: mostly so
+    if all(tuple(properties) == names for properties in column):  # mostly so for the messages of one application
         for name in names:
-            yield from _bytes_fields(
+            yield from _encode_bytes_fields(
                 Prefixes(PROPERTY, _text(name)), [_text(properties[name]) for properties in column]
             )
         return

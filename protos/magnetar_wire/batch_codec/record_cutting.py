@@ -1,12 +1,13 @@
-"""A batch cut into records, by guess: where each one's metadata ends, and its payload.
+"""Cuts a batch into records by guessing the size of each payload.
 
-Where a record ends is known only once its payload's size is, and that stands inside its metadata. Parsing the metadata
-to get at it is what the column decoder saves. So the size is guessed: first that all payloads have the first one's
-size, which holds for most applications' messages, then that it stands as far before the metadata's end as in the first
-record. Whoever uses this holds every guess against what the metadata says.
+The end of a record is known only from its payload's size, which is inside its metadata. The column decoder is fast
+because it does not parse each record's metadata. So the sizes are guessed: first that all payloads have the first one's
+size, which is true for the messages of most applications, then that the size is as far from the metadata's end as in
+the first record. The caller compares every guess with the parsed metadata.
 
-What is cut is copied, so limits are kept while cutting: as many records as were asked for, and no more metadata than a
-batch may have. What is above by a guess does not fit; whether it is above in truth the slow path says.
+The records are copies, so limits are checked while cutting: at most the requested number of records, and at most the
+metadata that a batch may have. If a guess exceeds them, the batch does not fit this path; the slow path finds out
+whether it really exceeds them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ import struct
 from typing import Final
 
 from magnetar_protos.entry_pb2 import SingleMessageMetadata
-from magnetar_wire._varints import varint
 from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES, MAX_RECORD_METADATA_BYTES
+from magnetar_wire.varints import varint
 
 _SIZE: Final = struct.Struct(">I")
 _PAYLOAD_SIZE: Final = b"\x18"
 
 
 class Unfit(Exception):
-    """The batch can't be read this way."""
+    """The batch can't be decoded by this path."""
 
 
 def cut_records(batch: bytes, count: int) -> tuple[list[bytes], list[bytes], list[int]]:
-    """Each record's metadata, its payload, and the payload's size by which they were cut: a guess."""
+    """Return each record's metadata, its payload, and the guessed size of the payload."""
     if not 0 < count <= len(batch) // 6:  # a record has at least a size and a payload size
         raise Unfit
     (first_bytes,) = _SIZE.unpack_from(batch)
@@ -44,7 +45,7 @@ def cut_records(batch: bytes, count: int) -> tuple[list[bytes], list[bytes], lis
         cut = _cut_equal(batch, count, size)
     if cut is None:
         cut = _cut_by_tail(batch, count, after)
-    # No record has more than all have together: nearly always one subtraction saves a look at each.
+    # No record has more metadata than all together: mostly this one subtraction saves the maximum over all.
     besides = len(batch) - sum(cut[2])
     if besides > MAX_RECORD_METADATA_BYTES and max(map(len, cut[0])) > MAX_RECORD_METADATA_BYTES:
         raise Unfit
@@ -52,8 +53,10 @@ def cut_records(batch: bytes, count: int) -> tuple[list[bytes], list[bytes], lis
 
 
 def _cut_equal(batch: bytes, count: int, size: int) -> tuple[list[bytes], list[bytes], list[int]] | None:
-    """The records, if all payloads have `size` bytes. A payload and the next record's size are cut out together: one
-    call where slicing and converting are three."""
+    """Cut the batch into records with payloads of `size` bytes, or return None.
+
+    A payload and the next record's size are read together: one call, while slicing and converting are three.
+    """
     metadata: list[bytes] = []
     payloads: list[bytes] = []
     add_metadata, add_payload = metadata.append, payloads.append
@@ -67,7 +70,7 @@ def _cut_equal(batch: bytes, count: int, size: int) -> tuple[list[bytes], list[b
             payload, metadata_bytes = cut(batch, end)
             add_payload(payload)
             at = end + step
-    except struct.error:  # behind the end: a payload had another size
+    except struct.error:  # after the end: a payload had another size
         return None
     if at + metadata_bytes != last:
         return None
@@ -77,16 +80,16 @@ def _cut_equal(batch: bytes, count: int, size: int) -> tuple[list[bytes], list[b
 
 
 def _cut_by_tail(batch: bytes, count: int, after: int) -> tuple[list[bytes], list[bytes], list[int]]:
-    """The records, if every payload size has as many bytes behind it as in the first record."""
+    """Cut the batch into records whose payload size is followed by `after` bytes of metadata."""
     metadata: list[bytes] = []
     payloads: list[bytes] = []
     sizes: list[int] = []
-    at, room = 0, MAX_BATCH_METADATA_BYTES
+    at, left = 0, MAX_BATCH_METADATA_BYTES
     for _ in range(count):
         start = at + 4
         end = start + _SIZE.unpack_from(batch, at)[0]
-        room -= end - at
-        if room < 0:
+        left -= end - at
+        if left < 0:
             raise Unfit
         head = batch[start:end]
         size = _size_before(head, len(head) - after)
@@ -100,7 +103,7 @@ def _cut_by_tail(batch: bytes, count: int, after: int) -> tuple[list[bytes], lis
 
 
 def _size_before(head: bytes, end: int) -> int:
-    """The payload size whose field ends at `end`, if it has one to three bytes."""
+    """Return the payload size whose field ends at `end`. The size must have one to three bytes."""
     if head[end - 2] == _PAYLOAD_SIZE[0]:
         return head[end - 1]
     if head[end - 3] == _PAYLOAD_SIZE[0]:

@@ -1,5 +1,6 @@
-"""Batches read message by message, with a protobuf object for each: the slow path, for any batch that is none of the
-others', and the one that says what is wrong with a bad one."""
+"""The decoder of batches message by message, with a protobuf object for each. It is the slow path for batches that no
+other path supports, and it finds the error in a malformed batch.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
-from magnetar_wire._batch_limits import check_batch_metadata, check_record_metadata
-from magnetar_wire._decode_columns import bytes_key
+from magnetar_wire.batch_codec.column_decoding import bytes_key
+from magnetar_wire.batch_codec.metadata_limits import check_batch_metadata, check_record_metadata
 from magnetar_wire.errors import MalformedEntry
 from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES
 from magnetar_wire.messages import Messages
@@ -22,11 +23,12 @@ _SMALLEST_RECORD: Final = _SIZE.size + 2  # its size, and a payload size of 0
 
 
 def decode_objects(batch: bytes, count: int) -> Messages:
+    """Decode a batch. Raises MalformedEntry and TooLarge."""
     if not 0 < count <= len(batch) // _SMALLEST_RECORD:
         raise MalformedEntry(f"the batch is too short: {count} messages are declared, and it has {len(batch)} bytes")
-    if len(batch) > MAX_BATCH_METADATA_BYTES:  # read twice, so that nothing is kept before all of it is allowed
+    if len(batch) > MAX_BATCH_METADATA_BYTES:  # read twice, so that nothing is stored before the whole batch is checked
         check_batch_metadata(len(batch) - sum(end - at for _, at, end in _records(batch, count)))
-    # What is said of each message; its object takes six times as much memory.
+    # The values of each message. Its protobuf object takes six times as much memory.
     rows = [_row(head, batch[at:end]) for head, at, end in _records(batch, count)]
     payloads, ids, keys, ordering_keys, properties, event_times, null_keys, compacted_out = zip(*rows, strict=True)
     return Messages(
@@ -42,7 +44,7 @@ def decode_objects(batch: bytes, count: int) -> Messages:
 
 
 def _records(batch: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
-    """Each message's metadata, and where its payload starts and ends."""
+    """Return each message's metadata, and the start and the end of its payload."""
     at = 0
     for index in range(count):
         head, at = _read_head(batch, at, index)
@@ -85,18 +87,18 @@ def _read_head(batch: bytes, at: int, index: int) -> tuple[SingleMessageMetadata
     except DecodeError as error:
         raise MalformedEntry(f"the metadata of message {index} can't be decoded: {error}") from None
     if not head.IsInitialized():
-        missing = head.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
+        missing = head.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
         raise MalformedEntry(f"the metadata of message {index} lacks {', '.join(missing)}")
     return head, at + size
 
 
 def _column(values: Sequence[Any]) -> list[Any] | None:
-    """None in place of a column that says nothing of any message."""
+    """Return the values, or None if no message has one."""
     return list(values) if any(value is not None and value is not False and value != 0 for value in values) else None
 
 
 def _sequence_ids(ids: Sequence[int | None]) -> Sequence[int | None] | None:
-    """As `_column`, but that a 0 says as much as any."""
+    """Return the values, or None if no message has one. 0 is a value."""
     present = [value for value in ids if value is not None]
     if len(present) == len(ids):
         return array("Q", present)
@@ -104,10 +106,12 @@ def _sequence_ids(ids: Sequence[int | None]) -> Sequence[int | None] | None:
 
 
 def read_key(head: SingleMessageMetadata | MessageMetadata) -> str | bytes | None:
+    """Return the key of a message, as bytes if it was sent as base64; None if there is none."""
     if not head.HasField("partition_key"):
         return None
     return bytes_key(head.partition_key) if head.partition_key_b64_encoded else head.partition_key
 
 
 def read_properties(head: SingleMessageMetadata | MessageMetadata) -> dict[str, str]:
+    """Return the properties of a message."""
     return {pair.key: pair.value for pair in head.properties}

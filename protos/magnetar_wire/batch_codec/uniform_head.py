@@ -1,8 +1,7 @@
-"""What the first record of a batch says of all the others, if the batch is a table: records that are all of one length,
-and alike but for their payloads and sequence ids.
+"""The head of a uniform batch's records, read from the first record.
 
-Whoever decodes such a batch asks this first, and then sees for itself that every record's head is what the first one's
-is: `_uniform_batch` in plain Python, the Spark connector with numpy.
+A decoder of uniform batches reads it first, and then checks that every record's head equals the first one's:
+`uniform_batch.py` in plain Python, the Spark connector with numpy.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from magnetar_wire._batch_limits import check_batch_metadata
+from magnetar_wire.batch_codec.metadata_limits import check_batch_metadata
 
 __all__ = ["PAYLOAD_SIZE_TAG", "SEQUENCE_ID_TAG", "UniformHead", "uniform_head"]
 
@@ -20,16 +19,16 @@ _SIZE: Final = struct.Struct(">I")
 
 
 class UniformHead(NamedTuple):
-    """Of each record: all that stands in front of its payload, the sequence id's varint at its end; and the payload."""
+    """The sizes of each record's parts: the head, which ends with the sequence id's varint, and the payload."""
 
     head_bytes: int
     payload_bytes: int
-    # 0: it has none.
+    # 0: there is no sequence id.
     id_bytes: int
 
 
 def uniform_head(batch: bytes | memoryview, count: int) -> UniformHead | None:
-    """The head of a batch that may be a table of `count` records; None if it can't be. Raises `TooLarge`."""
+    """Return the head of a batch that may be a table of `count` records; None if it is not. Raises `TooLarge`."""
     head = _read_head(batch)
     if head is None or (head.head_bytes + head.payload_bytes) * count != len(batch):
         return None
@@ -45,14 +44,14 @@ def _read_head(batch: bytes | memoryview) -> UniformHead | None:
     if not 2 <= len(metadata) == metadata_bytes <= 16 or metadata[:1] != PAYLOAD_SIZE_TAG:
         return None
     payload_bytes = shift = 0
-    for place in range(1, min(6, metadata_bytes)):
-        payload_bytes |= (metadata[place] & 0x7F) << shift
+    for index in range(1, min(6, metadata_bytes)):
+        payload_bytes |= (metadata[index] & 0x7F) << shift
         shift += 7
-        if metadata[place] < 0x80:
+        if metadata[index] < 0x80:
             break
     else:
         return None
-    rest = metadata[place + 1 :]
+    rest = metadata[index + 1 :]
     if rest and (len(rest) < 2 or rest[:1] != SEQUENCE_ID_TAG):
         return None
     return UniformHead(4 + metadata_bytes, payload_bytes, max(0, len(rest) - 1))

@@ -1,4 +1,4 @@
-"""What a batch's metadata may come to, the same for everything that encodes or decodes one."""
+"""The limits of a batch's metadata, for all encoders and decoders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES, MAX_RECORD_METADATA_B
 
 
 def check_batch_metadata(size: int) -> None:
-    """`size` is what the batch has besides its payloads."""
+    """Raise TooLarge if a batch has more than the limit without its payloads."""
     if size > MAX_BATCH_METADATA_BYTES:
         raise TooLarge(
             f"the metadata of the batch's messages has {size} bytes, above the limit of "
@@ -16,6 +16,7 @@ def check_batch_metadata(size: int) -> None:
 
 
 def check_record_metadata(size: int) -> None:
+    """Raise TooLarge if one message's metadata in a batch is above the limit."""
     if size > MAX_RECORD_METADATA_BYTES:
         raise TooLarge(
             f"a message's metadata in a batch has {size} bytes, above the limit of "
