@@ -1,8 +1,8 @@
-"""How adds reach a bookie in the same process: by calls, beside a stream of adds that stands for both ends' lives.
+"""Adds of a client in the bookie's process: by calls, beside a stream of adds that stays open meanwhile.
 
-The bookie puts this at its end of the stream (`Stream.at_hand`); a client that finds it there may hand records over
-instead of sending frames. It is still the one stream: what comes by either way is decided in the order in which it was
-sent, so nothing is taken by hand while frames are on their way, and nothing while the bookie would not read on.
+The bookie puts this at its end of the stream (`Stream.in_process_api`). A client that finds it there may call it
+instead of sending frames. It is still the one stream: adds are decided in the order in which they were sent, by either
+way. So no call is accepted while frames are in flight, or while the bookie doesn't read the stream.
 """
 
 from __future__ import annotations

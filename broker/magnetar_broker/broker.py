@@ -38,9 +38,9 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
+from magnetar_wire.process.version import read_version
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Listener, ProbingTransport, Service, Transport
-from magnetar_wire.version import magnetar_version
 
 __all__ = ["INTERNAL", "Broker"]
 
@@ -277,7 +277,7 @@ class Broker:
 
     def _about(self) -> BrokerAnswer:
         return BrokerAnswer(
-            version=magnetar_version(),
+            version=read_version(),
             broker_id=self.broker_id,
             address=self.advertised_address,
             pulsar_address=self.advertised.internal_pulsar,

@@ -5,15 +5,16 @@ A topic that has `max_pending_publish_bytes_per_topic` pending pauses its produc
 paused, a producer would end, reconnect, resend and end again.
 
 A topic takes one more frame while it is below its bound, so the log must have capacity for the bound and the largest
-frame. The log also counts the broker's part of each entry, at most `MAX_BROKER_PART_BYTES`, which the topic does not.
+frame. The log also counts the broker's part of each entry, at most `MAX_BROKER_METADATA_BYTES`, which the topic does
+not.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.limits import MAX_BROKER_METADATA_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 
 __all__ = ["check_load_seconds", "check_topic_bound"]
 
@@ -25,7 +26,7 @@ def check_topic_bound(topic_bytes: int, log_bytes: int) -> None:
     """Raise `ValueError` if the log would refuse entries before the topic pauses its producers."""
     counted_bytes = topic_bytes + _FRAME_MEMORY_BYTES
     # Each entry counts with at least its overhead, so there are at most this many broker's parts.
-    least = counted_bytes + counted_bytes // ENTRY_OVERHEAD_BYTES * MAX_BROKER_PART_BYTES
+    least = counted_bytes + counted_bytes // ENTRY_OVERHEAD_BYTES * MAX_BROKER_METADATA_BYTES
     if log_bytes < least:
         raise ValueError(
             f"managed_ledger_max_pending_bytes is {log_bytes}, too little for "

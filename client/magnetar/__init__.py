@@ -156,7 +156,7 @@ if not TYPE_CHECKING:  # to a type checker, a module with `__getattr__` has ever
         if name in ("aio", "asyncio", "exceptions", "schema"):
             value: Any = importlib.import_module(f"{__name__}.{name}")
         elif name == "__version__":
-            value = importlib.import_module("magnetar_wire.version").magnetar_version()
+            value = importlib.import_module("magnetar_wire.process.version").read_version()
         elif name in _MODULES:
             value = getattr(importlib.import_module(_MODULES[name]), name)
         elif name in importlib.import_module("magnetar.exceptions").__all__:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from magnetar_wire.interruptible_wait import join
+from magnetar_wire.interruptible_wait import join_thread
 
 __all__ = ["CallbackThread"]
 
@@ -42,7 +42,7 @@ class CallbackThread:
         if self._thread is not None:
             self._queue.put(None)
             if not self.is_current:
-                join(self._thread, timeout_s)
+                join_thread(self._thread, timeout_s)
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:

@@ -1,6 +1,6 @@
 """What all producers, consumers and readers of one client share, on the client's event loop.
 
-It has the connections, the lookup, the thread of callbacks, and the client's members: every producer, consumer and
+It has the connections, the lookup, the callback thread, and the client's members: every producer, consumer and
 reader that is open. The synchronous client and the asyncio client have one each.
 """
 

@@ -39,7 +39,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from magnetar._service_url import DEFAULT_PORT, other_protocol_addresses, parse_service_url
 from magnetar.exceptions import AlreadyClosed, ConnectError, InvalidUrl, MagnetarException, Timeout
 from magnetar_wire.clock import Clock, Timer
-from magnetar_wire.interruptible_wait import join
+from magnetar_wire.interruptible_wait import join_thread
 from magnetar_wire.transport import ForeignServer, NotReached, Transport
 
 __all__ = [
@@ -289,7 +289,7 @@ def _describe_blocking(addresses: Sequence[str]) -> str:
         daemon=True,
     )
     thread.start()
-    join(thread, _URL_PROBE_LIMIT_S)
+    join_thread(thread, _URL_PROBE_LIMIT_S)
     return found[0] if found else ""
 
 

@@ -38,7 +38,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar.exceptions import AlreadyClosed, MagnetarException
-from magnetar_wire.interruptible_wait import acquire
+from magnetar_wire.interruptible_wait import acquire_lock
 
 __all__ = ["BackgroundLoop", "Forkable", "background"]
 
@@ -301,7 +301,7 @@ class _BlockingCall(Generic[T]):
 
     def wait(self, timeout_s: float | None) -> T:
         """Return what the coroutine returns. Raises TimeoutError."""
-        if not acquire(self._ended, timeout_s):
+        if not acquire_lock(self._ended, timeout_s):
             raise TimeoutError
         assert self._task is not None
         try:

@@ -173,7 +173,7 @@ def notify_event_listener(
     listener: Any,
     call_later: Callable[[Callable[[], object]], object] | None = None,
 ) -> None:
-    """Notify the listener from now on. `call_later` calls it on the thread of callbacks; None: it is called here."""
+    """Notify the listener from now on. `call_later` calls it on the callback thread; None: it is called here."""
     if listener is None or core.options.consumer_type is not ConsumerType.Failover:
         return
 

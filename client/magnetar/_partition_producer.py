@@ -145,7 +145,7 @@ class PartitionProducer:
             except WireError as error:
                 self._complete(in_flight.drop_first(), exceptions.InvalidMessage(str(error)))
                 continue
-            if not builder.add(self._channel_id, in_flight.next_number, entry):
+            if not builder.try_add_entry(self._channel_id, in_flight.next_number, entry):
                 return False
             in_flight.mark_first_sent()
         return True

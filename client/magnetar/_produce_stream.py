@@ -21,8 +21,8 @@ from magnetar_protos.broker_pb2 import (
     ProducerOpened,
     Receipt,
 )
-from magnetar_wire.blobs import field_head
 from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.protobuf_fields import encode_field_head
 from magnetar_wire.transport import Stream
 
 __all__ = ["ProduceChannel", "ProduceStream"]
@@ -103,8 +103,8 @@ class ProduceStream(BrokerStream[ProduceChannel]):
                 self._ready[channel_id] = channel
                 break
         if len(builder):
-            frame = builder.take_parts()
-            parts += (field_head(ProduceRequest.FRAME_FIELD_NUMBER, sum(map(len, frame))), *frame)
+            frame = builder.build_parts()
+            parts += (encode_field_head(ProduceRequest.FRAME_FIELD_NUMBER, sum(map(len, frame))), *frame)
         unsent = {one.producer_id for one in self._opens}
         closes = [one for one in self._closes if one not in self._ready and one not in unsent][:_MAX_CHANGES]
         if closes:

@@ -20,7 +20,7 @@ from magnetar._send_queue import SendLimits, SendQueue
 from magnetar._send_queue_rules import Callback, Waiter
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException
-from magnetar_wire.interruptible_wait import acquire
+from magnetar_wire.interruptible_wait import acquire_lock
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Producer"]
@@ -203,7 +203,7 @@ class _SendResult:
         self._lock.release()
 
     def wait(self) -> MessageId:
-        acquire(self._lock)
+        acquire_lock(self._lock)
         if isinstance(self.outcome, MessageId):
             return self.outcome
         assert self.outcome is not None

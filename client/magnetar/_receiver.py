@@ -19,7 +19,7 @@ from magnetar._consumer_options import ConsumerBatchReceivePolicy
 from magnetar._message import Message
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar.exceptions import Timeout
-from magnetar_wire.interruptible_wait import acquire
+from magnetar_wire.interruptible_wait import acquire_lock
 
 __all__ = ["TaskReceiver", "ThreadReceiver"]
 
@@ -173,7 +173,7 @@ class _WaitingThread:
         self._lock.release()
 
     def wait(self, seconds: float | None) -> None:
-        acquire(self._lock, seconds)
+        acquire_lock(self._lock, seconds)
 
 
 class TaskReceiver(_Receiver):

@@ -46,9 +46,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from magnetar_wire.version import magnetar_version
+        from magnetar_wire.process.version import read_version
 
-        print(f"magnetar {magnetar_version()}")
+        print(f"magnetar {read_version()}")
         raise typer.Exit
 
 

@@ -14,7 +14,7 @@ __all__ = ["is_plain", "plain_errors", "plain_logs"]
 
 
 _SDK: Final = "magnetar"
-# The SDK's module that warns when no broker has answered for a second.
+# The module of the SDK (magnetar/_endpoint_check.py) that warns when no broker has answered for a second.
 _ENDPOINT_CHECK: Final = "_endpoint_check"
 
 

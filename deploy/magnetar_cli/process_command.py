@@ -17,8 +17,8 @@ import typer
 
 if TYPE_CHECKING:
     from magnetar_wire.configuration import Configuration
-    from magnetar_wire.logs import LogOptions
     from magnetar_wire.process.exit_status import ExitStatus
+    from magnetar_wire.process.logs import LogOptions
     from magnetar_wire.process.stop_signals import StopSignals
 
 __all__ = ["ConfigFile", "ListOptions", "Run", "SetFlags", "list_options", "run_process"]
@@ -52,14 +52,14 @@ def run_process(
     what_runs: Callable[[], tuple[type[S], Run[S]]],
 ) -> NoReturn:
     """`what_runs` imports the settings and what runs with them, and returns both. The process ends with the status."""
-    from magnetar_wire.garbage import look_seldom
     from magnetar_wire.process.exit_status import ExitStatus
+    from magnetar_wire.process.memory_tuning import raise_gc_thresholds
     from magnetar_wire.process.stop_signals import StopSignals
 
-    look_seldom()
+    raise_gc_thresholds()
     signals = StopSignals()
     from magnetar_wire.configuration import InvalidConfiguration, load
-    from magnetar_wire.logs import log_to_stderr
+    from magnetar_wire.process.logs import log_to_stderr
 
     kind, run = what_runs()
     try:

@@ -40,11 +40,11 @@ __all__ = [
     "Messages",
     "check_not_encrypted",
     "decode_messages",
-    "decode_opened",
+    "decode_payload",
+    "decompress_payload",
     "encode_batch",
     "encode_message",
     "message_count",
-    "open_payload",
     "read_key",
     "read_properties",
 ]
@@ -101,10 +101,10 @@ def encode_batch(messages: Messages, shared: MessageMetadata, compression: Compr
 
 def encode_message(message: Messages, shared: MessageMetadata, compression: CompressionType = NONE) -> bytes:
     """One entry that is the one message of `message`, not in a batch. Without a sequence id it has `shared`'s."""
-    return encode_entry(*message_parts(message, shared, compression))
+    return encode_entry(*encode_message_parts(message, shared, compression))
 
 
-def message_parts(
+def encode_message_parts(
     message: Messages, shared: MessageMetadata, compression: CompressionType
 ) -> tuple[MessageMetadata, bytes | bytearray]:
     """What `encode_message` makes an entry of: the metadata, and the payload, compressed."""
@@ -140,10 +140,10 @@ def message_parts(
 
 def decode_messages(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
     """The messages of an entry, one or a batch of them."""
-    return decode_opened(entry, open_payload(entry, max_uncompressed_bytes=max_uncompressed_bytes))
+    return decode_payload(entry, decompress_payload(entry, max_uncompressed_bytes=max_uncompressed_bytes))
 
 
-def open_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
+def decompress_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
     """The payload of an entry that can be decoded by itself, as it was before it was compressed."""
     metadata = entry.metadata
     if metadata.encryption_keys:
@@ -172,7 +172,7 @@ def message_count(entry: Entry) -> int:
     return len(entry.metadata.compacted_batch_indexes) or entry.metadata.num_messages_in_batch
 
 
-def decode_opened(entry: Entry, payload: bytes) -> Messages:
+def decode_payload(entry: Entry, payload: bytes) -> Messages:
     """The messages of an entry whose payload was opened."""
     metadata, count = entry.metadata, message_count(entry)
     if not entry.is_batch:

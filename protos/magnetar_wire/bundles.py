@@ -66,7 +66,7 @@ def default_bundles(count: int) -> tuple[BundleRange, ...]:
     return tuple(BundleRange(lower, upper) for lower, upper in zip([0, *ends], ends, strict=False))
 
 
-def bundle_of(topic_hash: int, bundles: Sequence[BundleRange]) -> BundleRange:
+def find_bundle(topic_hash: int, bundles: Sequence[BundleRange]) -> BundleRange:
     """Which of a namespace's bundles, all of them in order, `topic_hash` falls in."""
     if not 0 <= topic_hash <= LAST_HASH:
         raise ValueError(f"invalid topic hash {topic_hash}: it must be within 0 … {LAST_HASH:#x}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_wire.batch import decode_messages, message_parts
+from magnetar_wire.batch import decode_messages, encode_message_parts
 from magnetar_wire.compression import NONE
 from magnetar_wire.entry import Entry, encode_entry
 from magnetar_wire.errors import MalformedEntry, PartOfMessage, UncompressedTooLarge
@@ -40,7 +40,7 @@ def encode_chunks(
         raise ValueError(f"a chunk can't have {max_payload_bytes} bytes of payload: use 1 … {MAX_MESSAGE_BYTES}")
     if not uuid:
         raise ValueError("the uuid of a message in chunks is empty: its chunks are matched by it")
-    metadata, payload = message_parts(message, shared, compression)
+    metadata, payload = encode_message_parts(message, shared, compression)
     total = len(payload)
     if total <= max_payload_bytes:
         return [encode_entry(metadata, payload)]

@@ -2,7 +2,7 @@
 
 `encode_entry` and `decode_entry` are for producers and consumers. A broker needs neither: it checks what it takes
 (`check_entry`, which looks at no payload but for its checksum), puts its own metadata in front
-(`with_broker_metadata`), and passes on the rest as bytes. What the payload holds is the next module's matter: `batch`.
+(`add_broker_metadata`), and passes on the rest as bytes. What the payload holds is the next module's matter: `batch`.
 
 An entry is `bytes`. A bytearray or a memoryview is taken, too, and copied once at the entrance: what is cut out of it
 is bytes, and stays as it is when the buffer is used again.
@@ -22,18 +22,18 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, TooLarge
-from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
+from magnetar_wire.limits import MAX_BROKER_METADATA_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
 __all__ = [
     "Entry",
-    "broker_part_bytes",
+    "add_broker_metadata",
+    "broker_metadata_bytes",
     "check_entry",
     "decode_entry",
-    "decode_head",
+    "decode_entry_metadata",
     "encode_entry",
     "locate_payload",
     "split_broker_metadata",
-    "with_broker_metadata",
 ]
 
 _MAGIC: Final = b"\x0e\x01"
@@ -75,7 +75,7 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
     _check_size(len(head), MAX_METADATA_BYTES, "entry's metadata")
     _check_size(len(payload), MAX_MESSAGE_BYTES, "entry's payload")
     size = _HEADER.size + len(head) + len(payload)
-    _check_size(size, MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without broker entry metadata")
+    _check_size(size, MAX_ENTRY_BYTES - MAX_BROKER_METADATA_BYTES, "entry without broker entry metadata")
     covered = _UINT32.pack(len(head)) + head
     return b"".join((_MAGIC, _UINT32.pack(crc32c(payload, crc32c(covered))), covered, payload))
 
@@ -94,7 +94,7 @@ def locate_payload(stored: bytes, *, verify: bool = True) -> tuple[BrokerEntryMe
     return broker, *_head(stored, at, verify=verify)
 
 
-def decode_head(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:
+def decode_entry_metadata(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:
     """What stands in front of an entry's payload, which is neither looked at nor copied: nor is the checksum."""
     _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
     broker, at = _broker_part(stored)
@@ -109,7 +109,7 @@ def check_entry(entry: bytes) -> tuple[MessageMetadata, int]:
     metadata, payload_at = _head(entry, 0, verify=True)
     payload_bytes = len(entry) - payload_at
     _check_size(payload_bytes, MAX_MESSAGE_BYTES, "entry's payload")
-    _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without broker entry metadata")
+    _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_METADATA_BYTES, "entry without broker entry metadata")
     return metadata, payload_bytes
 
 
@@ -145,7 +145,7 @@ def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int
     return metadata, payload_at
 
 
-def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:
+def add_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:
     """The entry with a broker's part in front: when it came, and the index of its last message."""
     try:
         part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
@@ -162,7 +162,7 @@ def split_broker_metadata(stored: bytes | bytearray | memoryview) -> tuple[Broke
     return broker, stored[at:] if at else stored
 
 
-def broker_part_bytes(stored: bytes) -> int:
+def broker_metadata_bytes(stored: bytes) -> int:
     """Where the entry itself begins in what a broker has stored."""
     return 6 + int.from_bytes(stored[2:6], "big") if stored[:2] == _BROKER_MAGIC else 0
 

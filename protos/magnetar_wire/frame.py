@@ -1,8 +1,7 @@
-"""Frames: many entries in one message of a stream. See magnetar_protos/frame.proto.
+"""Frames: many entries in one message of a stream. `magnetar_protos/frame.proto` is the format.
 
-`FrameBuilder` is the sender's rule: it takes entries until the frame is full, and a full frame is the sign to wait for
-the stream. `decode_frame` is the receiver's: it holds a frame against the limits and its own counts before anybody
-looks at an entry.
+`FrameBuilder` is the sender's rule. It accepts entries until the frame is full; then the sender waits for the stream.
+`decode_frame` is the receiver's. It compares a frame with the limits and with its own counts before an entry is read.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.frame_pb2 import Frame, Run
-from magnetar_wire.blobs import blob_parts
 from magnetar_wire.errors import InvalidMessage, MalformedFrame, TooLarge
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
+from magnetar_wire.protobuf_fields import encode_bytes_fields
 
 __all__ = ["DecodedRun", "FrameBuilder", "decode_frame"]
 
@@ -34,10 +33,10 @@ class DecodedRun:
 
 
 class FrameBuilder:
-    """Gathers entries for the next frame.
+    """Collects the entries of the next frame.
 
-    What it makes every receiver takes: the entries come to MAX_ENTRY_BYTES at most, or to `fill_bytes`; what stands
-    around each of them, a run of its own and two tags, to 40 bytes; and 10,000 times that fits below MAX_FRAME_BYTES.
+    Every receiver accepts the frames that it builds. The entries have at most MAX_ENTRY_BYTES, or `fill_bytes`. Each
+    entry adds at most 40 bytes to that: a run of its own and two tags. 10,000 times that is below MAX_FRAME_BYTES.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class FrameBuilder:
             raise ValueError(f"a frame can't have at most {max_entries} entries: use 1 … {MAX_FRAME_ENTRIES}")
         self._fill_bytes = fill_bytes
         self._max_entries = max_entries
-        # Ledger records are entries with a header in front: a little more.
+        # Ledger records are entries with a header, and so a little larger.
         self._max_entry_bytes = max_entry_bytes
         self._runs: list[Run] = []
         self._entries: list[bytes] = []
@@ -62,25 +61,25 @@ class FrameBuilder:
         return len(self._entries)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self._bytes >= self._fill_bytes or len(self._entries) >= self._max_entries
 
     @property
-    def runs(self) -> int:
-        """How many runs there are: what a service says beside the frame has one element for each."""
+    def run_count(self) -> int:
+        """The number of runs. What a service sends beside the frame has one element for each."""
         return len(self._runs)
 
-    def add(self, channel: int, number: int, entry: bytes, *, new_run: bool = False) -> bool:
-        """Puts an entry behind the others; False, and nothing is put, where it finds no room.
+    def try_add_entry(self, channel: int, number: int, entry: bytes, *, new_run: bool = False) -> bool:
+        """Append an entry. Return False, and change nothing, if it does not fit.
 
-        An empty frame has room for any one entry up to the largest there is. The entry joins the last run if it is
-        that channel's next number, unless it is to begin a new one: something else is said of it beside the frame.
+        An empty frame accepts any entry up to the maximum size. The entry joins the last run if it has that channel's
+        next number, unless `new_run` is set: then the sender describes it separately, beside the frame.
         """
         if len(entry) > self._max_entry_bytes:
             raise TooLarge(f"the entry has {len(entry)} bytes, above the limit of {self._max_entry_bytes}")
         if not (0 <= channel <= _MAX_NUMBER and 0 <= number <= _MAX_NUMBER):
             raise InvalidMessage(f"channel {channel} or number {number} is out of range: use 0 … 2^64 - 1")
-        if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, self._max_entry_bytes)):
+        if self._entries and (self.is_full or self._bytes + len(entry) > max(self._fill_bytes, self._max_entry_bytes)):
             return False
         last = self._runs[-1] if self._runs else None
         if not new_run and last is not None and last.channel == channel and last.first + last.count == number:
@@ -91,26 +90,26 @@ class FrameBuilder:
         self._bytes += len(entry)
         return True
 
-    def take(self) -> Frame:
-        """The frame, and an empty builder."""
+    def build_frame(self) -> Frame:
+        """Return the frame, and clear the builder."""
         frame = Frame(runs=self._runs, entries=self._entries)
-        self._empty()
+        self._clear()
         return frame
 
-    def take_parts(self) -> list[bytes]:
-        """The frame as it is on the wire, to be joined with what stands around it; and an empty builder."""
-        parts = [Frame(runs=self._runs).SerializeToString(), *blob_parts(_ENTRIES, self._entries)]
-        self._empty()
+    def build_parts(self) -> list[bytes]:
+        """Return the encoded frame in parts, to be joined with the rest of a message, and clear the builder."""
+        parts = [Frame(runs=self._runs).SerializeToString(), *encode_bytes_fields(_ENTRIES, self._entries)]
+        self._clear()
         return parts
 
-    def _empty(self) -> None:
+    def _clear(self) -> None:
         self._runs, self._entries, self._bytes = [], [], 0
 
 
 def decode_frame(
     data: bytes | Frame, max_entries: int = MAX_FRAME_ENTRIES, max_entry_bytes: int = MAX_ENTRY_BYTES
 ) -> list[DecodedRun]:
-    """The runs of a frame, as it came or as a part of a larger message."""
+    """Return the runs of a frame, which is encoded or a field of a larger message."""
     frame = _parse(data) if isinstance(data, bytes) else data
     if len(frame.entries) > max_entries:
         raise TooLarge(f"the frame has {len(frame.entries)} entries, above the limit of {max_entries}")
@@ -118,7 +117,7 @@ def decode_frame(
     largest = max(map(len, entries), default=0)
     if largest > max_entry_bytes:
         raise TooLarge(f"the frame has an entry of {largest} bytes, above the limit of {max_entry_bytes}")
-    return list(_cut(frame, entries))
+    return list(_split_runs(frame, entries))
 
 
 def _parse(data: bytes) -> Frame:
@@ -130,7 +129,7 @@ def _parse(data: bytes) -> Frame:
         raise MalformedFrame(f"the frame can't be decoded: {error}") from None
 
 
-def _cut(frame: Frame, entries: list[bytes]) -> Iterator[DecodedRun]:
+def _split_runs(frame: Frame, entries: list[bytes]) -> Iterator[DecodedRun]:
     if len(frame.runs) > len(entries) or sum(run.count for run in frame.runs) != len(entries):
         raise MalformedFrame(f"the frame's runs do not add up to its {len(entries)} entries")
     at = 0

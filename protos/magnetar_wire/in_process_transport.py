@@ -2,7 +2,7 @@
 
 An address is a name in a table. A call is the service's coroutine in a task of its own, so that a caller's deadline or
 cancellation reaches it as over a network. A stream is two bounded queues; the service's way ends when its coroutine has
-returned, whatever it said before. Nothing is copied. What a service puts `at_hand` its client sees.
+returned, whatever it said before. Nothing is copied. What a service puts `in_process_api` its client sees.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from magnetar_wire.transport import (
     DeadlinePassed,
     Disconnected,
     Failed,
-    GivenUp,
     NotReached,
     Peer,
     Refusal,
     Rejected,
     Service,
+    ServiceFailed,
     TransportError,
 )
 
@@ -93,7 +93,7 @@ async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) 
     except Refusal as refusal:
         raise Rejected(refusal.code, str(refusal)) from None
     except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
-        if not isinstance(error, GivenUp):
+        if not isinstance(error, ServiceFailed):
             _log.exception("a request failed with an internal error")
         raise Failed("the server failed to handle the request: see its log") from None
 
@@ -153,7 +153,7 @@ class _Connection:
         task.add_done_callback(lambda done: self._open.pop(done, None))
         return client
 
-    def expect_reachable(self) -> None:
+    def reset_backoff(self) -> None:
         pass  # there are no pauses
 
     async def close(self) -> None:
@@ -208,9 +208,9 @@ class _Served(_Stream):
         super().__init__(incoming, outgoing)
 
     @property
-    def at_hand(self) -> object | None:
-        return self._client.at_hand
+    def in_process_api(self) -> object | None:
+        return self._client.in_process_api
 
-    @at_hand.setter
-    def at_hand(self, what: object | None) -> None:
-        self._client.at_hand = what
+    @in_process_api.setter
+    def in_process_api(self, what: object | None) -> None:
+        self._client.in_process_api = what

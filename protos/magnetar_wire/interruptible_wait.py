@@ -1,10 +1,10 @@
-"""Waiting on the main thread so that Ctrl-C ends it.
+"""Waits on the main thread that Ctrl-C ends.
 
 Python runs the handler of a signal on the main thread, between two instructions. A signal interrupts a system call in
-which that thread waits; it does not where it arrives just before the call, or where the kernel delivers it to another
-thread. Then the handler runs when the wait ends by itself, which may be never. On a busy machine a tenth of the
-interrupts that came just before a wait were lost, since a thread may have to hand the interpreter lock over before it
-enters the call. So no wait is longer than SIGNAL_CHECK_S without a look at what has arrived.
+which that thread waits. It does not if it arrives just before the call, or if the kernel delivers it to another thread.
+Then the handler runs when the wait ends by itself, which may be never. On a busy machine this happened to a tenth of
+the interrupts that came just before a wait, since a thread may have to hand over the interpreter lock before it enters
+the call. So each wait returns after SIGNAL_CHECK_S at most, to run pending handlers, and is repeated.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["SIGNAL_CHECK_S", "acquire", "join"]
+__all__ = ["SIGNAL_CHECK_S", "acquire_lock", "join_thread"]
 
 SIGNAL_CHECK_S: Final = 0.5
 
 
-def acquire(lock: threading.Lock, timeout_s: float | None = None) -> bool:
-    """False: it was not to be had in that time. None: waits without end."""
+def acquire_lock(lock: threading.Lock, timeout_s: float | None = None) -> bool:
+    """Acquire the lock. Return False if that was not possible within the time-out; None is no time-out."""
     return _in_slices(lambda slice_s: lock.acquire(timeout=slice_s), timeout_s)
 
 
-def join(thread: threading.Thread, timeout_s: float | None = None) -> bool:
-    """False: the thread did not end in that time. None: waits without end."""
+def join_thread(thread: threading.Thread, timeout_s: float | None = None) -> bool:
+    """Wait for the end of the thread. Return False if it did not end within the time-out; None is no time-out."""
 
     def ended(slice_s: float) -> bool:
         thread.join(slice_s)

@@ -14,7 +14,7 @@ MAX_METADATA_BYTES: Final = 10_240
 MAX_ENTRY_BYTES: Final = MAX_MESSAGE_BYTES + MAX_METADATA_BYTES
 # What a broker puts in front of an entry: 6 bytes, and two numbers of at most 11 with their tags. A producer leaves so
 # much room.
-MAX_BROKER_PART_BYTES: Final = 28
+MAX_BROKER_METADATA_BYTES: Final = 28
 
 # What one entry may come to when it is decompressed. A payload is counted after compression, so an honest one may be
 # far above MAX_MESSAGE_BYTES; a forged size must not take the reader's memory.

@@ -120,7 +120,7 @@ class PipedStream:
     """What the ends of streams have in common: one pipe for what comes, and one for what goes."""
 
     def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
-        self.at_hand: object | None = None
+        self.in_process_api: object | None = None
         self._incoming = incoming
         self._outgoing = outgoing
         self._finished = False

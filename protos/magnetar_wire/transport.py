@@ -22,8 +22,8 @@ transport's own keep-alive, and is `Disconnected`.
 
 Whoever receives a call or a stream is a `Service`. It raises `Refusal` for what it did not and will not do, and that
 alone reaches the caller as `Rejected`. Any other error in it, a `Rejected` that it met on its own errands among them,
-reaches the caller as `Failed`, without details, and is logged where it happened. `GivenUp` reaches it so, too, and is
-not: its reason is known there.
+reaches the caller as `Failed`, without details, and is logged where it happened. `ServiceFailed` reaches it so, too,
+and is not: its reason is known there.
 
 Over gRPC a refusal carries a mark of our own beside its status, since gRPC's library answers with the same codes for
 troubles of its own: UNAVAILABLE when a connection breaks under way, RESOURCE_EXHAUSTED for an answer that is too large
@@ -47,7 +47,6 @@ __all__ = [
     "Disconnected",
     "Failed",
     "ForeignServer",
-    "GivenUp",
     "Listener",
     "NotReached",
     "Peer",
@@ -55,6 +54,7 @@ __all__ = [
     "Refusal",
     "Rejected",
     "Service",
+    "ServiceFailed",
     "Stream",
     "Transport",
     "TransportError",
@@ -119,7 +119,7 @@ class Refusal(Exception):
         self.code = code
 
 
-class GivenUp(Exception):
+class ServiceFailed(Exception):
     """What a service raises for what may have been done, or not, where it has told why already: its disk has failed,
     say, and it ends. Its caller meets it as `Failed`."""
 
@@ -134,7 +134,7 @@ class Peer:
 class Stream(Protocol):
     """One end of a stream."""
 
-    at_hand: object | None
+    in_process_api: object | None
     """What the service has put at its end for a client in the same process, which may call it instead of sending
     messages; None at the client's end where there is nothing of the kind, or another process between."""
 
@@ -163,7 +163,7 @@ class Connection(Protocol):
     def open_stream(self, method: str) -> Stream:
         """A new stream. Whether anybody is there shows when it is used."""
 
-    def expect_reachable(self) -> None:
+    def reset_backoff(self) -> None:
         """Word has come that somebody is there: no pause since an attempt that failed is waited out."""
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar._event_loop import background
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
-from magnetar_wire.freed_memory import keep_freed_memory
+from magnetar_wire.process.memory_tuning import keep_freed_memory
 from magnetar_wire.transport import Connection, Failed, NotReached, Transport
 
 __all__ = ["BookieCalls", "of_this_worker"]

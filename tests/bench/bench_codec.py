@@ -26,7 +26,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
 from magnetar_spark.arrow import EntriesToArrow
 from magnetar_spark.columns import arrow_schema
 from magnetar_wire.batch import Messages, decode_messages, encode_batch
-from magnetar_wire.entry import decode_entry, split_broker_metadata, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, split_broker_metadata
 from tests.bench.harness import Result, ratio
 
 COUNT = 1000
@@ -148,7 +148,7 @@ def arrow_of_lists(stored: Sequence[bytes], topic: str, schema: Any) -> Any:
 
 def decode_arrow(name: str, messages: Messages, entries: int, floor: float | None) -> Result:
     entry, topic, schema = encode_batch(messages, SHARED), "persistent://public/default/topic", arrow_schema()
-    stored = [with_broker_metadata(entry, 1_700_000_000_000, 999 + COUNT * index) for index in range(entries)]
+    stored = [add_broker_metadata(entry, 1_700_000_000_000, 999 + COUNT * index) for index in range(entries)]
     converter = EntriesToArrow(schema.names, topic, 0)
     (batch,) = converter.add(1, 0, stored)
     assert batch.equals(arrow_of_lists(stored, topic, schema))

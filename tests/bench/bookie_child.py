@@ -20,8 +20,8 @@ from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.process.memory_tuning import keep_freed_memory
 
 # Entries of one group when a ledger is filled.
 _FILLED_TOGETHER: Final = 5_000

@@ -15,8 +15,8 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_testing.metadata import MemoryServer
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.process.memory_tuning import keep_freed_memory
 from magnetar_wire.randomness import SystemRandomness
 from tests.registered_bookies import register_bookie
 

@@ -14,12 +14,12 @@ from magnetar_wire.transport import (
     DeadlinePassed,
     Disconnected,
     Failed,
-    GivenUp,
     NotReached,
     Peer,
     ProbingTransport,
     Refusal,
     Rejected,
+    ServiceFailed,
     Stream,
 )
 
@@ -40,7 +40,7 @@ class Echo:
         if method == "break":
             raise ZeroDivisionError("a detail that stays here")
         if method == "give up":
-            raise GivenUp("its disk has failed")
+            raise ServiceFailed("its disk has failed")
         if method == "errand":  # what it met on its own way is no answer of its own
             raise Rejected(Code.NOT_FOUND, "somebody else's answer")
         if method == "grow":
@@ -54,7 +54,7 @@ class Echo:
             await stream.send(b"first")
             raise Refusal(Code.NOT_FOUND, "no such stream")
         if method == "give up":
-            raise GivenUp("its disk has failed")
+            raise ServiceFailed("its disk has failed")
         if method.startswith("finish"):
             await stream.send(b"last")
             await stream.finish()

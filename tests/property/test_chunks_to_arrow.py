@@ -20,7 +20,7 @@ from magnetar_spark.errors import TooManyChunks, UnreadableEntry
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
-from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry
 from tests.examples import examples
 
 TOPIC = "persistent://public/default/large"
@@ -42,7 +42,7 @@ def chunks_of(producer: str, number: int, count: int, compression: Any = entry_p
 
 
 def in_log(entries: list[bytes]) -> list[bytes]:
-    return [with_broker_metadata(entry, 5_000 + at, at) for at, entry in enumerate(entries)]
+    return [add_broker_metadata(entry, 5_000 + at, at) for at, entry in enumerate(entries)]
 
 
 def read(log: list[bytes], start: int, stop: int, **options: Any) -> list[dict[str, Any]]:

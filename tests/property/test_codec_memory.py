@@ -18,12 +18,12 @@ from crc32c import crc32c
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
-from magnetar_wire.entry import decode_entry, encode_entry, split_broker_metadata, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import (
     MAX_BATCH_MESSAGES,
     MAX_BATCH_METADATA_BYTES,
-    MAX_BROKER_PART_BYTES,
+    MAX_BROKER_METADATA_BYTES,
     MAX_ENTRY_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_METADATA_BYTES,
@@ -169,11 +169,11 @@ def test_an_entrys_own_metadata_is_refused_before_memory_is_taken() -> None:
 
 
 def test_whatever_is_encoded_has_room_for_the_brokers_part() -> None:
-    largest = MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES
+    largest = MAX_ENTRY_BYTES - MAX_BROKER_METADATA_BYTES
     metadata = decode_entry(entry_of(10_202, b"")).metadata
     stored = encode_entry(metadata, bytes(MAX_MESSAGE_BYTES))
     assert len(stored) == largest
-    whole = with_broker_metadata(stored, 2**64 - 1, 2**64 - 1)
+    whole = add_broker_metadata(stored, 2**64 - 1, 2**64 - 1)
     assert len(whole) == MAX_ENTRY_BYTES
     assert decode_entry(whole).payload == bytes(MAX_MESSAGE_BYTES)
     with pytest.raises(TooLarge, match=str(MAX_ENTRY_BYTES)):
@@ -183,7 +183,7 @@ def test_whatever_is_encoded_has_room_for_the_brokers_part() -> None:
     with pytest.raises(TooLarge, match=str(MAX_MESSAGE_BYTES)):
         encode_entry(SHARED, bytes(MAX_MESSAGE_BYTES + 1))
     with pytest.raises(TooLarge, match=str(MAX_ENTRY_BYTES)):
-        with_broker_metadata(bytes(MAX_ENTRY_BYTES - 8), 1, 2)
+        add_broker_metadata(bytes(MAX_ENTRY_BYTES - 8), 1, 2)
 
 
 def test_a_brokers_part_has_a_limit() -> None:

@@ -27,7 +27,7 @@ from magnetar_spark.decoding import BATCH_PAYLOAD_COLUMNS, Decoding, Unreadable
 from magnetar_spark.errors import UnreadableEntry
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
-from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry
 from magnetar_wire.errors import WireError
 from tests.examples import examples
 from tests.property import entry_model as model
@@ -154,7 +154,7 @@ def check(stored: bytes) -> list[Row] | None:
 
 
 def in_log(entry: bytes, index: int = INDEX) -> bytes:
-    return with_broker_metadata(entry, TIME, index)
+    return add_broker_metadata(entry, TIME, index)
 
 
 # -- messages an application may send ----------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_a_batch_by_key_has_the_key_in_every_row() -> None:
 def test_times_that_spark_can_not_tell_are_null() -> None:
     for ms, known in ((LAST_MS, True), (LAST_MS + 1, False), (2**64 - 1, False)):
         shared = MessageMetadata(producer_name="p", sequence_id=5, publish_time=ms)
-        stored = with_broker_metadata(encode_batch(columns_of([Message(b"a", event_time=ms)]), shared), ms, 0)
+        stored = add_broker_metadata(encode_batch(columns_of([Message(b"a", event_time=ms)]), shared), ms, 0)
         (row,) = check(stored) or []
         for name in ("publish_time", "event_time", "broker_time"):
             assert row[name] == (ms * 1000 if known else None)

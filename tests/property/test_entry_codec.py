@@ -26,7 +26,7 @@ from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, decode_c
 from magnetar_wire._decode_objects import decode_objects
 from magnetar_wire._uniform_batch import decode_uniform
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
-from magnetar_wire.entry import Entry, decode_entry, encode_entry, split_broker_metadata, with_broker_metadata
+from magnetar_wire.entry import Entry, add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
 from tests.examples import examples, scaled
@@ -146,7 +146,7 @@ def check_batch(messages: list[Message], compression: CompressionType = entry_pb
 def check_single(message: Message, compression: CompressionType = entry_pb2.NONE) -> None:
     stored = encode_message(columns_of([message]), SHARED, compression)
     assert stored == model.encode_single(message, SHARED, compression)
-    with_part = with_broker_metadata(stored, 1_700_000_000_001, 41)
+    with_part = add_broker_metadata(stored, 1_700_000_000_001, 41)
     assert with_part == model.with_broker_part(stored, 1_700_000_000_001, 41)
     for entry in (stored, with_part):
         assert messages_of(decode_messages(decode_entry(entry))) == model.decode(entry)

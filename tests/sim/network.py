@@ -33,11 +33,11 @@ from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.transport import (
     Disconnected,
     Failed,
-    GivenUp,
     NotReached,
     Refusal,
     Rejected,
     Service,
+    ServiceFailed,
     TransportError,
 )
 from tests.sim.call import SimulatedCall, check_size
@@ -122,8 +122,8 @@ class SimulatedNetwork:
         self.stream_taps: list[StreamTap] = []
         # What went wrong in a service that is no refusal and no fault of the world.
         self.on_mistake: Callable[[Process, str, Exception], object] | None = None
-        # Called with both ends of a stream and its service's `at_hand`, where the client is a part of the same process;
-        # returns the object that the client finds. The client's end comes first.
+        # Called with both ends of a stream and its service's `in_process_api`, where the client is a part of the same
+        # process; returns the object that the client finds. The client's end comes first.
         self.hand_over: Callable[[SimulatedStream, SimulatedStream, object], object] = lambda client, served, what: what
         self._draw = chance.random
         self._listeners: dict[str, SimulatedListener] = {}
@@ -369,7 +369,7 @@ class SimulatedListener:
         """What a caller is told of an error in the service."""
         if isinstance(error, Refusal):
             return Rejected(error.code, str(error))
-        if not isinstance(error, GivenUp):
+        if not isinstance(error, ServiceFailed):
             _log.error("a request failed", exc_info=error)
         if is_mistake(error) and self._network.on_mistake is not None:
             self._network.on_mistake(self.process, method, error)
@@ -412,7 +412,7 @@ class SimulatedConnection:
             stream.open(self._network.listener(self._process, self._address))
         return stream
 
-    def expect_reachable(self) -> None:
+    def reset_backoff(self) -> None:
         pass  # there are no pauses
 
     def breaks(self, method: str = "") -> None:

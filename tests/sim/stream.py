@@ -1,11 +1,11 @@
 """A stream over the simulated network, at both ends.
 
-Each way is a `_Way`: messages that were sent and not yet taken by the receiver, at most `_WINDOW` of them. The sender
-waits for room, and learns of it one delay after the receiver has taken a message.
+Each way is a `_Way`: messages that were sent and that the receiver has not taken yet, at most `_WINDOW` of them. The
+sender waits for capacity, and learns of it one delay after the receiver has taken a message.
 
-Between two parts of one process a stream opens at once, loses nothing, and shows the client its service's `at_hand`, as
-the production's transport within a process does. Its messages take their time, which is longer than a real one's: a
-call that must not overtake a message has much to overtake.
+Between two parts of one process a stream opens at once, loses nothing, and shows the client the service's
+`in_process_api`, as the real in-process transport does. Its messages take time, longer than real ones: a call that must
+not overtake a message has much to overtake.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SimulatedStream:
 
     def __init__(self, network: SimulatedNetwork, process: Process, address: str, method: str) -> None:
         self._network = network
-        self._at_hand: object | None = None
+        self._in_process_api: object | None = None
         # The same at both ends.
         self.number = 0
         self._process = process
@@ -80,17 +80,17 @@ class SimulatedStream:
         return self._method
 
     @property
-    def at_hand(self) -> object | None:
-        return self._at_hand
+    def in_process_api(self) -> object | None:
+        return self._in_process_api
 
-    @at_hand.setter
-    def at_hand(self, what: object | None) -> None:
+    @in_process_api.setter
+    def in_process_api(self, what: object | None) -> None:
         """Set by the service. Its client sees it where both are parts of one process."""
         client = self._peer
         assert self._served, "only a service sets its in-process object"
         assert client is not None
         if client._process.shares_unit(self._process):
-            client._at_hand = self._network.hand_over(client, self, what)
+            client._in_process_api = self._network.hand_over(client, self, what)
 
     @property
     def is_caught_up(self) -> bool:

@@ -59,16 +59,10 @@ WIRE_SHELLS: Final = frozenset(
         "clock",
         "configuration",
         "grpc_transport",
-        "http_server",
         "in_process_transport",
-        "listening_socket",
-        "logs",
-        "loop_watch",
-        "metric_families",
         "pipe",
         "process",
         "randomness",
-        "shared_question",
         "tasks",
     )
 )

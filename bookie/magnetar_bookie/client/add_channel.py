@@ -49,9 +49,9 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.unanswered_adds import UnansweredAdds
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun
-from magnetar_wire.blobs import field_head
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.protobuf_fields import encode_field_head
 from magnetar_wire.transport import Stream, TransportError
 
 __all__ = ["AddChannel", "AddSink"]
@@ -243,8 +243,8 @@ class AddChannel:
         self._break(link, reason)
 
     async def _send_frames(self, link: _Link) -> str:
-        if isinstance(link.stream.at_hand, AddsAtHand):
-            link.at_hand = link.stream.at_hand
+        if isinstance(link.stream.in_process_api, AddsAtHand):
+            link.at_hand = link.stream.in_process_api
             link.at_hand.begin(partial(self._answered_at_hand, link))
         while link is self._link:
             if self._line:
@@ -304,11 +304,11 @@ class AddChannel:
             key = (run.ledger_id, run.master_key)
             taken = 0
             for entry_id, record in enumerate(run.records, run.first):
-                if not builder.add(run.ledger_id, entry_id, record, new_run=key != last):
+                if not builder.try_add_entry(run.ledger_id, entry_id, record, new_run=key != last):
                     break
                 taken += 1
                 last = key
-                if builder.runs > len(runs):
+                if builder.run_count > len(runs):
                     runs.append(AddRun(master_key=run.master_key, recovery=self._recovery))
             if taken:
                 self._unanswered.hand_over(run.ledger_id, run.first, run.first + taken, now)
@@ -317,8 +317,8 @@ class AddChannel:
                 break
             line.popleft()
         self._watch_oldest()
-        parts = builder.take_parts()
-        head = field_head(AddRequest.FRAME_FIELD_NUMBER, sum(map(len, parts)))
+        parts = builder.build_parts()
+        head = encode_field_head(AddRequest.FRAME_FIELD_NUMBER, sum(map(len, parts)))
         return b"".join((head, *parts, AddRequest(runs=runs).SerializeToString()))
 
     async def _receive_answers(self, link: _Link) -> str:

@@ -381,7 +381,7 @@ class Bookies:
         if is_new_session:
             self._quarantine.forgive(bookie_id, tell=False)
             if bookie_id in self._connections:
-                self._connections[bookie_id][1].expect_reachable()
+                self._connections[bookie_id][1].reset_backoff()
             for recovery in (False, True):
                 if (channel := self._channels.get((bookie_id, recovery))) is not None:
                     channel.registered_anew()
@@ -411,7 +411,7 @@ class _NoStream:
     """To a bookie that can't be reached: says so when it is used."""
 
     def __init__(self, error: NotReached) -> None:
-        self.at_hand: object | None = None
+        self.in_process_api: object | None = None
         self._error = error
 
     async def send(self, message: bytes) -> None:

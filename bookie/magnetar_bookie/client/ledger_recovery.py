@@ -61,7 +61,7 @@ from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import Unavailable
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest, ReadAnswer, ReadRequest
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
 

@@ -15,7 +15,7 @@ itself is granted one entry at once, whatever the budget: it has no read in flig
 written (`stalled`). All that it holds then are records above the first undecided entry, and only a read of that one is
 granted (`is_needed`): what it brings is written before the next is granted. The most that is held is the budget, and
 for each recovery one entry more; and an answer may be larger than what was reserved for it, if its first entry alone
-is. All counts are of memory (magnetar_wire.memory), so that small entries can't pass the bound.
+is. All counts are of memory (magnetar_wire.entry_memory), so that small entries can't pass the bound.
 """
 
 from __future__ import annotations

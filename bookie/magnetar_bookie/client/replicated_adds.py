@@ -31,7 +31,7 @@ from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock
-from magnetar_wire.memory import count_entry_memory
+from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.randomness import Randomness
 
 __all__ = ["Done", "ReplicatedAdds"]

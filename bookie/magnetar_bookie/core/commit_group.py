@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
 __all__ = ["Answer", "CommitGroup"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_wire.histogram import BYTES, SECONDS, Histogram
+from magnetar_wire.process.histogram import BYTES, SECONDS, Histogram
 
 __all__ = ["BookieCounters", "RepairCounters"]
 

@@ -29,7 +29,7 @@ from collections import deque
 from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_wire.memory import count_entry_memory
+from magnetar_wire.entry_memory import count_entry_memory
 
 __all__ = ["FenceAnswers", "RecoveryReads", "first_to_recover"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["UnansweredAdds"]
 
@@ -28,7 +28,7 @@ class UnansweredAdds:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        # (ledger id, entry id) → memory of the record (magnetar_wire.memory). `bytes` is their sum.
+        # (ledger id, entry id) → memory of the record (magnetar_wire.entry_memory). `bytes` is their sum.
         self._sizes: dict[tuple[int, int], int] = {}
         self.bytes = 0
         self.lags = False

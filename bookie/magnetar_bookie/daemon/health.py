@@ -18,25 +18,27 @@ from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_metadata.store import SessionState
 from magnetar_wire.clock import Clock
-from magnetar_wire.loop_watch import LoopWatch
-from magnetar_wire.shared_question import SharedQuestion
+from magnetar_wire.process.loop_delay import LoopDelayMonitor
+from magnetar_wire.process.single_flight_check import SingleFlightCheck
 
 __all__ = ["Health"]
 
 
 class Health:
-    def __init__(self, process: BookieProcess, settings: BookieSettings, clock: Clock, loop_watch: LoopWatch) -> None:
+    def __init__(
+        self, process: BookieProcess, settings: BookieSettings, clock: Clock, loop_watch: LoopDelayMonitor
+    ) -> None:
         self._process = process
         self._settings = settings
         self._clock = clock
         self._loop_watch = loop_watch
-        self._question = SharedQuestion(lambda: _ask(process.bookie), settings.health_max_answer_s, clock)
+        self._question = SingleFlightCheck(lambda: _ask(process.bookie), settings.health_max_answer_s, clock)
 
     async def look(self) -> tuple[bool, dict[str, Any]]:
         """Whether it is healthy, and how each part is."""
         bookie, settings = self._process.bookie, self._settings
         storage = await self._storage_problem(bookie)
-        late_s = self._loop_watch.late_s
+        late_s = self._loop_watch.delay_s
         since = bookie.counters.syncing_since
         syncing_s = 0.0 if since is None else self._clock.monotonic() - since
         reasons = []
@@ -82,7 +84,7 @@ class Health:
         """Why the storage is no good; empty: it is."""
         if bookie.failed is not None:
             return "the disk failed"
-        problem = await self._question.problem()
+        problem = await self._question.find_problem()
         return problem and f"the storage {problem}"
 
 

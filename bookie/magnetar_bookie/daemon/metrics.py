@@ -12,11 +12,11 @@ from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.rocksdb.use import StorageUse
-from magnetar_wire.metric_families import Families, exposition
+from magnetar_wire.process.metric_families import MetricFamilies, format_exposition
 
 __all__ = ["Metrics"]
 
-_FAMILIES: Final = Families("magnetar_bookie_")
+_FAMILIES: Final = MetricFamilies("magnetar_bookie_")
 _counter = _FAMILIES.counter
 _gauge = _FAMILIES.gauge
 _histogram = _FAMILIES.histogram
@@ -27,7 +27,7 @@ class Metrics:
         self._process = process
 
     def text(self, disk: Use | None) -> bytes:
-        return exposition(list(self.collect(disk)))
+        return format_exposition(list(self.collect(disk)))
 
     def collect(self, disk: Use | None) -> Iterator[Metric]:
         bookie, process = self._process.bookie, self._process

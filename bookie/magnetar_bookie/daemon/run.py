@@ -34,13 +34,13 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.configuration import options_of
-from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
-from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
-from magnetar_wire.loop_watch import LoopWatch
-from magnetar_wire.process.ending import Ending
 from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
+from magnetar_wire.process.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.process.loop_delay import LoopDelayMonitor
+from magnetar_wire.process.memory_tuning import keep_freed_memory
+from magnetar_wire.process.shutdown import Shutdown
 from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.transport import NotReached, Transport
@@ -100,14 +100,14 @@ class BookieDaemon:
         self._settings = settings
         self._parts = parts
         self._clock = parts.clock
-        self._ending = Ending(settings.close_timeout_s)
+        self._shutdown = Shutdown(settings.close_timeout_s)
         # When it is served.
         self.http_address = ""
         self.process: BookieProcess | None = None
 
     def end(self) -> None:
         """It is to end in peace."""
-        self._ending.ask()
+        self._shutdown.request()
 
     async def run(self) -> ExitStatus:
         """Until it is told to end, or can't go on. Whatever happens is logged."""
@@ -132,7 +132,7 @@ class BookieDaemon:
     async def _live(self) -> ExitStatus:
         settings = self._settings
         opening = asyncio.ensure_future(self._parts.open_storage())
-        if not await self._ending.comes_after(opening):
+        if not await self._shutdown.wait_done_first(opening):
             return await self._not_opened(opening)
         storage = opening.result()
         try:
@@ -140,9 +140,9 @@ class BookieDaemon:
         except StorageFailed:
             raise  # nothing touches the disk again
         except BaseException:
-            await self._ending.within(storage.close(), "closing the storage")
+            await self._shutdown.run_step(storage.close(), "closing the storage")
             raise
-        if not await self._ending.within(storage.close(), "closing the storage"):
+        if not await self._shutdown.run_step(storage.close(), "closing the storage"):
             _log.critical("The disk has not answered for %s s", settings.close_timeout_s)
             return ExitStatus.DISK_FAILED
         return status
@@ -162,7 +162,7 @@ class BookieDaemon:
             options_of(AutoRecoveryOptions, settings),
             advertised_listeners=settings.advertised,
         )
-        loop_watch = LoopWatch(self._clock)
+        loop_watch = LoopDelayMonitor(self._clock)
         health = Health(process, settings, self._clock, loop_watch)
         disk = DiskUse(settings.data_folder)
         http: HttpServer | None = None
@@ -171,17 +171,17 @@ class BookieDaemon:
             process.http_address = self.http_address
             return await self._serve(process)
         finally:
-            await self._ending.within(health.close(), "closing the health check")
+            await self._shutdown.run_step(health.close(), "closing the health check")
             loop_watch.close()
             disk.close()
             if http is not None:
-                await self._ending.within(http.close(), "closing HTTP")
+                await self._shutdown.run_step(http.close(), "closing HTTP")
 
     async def _serve(self, process: BookieProcess) -> ExitStatus:
         serving = asyncio.get_running_loop().create_task(process.run(), name="bookie")
         telling = asyncio.get_running_loop().create_task(self._tell_when_started(process))
         try:
-            if await self._ending.comes_after(serving):
+            if await self._shutdown.wait_done_first(serving):
                 serving.result()
                 raise AssertionError("a bookie that is not cancelled runs until it fails")
             leaving = asyncio.get_running_loop().create_task(process.leave(), name="leaving")
@@ -202,7 +202,7 @@ class BookieDaemon:
         if not serving.done():
             # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
             _log.warning("The service did not stop within %s s", self._settings.close_timeout_s)
-            await self._ending.within(process.bookie.close(), "closing the bookie")
+            await self._shutdown.run_step(process.bookie.close(), "closing the bookie")
         elif not serving.cancelled():
             serving.result()
         return ExitStatus.ENDED
@@ -234,7 +234,7 @@ class BookieDaemon:
     async def _not_opened(self, opening: asyncio.Future[LedgerStorage]) -> ExitStatus:
         """The process is to end while the storage is being opened."""
         await asyncio.wait([opening], timeout=self._settings.close_timeout_s)
-        if opening.done() and await self._ending.within(opening.result().close(), "closing the storage"):
+        if opening.done() and await self._shutdown.run_step(opening.result().close(), "closing the storage"):
             return ExitStatus.ENDED
         _log.critical("Opening the storage did not finish within another %s s", self._settings.close_timeout_s)
         return ExitStatus.DID_NOT_END

@@ -16,10 +16,10 @@ from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.rocksdb import RocksOptions
 from magnetar_metadata.location import parse_location
 from magnetar_wire.grpc_transport import GrpcOptions
-from magnetar_wire.http_server import HttpOptions
-from magnetar_wire.logs import LogOptions
 from magnetar_wire.process.addresses import check_address
-from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners
+from magnetar_wire.process.advertised_listeners import AdvertisedListeners, parse_advertised_listeners
+from magnetar_wire.process.http_server import HttpOptions
+from magnetar_wire.process.logs import LogOptions
 
 __all__ = ["BookieSettings"]
 
@@ -61,9 +61,11 @@ class BookieSettings(
     health_max_lateness_s: float = Field(default=5.0, gt=0)
 
     @property
-    def advertised(self) -> AdvertisedAt:
+    def advertised(self) -> AdvertisedListeners:
         """Listeners' names and addresses, the internal one first."""
-        return advertised_listeners(self.advertised_listeners, self.internal_listener_name, self.advertised_address)
+        return parse_advertised_listeners(
+            self.advertised_listeners, self.internal_listener_name, self.advertised_address
+        )
 
     @field_validator("advertised_listeners", mode="before")
     @classmethod
@@ -85,7 +87,7 @@ class BookieSettings(
 
     @model_validator(mode="after")
     def _can_be_told(self) -> Self:
-        advertised_listeners(
+        parse_advertised_listeners(
             self.advertised_listeners, self.internal_listener_name, self.advertised_address, self.listen_address
         )
         return self

@@ -9,8 +9,8 @@ from typing import Any
 from magnetar_bookie.daemon.disk_use import Use
 from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_wire.histogram import Histogram
-from magnetar_wire.version import magnetar_version
+from magnetar_wire.process.histogram import Histogram
+from magnetar_wire.process.version import read_version
 
 __all__ = ["status_of"]
 
@@ -21,7 +21,7 @@ def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: 
     return {
         "bookie_id": bookie.bookie_id,
         "instance_id": bookie.record.cookie.instance_id.hex(),
-        "version": magnetar_version(),
+        "version": read_version(),
         "pid": os.getpid(),
         "uptime_s": round(uptime_s, 3),
         "listen_address": process.address,

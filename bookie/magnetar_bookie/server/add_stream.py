@@ -75,7 +75,7 @@ class AddStream:
 
     async def serve(self) -> None:
         sender = asyncio.get_running_loop().create_task(self._send())
-        self._stream.at_hand = self
+        self._stream.in_process_api = self
         try:
             while (message := await self._stream.receive()) is not None:
                 runs = _decode(message)

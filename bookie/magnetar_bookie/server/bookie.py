@@ -39,9 +39,9 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
-from magnetar_wire.blobs import blob_parts
 from magnetar_wire.clock import Clock, Timer
-from magnetar_wire.transport import Code, Disconnected, GivenUp, Peer, Refusal, Stream
+from magnetar_wire.protobuf_fields import encode_bytes_fields
+from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, ServiceFailed, Stream
 
 __all__ = ["Bookie"]
 
@@ -102,7 +102,7 @@ class Bookie:
             self._commit.check()
         except StorageFailed as error:
             self.fail(error)
-            raise GivenUp(str(error)) from error  # what was asked may have been done
+            raise ServiceFailed(str(error)) from error  # what was asked may have been done
         if isinstance(answered, bytes):
             return answered
         return answered.SerializeToString()
@@ -118,7 +118,7 @@ class Bookie:
             pass  # the client has gone, as clients do: nobody is left to be told
         except StorageFailed as error:
             self.fail(error)
-            raise GivenUp(str(error)) from error
+            raise ServiceFailed(str(error)) from error
         finally:
             del self._streams[serving]
 
@@ -344,7 +344,7 @@ class Bookie:
             next_entry_id=end,
             last_add_confirmed=last_add_confirmed,
         )
-        return b"".join((answer.SerializeToString(), *blob_parts(ReadAnswer.RECORDS_FIELD_NUMBER, whole)))
+        return b"".join((answer.SerializeToString(), *encode_bytes_fields(ReadAnswer.RECORDS_FIELD_NUMBER, whole)))
 
     async def _inventory(self, request: InventoryRequest) -> InventoryAnswer:
         ledger_id, first, last = request.ledger_id, request.first_entry_id, request.last_entry_id

@@ -21,7 +21,7 @@ from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageFull
 from magnetar_wire.clock import Clock
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["GroupCommit"]
 

@@ -24,8 +24,8 @@ from magnetar_protos.broker_pb2 import OpenProducer
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry import decode_entry, encode_entry
+from magnetar_wire.process.single_flight_check import SingleFlightCheck
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.shared_question import SharedQuestion
 
 __all__ = ["BrokerHealth", "Living"]
 
@@ -70,7 +70,7 @@ class BrokerHealth:
         self._messages = 0
         # What is asked in the present session, and whose that is.
         self._asked: Living | None = None
-        self._question: SharedQuestion | None = None
+        self._question: SingleFlightCheck | None = None
 
     async def look(self) -> tuple[bool, list[str]]:
         """Whether a message can go through, and if not, why."""
@@ -83,12 +83,12 @@ class BrokerHealth:
             return False, [waits_for]
         if living is not self._asked or self._question is None:
             before, self._asked = self._question, living
-            self._question = SharedQuestion(
+            self._question = SingleFlightCheck(
                 lambda: self._send_and_read(living), self._options.health_check_timeout_s, self._clock
             )
             if before is not None:
                 await before.close()
-        problem = await self._question.problem(self._options.health_check_max_age_s)
+        problem = await self._question.find_problem(self._options.health_check_max_age_s)
         if not problem:
             return True, []
         reasons = [f"a message that was sent through the broker {problem}"]

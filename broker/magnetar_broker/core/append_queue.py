@@ -21,9 +21,9 @@ from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.entry import with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.errors import WireError
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["Append", "AppendDone", "AppendQueue"]
 
@@ -80,7 +80,7 @@ class AppendQueue:
                 return taken
             index = self.next_index + messages - 1  # of the last message
             try:
-                stored = with_broker_metadata(entry, time_ms, index)
+                stored = add_broker_metadata(entry, time_ms, index)
             except WireError as error:
                 self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
                 return taken

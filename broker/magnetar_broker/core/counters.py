@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from magnetar_wire.histogram import BYTES, SECONDS, Histogram
+from magnetar_wire.process.histogram import BYTES, SECONDS, Histogram
 
 __all__ = ["BrokerCounters", "Deliveries", "DeliveryCounters", "TopicCounters", "Traffic"]
 

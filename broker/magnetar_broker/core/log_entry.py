@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from magnetar_broker.core.position import Position
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_wire.entry import Entry, decode_head
+from magnetar_wire.entry import Entry, decode_entry_metadata
 from magnetar_wire.errors import MalformedEntry
 
 __all__ = ["Chunk", "LogEntry", "NewEntry", "chunk_of", "facts_of", "log_entry"]
@@ -69,7 +69,7 @@ def log_entry(position: Position, stored: bytes) -> LogEntry:
 
     Raises `MalformedEntry` for bytes that no broker has stored.
     """
-    broker, metadata = decode_head(stored)
+    broker, metadata = decode_entry_metadata(stored)
     if broker is None:
         raise MalformedEntry(f"entry {position} has no broker entry metadata")
     batch_size = max(metadata.num_messages_in_batch, 1) if metadata.HasField("num_messages_in_batch") else 0

@@ -3,7 +3,7 @@
 It starts whether or not the metadata store and the bookies are there. HTTP is served first, so that `/ready` says what
 it waits for; it becomes ready by itself.
 
-**Ending in peace** has a bound for each of its steps, so that the whole has one (`Ending`), and holds where the event
+**Ending in peace** has a bound for each of its steps, so that the whole has one (`Shutdown`), and holds where the event
 loop stands still, too (`StopSignals`). What is not done by then is what the next opening of each topic recovers, as
 after a kill. Whoever calls `run_broker` ends the process with the status at once, by `os._exit`: threads may hang.
 """
@@ -26,15 +26,14 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.configuration import options_of
-from magnetar_wire.freed_memory import keep_freed_memory
-from magnetar_wire.garbage import collect_seldom
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
-from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
 from magnetar_wire.process.addresses import ANY_HOST
-from magnetar_wire.process.ending import Ending
 from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
-from magnetar_wire.process.open_files import allow_many_files
+from magnetar_wire.process.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.process.memory_tuning import freeze_objects_and_raise_gc_thresholds, keep_freed_memory
+from magnetar_wire.process.open_files import raise_open_file_limit
+from magnetar_wire.process.shutdown import Shutdown
 from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import Randomness, SystemRandomness
 from magnetar_wire.transport import NotReached, ProbingTransport
@@ -62,7 +61,7 @@ class Parts:
 def run_broker(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
     """Runs one broker until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
-    allow_many_files()
+    raise_open_file_limit()
     loop = new_event_loop()
     return loop.run_until_complete(_run(settings, signals))
 
@@ -87,7 +86,7 @@ class BrokerDaemon:
     def __init__(self, settings: BrokerSettings, parts: Parts) -> None:
         self._settings = settings
         self._parts = parts
-        self._ending = Ending(settings.close_timeout_s)
+        self._shutdown = Shutdown(settings.close_timeout_s)
         # When it is served.
         self.http_address = ""
         self.broker = Broker(
@@ -108,7 +107,7 @@ class BrokerDaemon:
 
     def end(self) -> None:
         """It is to end in peace."""
-        self._ending.ask()
+        self._shutdown.request()
 
     async def run(self) -> ExitStatus:
         """Until it is told to end, or can't go on. Whatever happens is logged."""
@@ -133,18 +132,18 @@ class BrokerDaemon:
             return await self._serve()
         finally:
             if http is not None:
-                await self._ending.within(http.close(), "closing HTTP")
+                await self._shutdown.run_step(http.close(), "closing HTTP")
 
     async def _serve(self) -> ExitStatus:
         broker = self.broker
         try:
             starting = asyncio.get_running_loop().create_task(broker.start(), name="starting")
-            if await self._ending.comes_after(starting):
+            if await self._shutdown.wait_done_first(starting):
                 starting.result()
-                collect_seldom()
+                freeze_objects_and_raise_gc_thresholds()
                 self._say_so()
                 failed = asyncio.get_running_loop().create_task(broker.wait_failed(), name="failed")
-                if await self._ending.comes_after(failed):
+                if await self._shutdown.wait_done_first(failed):
                     failed.result()
                 failed.cancel()
             else:
@@ -157,7 +156,7 @@ class BrokerDaemon:
 
     async def _close(self) -> bool:
         more_s = self._settings.broker_shutdown_timeout_s + _TELLING_S
-        return await self._ending.within(self.broker.close(), "closing the broker", more_s)
+        return await self._shutdown.run_step(self.broker.close(), "closing the broker", more_s)
 
     async def _serve_http(self) -> HttpServer | None:
         settings = self._settings

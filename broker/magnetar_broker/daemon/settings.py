@@ -17,16 +17,16 @@ from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
 from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.logs import LogOptions
 from magnetar_wire.process.addresses import check_address
-from magnetar_wire.process.listeners import (
+from magnetar_wire.process.advertised_listeners import (
     PULSAR,
-    AdvertisedAt,
-    advertised_for_pulsar,
-    advertised_listeners,
-    apart_by_scheme,
-    bind_addresses,
+    AdvertisedListeners,
+    parse_advertised_listeners,
+    parse_bind_addresses,
+    parse_pulsar_advertised_listeners,
+    split_by_scheme,
 )
+from magnetar_wire.process.logs import LogOptions
 
 __all__ = ["BrokerSettings"]
 
@@ -63,31 +63,31 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     close_timeout_s: float = Field(default=10.0, gt=0)
 
     @property
-    def advertised(self) -> AdvertisedAt:
+    def advertised(self) -> AdvertisedListeners:
         """Listeners' names and addresses, the internal one first."""
-        return advertised_listeners(
-            apart_by_scheme(self.advertised_listeners)[0], self.internal_listener_name, self.advertised_address
+        return parse_advertised_listeners(
+            split_by_scheme(self.advertised_listeners)[0], self.internal_listener_name, self.advertised_address
         )
 
     @property
-    def pulsar_advertised(self) -> AdvertisedAt:
+    def pulsar_advertised(self) -> AdvertisedListeners:
         """The same for clients of Pulsar's protocol. An address with port 0, or empty, is where it listens for them."""
-        return advertised_for_pulsar(
-            apart_by_scheme(self.advertised_listeners)[1],
+        return parse_pulsar_advertised_listeners(
+            split_by_scheme(self.advertised_listeners)[1],
             self.advertised,
             self.pulsar_advertised_address,
             next(iter(self.pulsar_listen_addresses), ""),
         )
 
     @property
-    def bound(self) -> AdvertisedAt:
+    def bound(self) -> AdvertisedListeners:
         """Listeners' names, and where it listens for who comes to them."""
-        return bind_addresses(apart_by_scheme(self.bind_addresses)[0], self.advertised)
+        return parse_bind_addresses(split_by_scheme(self.bind_addresses)[0], self.advertised)
 
     @property
-    def pulsar_bound(self) -> AdvertisedAt:
+    def pulsar_bound(self) -> AdvertisedListeners:
         """The same for clients of Pulsar's protocol."""
-        return bind_addresses(apart_by_scheme(self.bind_addresses)[1], self.pulsar_advertised, PULSAR)
+        return parse_bind_addresses(split_by_scheme(self.bind_addresses)[1], self.pulsar_advertised, PULSAR)
 
     @field_validator(
         "listen_addresses", "pulsar_listen_addresses", "advertised_listeners", "bind_addresses", mode="before"
@@ -123,13 +123,13 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
 
     @model_validator(mode="after")
     def _can_be_told(self) -> Self:
-        between_brokers, of_pulsar = apart_by_scheme(self.advertised_listeners)
+        between_brokers, of_pulsar = split_by_scheme(self.advertised_listeners)
         if of_pulsar and not between_brokers:
             raise ValueError("advertised_listeners has no magnetar://host:port, by which brokers reach each other")
-        advertised_listeners(
+        parse_advertised_listeners(
             between_brokers, self.internal_listener_name, self.advertised_address, self.listen_addresses[0]
         )
-        bind_addresses(apart_by_scheme(self.bind_addresses)[0], self.advertised)
+        parse_bind_addresses(split_by_scheme(self.bind_addresses)[0], self.advertised)
         if not self.pulsar_bound and not self.pulsar_listen_addresses and self.pulsar_advertised:
             raise ValueError("advertised_listeners has pulsar:// addresses, and pulsar_listen_addresses is empty")
         return self

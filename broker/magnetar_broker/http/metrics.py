@@ -17,11 +17,11 @@ from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_metadata.store import SessionState
-from magnetar_wire.metric_families import Families, exposition
+from magnetar_wire.process.metric_families import MetricFamilies, format_exposition
 
 __all__ = ["BrokerMetrics"]
 
-_FAMILIES: Final = Families("pulsar_")
+_FAMILIES: Final = MetricFamilies("pulsar_")
 
 
 class BrokerMetrics:
@@ -51,7 +51,7 @@ class BrokerMetrics:
                 await of_topics.gather(life.topics.loaded())
             others = await self._others() if self._others is not None else ()
             families = [*self._own(of_topics.totals), *others]
-            return await asyncio.to_thread(lambda: exposition([*families, *of_topics.families()]))
+            return await asyncio.to_thread(lambda: format_exposition([*families, *of_topics.families()]))
 
     def _own(self, totals: Totals) -> Iterator[Metric]:
         broker, counters = self._broker, self._broker.counters

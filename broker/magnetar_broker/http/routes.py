@@ -21,7 +21,7 @@ from starlette.routing import Route
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.status import status_of
-from magnetar_wire.version import magnetar_version
+from magnetar_wire.process.version import read_version
 
 __all__ = ["BrokerHttp"]
 
@@ -50,7 +50,7 @@ class BrokerHttp:
         return JSONResponse(
             {
                 "service": "Magnetar",
-                "version": magnetar_version(),
+                "version": read_version(),
                 "address": self._broker.advertised_address,
                 "pulsar_address": self._broker.advertised.internal_pulsar,
                 "see": ["/health", "/ready", "/status", "/metrics"],

@@ -7,7 +7,7 @@ from typing import Any
 
 from magnetar_broker.broker import Broker
 from magnetar_metadata.store import SessionState
-from magnetar_wire.version import magnetar_version
+from magnetar_wire.process.version import read_version
 
 __all__ = ["status_of"]
 
@@ -18,7 +18,7 @@ def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
     topics = [] if life is None else life.topics.loaded()
     return {
         "broker_id": broker.broker_id,
-        "version": magnetar_version(),
+        "version": read_version(),
         "pid": os.getpid(),
         "uptime_s": round(broker.uptime_s, 3),
         "listen_addresses": broker.addresses,

@@ -14,11 +14,11 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from magnetar_broker.topic.topic import Topic
-from magnetar_wire.metric_families import Families
+from magnetar_wire.process.metric_families import MetricFamilies
 
 __all__ = ["TopicMetrics", "Totals"]
 
-_FAMILIES: Final = Families("pulsar_")
+_FAMILIES: Final = MetricFamilies("pulsar_")
 # So many topics are looked at before others have their turn.
 _AT_A_TIME: Final = 50
 _LABELS: Final = ("cluster", "namespace", "topic")

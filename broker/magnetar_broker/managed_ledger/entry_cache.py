@@ -17,7 +17,7 @@ from typing import Final
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["CachedEntries", "EntryCache"]
 

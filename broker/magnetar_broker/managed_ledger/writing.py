@@ -41,7 +41,7 @@ from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["LogWriting", "Written"]
 

@@ -59,9 +59,9 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner, Listener
 from magnetar_wire.bundles import MAX_BUNDLES, BundleRange, bundle_hash
 from magnetar_wire.clock import Clock
+from magnetar_wire.process.version import read_version
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from magnetar_wire.version import magnetar_version
 
 __all__ = ["BundleOwnership"]
 
@@ -109,7 +109,7 @@ class BundleOwnership:
             instance=instance,
             listeners=listeners,
             http_address=http_address,
-            version=magnetar_version(),
+            version=read_version(),
             started_ms=clock.time_ms(),
         )
         self._registration = Registration(

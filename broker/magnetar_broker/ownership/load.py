@@ -8,7 +8,7 @@ from typing import Protocol
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_protos.ownership_pb2 import LoadReport
 from magnetar_wire.clock import Clock
-from magnetar_wire.loop_watch import LoopWatch
+from magnetar_wire.process.loop_delay import LoopDelayMonitor
 
 __all__ = ["BrokerLoad", "LoadSource"]
 
@@ -29,7 +29,7 @@ class BrokerLoad:
         self._counters = counters
         self._topics = topics
         self._cpu_seconds = cpu_seconds
-        self._loop_watch = LoopWatch(clock)
+        self._loop_watch = LoopDelayMonitor(clock)
         self._sampled_at = clock.monotonic()
         self._cpu_then = cpu_seconds()
         self._cpu = 0.0
@@ -42,7 +42,7 @@ class BrokerLoad:
         return LoadReport(
             time_ms=self._clock.time_ms(),
             cpu=self._cpu,
-            loop_lag_s=self._loop_watch.take_longest_s(),
+            loop_lag_s=self._loop_watch.pop_longest_delay_s(),
             bytes_in_per_s=self._counters.received.bytes_per_s,
             bytes_out_per_s=self._counters.delivered.bytes_per_s,
             topics=self._topics(),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from magnetar_broker.core.dispatch.dispatch import Deliverable
 from magnetar_broker.topic.consumer import DeliveryRun
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["delivery_runs"]
 

@@ -21,7 +21,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import Clock
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
 __all__ = ["Producer"]
 

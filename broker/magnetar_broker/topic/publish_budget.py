@@ -1,7 +1,7 @@
 """A bound on the memory of entries that a broker has received and not decided: one per topic, one for the broker.
 
-Sizes are those of `magnetar_wire.memory`. Streams wait here before they are read on, and are woken in the order in
-which they began to wait. An entry larger than the whole budget passes: streams wait only while it is used up.
+Sizes are those of `magnetar_wire.entry_memory`. Streams wait here before they are read on, and are woken in the order
+in which they began to wait. An entry larger than the whole budget passes: streams wait only while it is used up.
 """
 
 from __future__ import annotations

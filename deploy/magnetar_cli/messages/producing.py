@@ -60,7 +60,7 @@ class Plan:
 
 
 class _Stopped(threading.Event):
-    """Set by the thread of callbacks; can be waited for in `select`."""
+    """Set by the callback thread; can be waited for in `select`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ def may_be_stored(result: Result) -> bool:
 
 
 class Tally:
-    """`received` is called on the client's thread of callbacks; all else on the command's own."""
+    """`received` is called on the client's callback thread; all else on the command's own."""
 
     def __init__(self, topic: str, *, ids: bool, as_json: bool, wake: threading.Event) -> None:
         self.topic = topic

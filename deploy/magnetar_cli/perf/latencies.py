@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from magnetar_wire.histogram import Histogram
+from magnetar_wire.process.histogram import Histogram
 
 __all__ = ["PERCENTILES", "Latencies"]
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_broker.broker import Broker
 from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.listening_socket import listening_socket
+from magnetar_wire.process.listening_socket import open_listening_socket
 
 if TYPE_CHECKING:
-    from magnetar_wire.http_server import HttpServer
+    from magnetar_wire.process.http_server import HttpServer
 
 __all__ = ["LateHttp"]
 
@@ -42,7 +42,7 @@ class LateHttp:
     @classmethod
     async def listen(cls, address: str) -> LateHttp:
         """Raises `OSError` where it can't listen there."""
-        listening = await listening_socket(address)
+        listening = await open_listening_socket(address)
         host, _, _ = address.rpartition(":")
         return cls(listening, f"{host}:{listening.getsockname()[1]}")
 
@@ -90,7 +90,7 @@ class LateHttp:
 def _import() -> tuple[Callable[..., Any], Callable[..., Awaitable[Any]]]:
     # Not needed by name; imported here, and not on the event loop.
     import magnetar_broker.http.routes  # noqa: F401
-    from magnetar_wire.http_server import serve_http
+    from magnetar_wire.process.http_server import serve_http
 
     return _made, serve_http
 

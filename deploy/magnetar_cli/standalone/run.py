@@ -20,11 +20,10 @@ from magnetar_cli.standalone.data_folder import FolderTaken
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_cli.standalone.standalone import Standalone
 from magnetar_metadata.errors import StoreDamaged, StoreInUse
-from magnetar_wire.freed_memory import keep_freed_memory
-from magnetar_wire.garbage import collect_seldom
 from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
-from magnetar_wire.process.open_files import allow_many_files
+from magnetar_wire.process.memory_tuning import freeze_objects_and_raise_gc_thresholds, keep_freed_memory
+from magnetar_wire.process.open_files import raise_open_file_limit
 from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.transport import NotReached
 
@@ -39,7 +38,7 @@ _MARGIN_S: Final = 5.0
 def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_json: bool) -> ExitStatus:
     """Runs it until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
-    allow_many_files()
+    raise_open_file_limit()
     loop = new_event_loop()
     return loop.run_until_complete(_run(settings, signals, as_json))
 
@@ -98,7 +97,7 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
 async def _settle(standalone: Standalone) -> None:
     """When all is imported that it works with, it is looked through a last time; messages go through long since."""
     await standalone.wait_http()
-    collect_seldom()
+    freeze_objects_and_raise_gc_thresholds()
 
 
 def _tell_ready(standalone: Standalone, as_json: bool) -> None:

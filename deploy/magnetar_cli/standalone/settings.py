@@ -21,8 +21,8 @@ from magnetar_broker.lag_bound import check_lag_bound
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
 from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.logs import LogOptions
 from magnetar_wire.process.addresses import check_address
+from magnetar_wire.process.logs import LogOptions
 
 __all__ = ["StandaloneSettings"]
 

@@ -81,7 +81,7 @@ class GrpcConnection:
         stream.when_ended(lambda: self._streams.pop(stream, None))
         return stream
 
-    def expect_reachable(self) -> None:
+    def reset_backoff(self) -> None:
         """gRPC's pause can't be cut short; but a new channel has none, and one that is not connected loses nothing."""
         if self._closed or self._channel is None or self._channel.get_state() in (_READY, _IDLE):
             return

@@ -26,7 +26,7 @@ from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.served_stream import ServedStream
 from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, method_named
 from magnetar_wire.pipe import check_size
-from magnetar_wire.transport import Code, Disconnected, GivenUp, NotReached, Peer, Refusal, Service
+from magnetar_wire.transport import Code, Disconnected, NotReached, Peer, Refusal, Service, ServiceFailed
 
 __all__ = ["GrpcListener", "listen"]
 
@@ -121,7 +121,7 @@ class _Handler:
             ending.broken_off()
         except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
             if not (ending.begun and isinstance(error, Disconnected)):  # the transport broke it off itself
-                if not isinstance(error, GivenUp):
+                if not isinstance(error, ServiceFailed):
                     _log.exception("a request failed with an internal error")
                 ending.failed()
         else:

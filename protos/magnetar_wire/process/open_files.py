@@ -5,12 +5,12 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-__all__ = ["allow_many_files"]
+__all__ = ["raise_open_file_limit"]
 
 _WANTED: Final = 65_536
 
 
-def allow_many_files() -> None:
+def raise_open_file_limit() -> None:
     """For the whole process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)

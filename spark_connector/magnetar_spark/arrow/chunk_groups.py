@@ -29,7 +29,7 @@ from hashlib import blake2b
 from typing import Final
 
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_wire.entry import Entry, decode_entry, decode_head
+from magnetar_wire.entry import Entry, decode_entry, decode_entry_metadata
 from magnetar_wire.errors import MalformedEntry, TooLarge, WireError
 
 __all__ = ["ChunkGroups", "NoChunkCapacity", "Place", "Whole"]
@@ -193,7 +193,7 @@ class ChunkGroups:
     def _before(self, stored: bytes) -> Whole | None:
         """The message that is whole with the entry, which is in front of all that was looked at."""
         try:
-            _, metadata = decode_head(stored)
+            _, metadata = decode_entry_metadata(stored)
         except (MalformedEntry, TooLarge):  # whatever it is, it is no chunk of these
             return None
         chunk_id, name = metadata.chunk_id, _name(metadata)

@@ -21,7 +21,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_spark.arrow.fields import read_fields
 from magnetar_spark.arrow.rows import Rows
 from magnetar_spark.arrow.uniform import read_uniform
-from magnetar_wire.batch import Messages, decode_opened, open_payload, read_key, read_properties
+from magnetar_wire.batch import Messages, decode_payload, decompress_payload, read_key, read_properties
 from magnetar_wire.compression import NONE
 from magnetar_wire.entry import Entry
 from magnetar_wire.errors import WireError
@@ -60,14 +60,14 @@ def read_rows(entry: Entry, wanted: Wanted, max_decompressed_bytes: int) -> Rows
     """The messages of any entry but a chunk. Raises WireError."""
     metadata = entry.metadata
     if not entry.is_batch:
-        payload = open_payload(entry, max_uncompressed_bytes=max_decompressed_bytes) if wanted.values else None
+        payload = decompress_payload(entry, max_uncompressed_bytes=max_decompressed_bytes) if wanted.values else None
         return _of_single(metadata, payload, wanted)
-    payload = open_payload(entry, max_uncompressed_bytes=max_decompressed_bytes)
+    payload = decompress_payload(entry, max_uncompressed_bytes=max_decompressed_bytes)
     if not metadata.compacted_batch_indexes:
         rows = _of_table(metadata, payload) or _of_fields(metadata, payload, wanted)
         if rows is not None:
             return rows
-    return rows_of_messages(entry, decode_opened(entry, payload), len(payload), wanted)
+    return rows_of_messages(entry, decode_payload(entry, payload), len(payload), wanted)
 
 
 def read_metadata_rows(metadata: MessageMetadata, wanted: Wanted) -> Rows | None:

@@ -22,7 +22,7 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.catalog_pb2 import NamespaceNode
 from magnetar_protos.ownership_pb2 import BundleOwner
-from magnetar_wire.bundles import LAST_HASH, BundleRange, bundle_hash, bundle_of, default_bundles
+from magnetar_wire.bundles import LAST_HASH, BundleRange, bundle_hash, default_bundles, find_bundle
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
@@ -131,7 +131,7 @@ async def _owners(store: MetadataStore, places: Sequence[str]) -> dict[str, Owne
         namespace = str(name.namespace_name)
         if namespace not in bundles:
             bundles[namespace] = await _bundles(store, name)
-        path = paths.owner(name.namespace_name, bundle_of(bundle_hash(name), bundles[namespace]))
+        path = paths.owner(name.namespace_name, find_bundle(bundle_hash(name), bundles[namespace]))
         if path not in owners:
             node = await store.get(path)
             owners[path] = None if node is None else Owner(_broker_of(node.value), node.stat.ephemeral_owner)

@@ -1,7 +1,7 @@
 """Watches how many undecided entries brokers hold, against the bounds of their options (66).
 
 Nothing of the production's own counting is used: the entries themselves are counted, as they wait in the streams'
-channels, with the topics' producers and in the logs' queues. An entry counts as `magnetar_wire.memory` says.
+channels, with the topics' producers and in the logs' queues. An entry counts as `magnetar_wire.entry_memory` says.
 
 - **A stream** takes its next message only while its undecided entries are less than
   `max_pending_publish_bytes_per_connection`.

@@ -48,9 +48,9 @@ def record(ledger_id: int, entry_id: int, entry: bytes | None = None, last_add_c
 def add_request(ledger_id: int, records: Sequence[tuple[int, bytes]], key: bytes, *, recovery: bool) -> bytes:
     frame = FrameBuilder(max_entry_bytes=MAX_RECORD_BYTES)
     for entry_id, one in records:
-        assert frame.add(ledger_id, entry_id, one)
-    runs = [AddRun(master_key=key, recovery=recovery)] * frame.runs
-    return AddRequest(frame=frame.take(), runs=runs).SerializeToString()
+        assert frame.try_add_entry(ledger_id, entry_id, one)
+    runs = [AddRun(master_key=key, recovery=recovery)] * frame.run_count
+    return AddRequest(frame=frame.build_frame(), runs=runs).SerializeToString()
 
 
 class OneBookie:

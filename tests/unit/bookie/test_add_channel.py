@@ -20,7 +20,7 @@ class FakeStream:
     """The test is at its other end."""
 
     def __init__(self) -> None:
-        self.at_hand: object | None = None
+        self.in_process_api: object | None = None
         self.sent: list[AddRequest] = []
         self.incoming: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         # Cleared: the other end does not take anything.

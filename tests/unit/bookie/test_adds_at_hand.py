@@ -52,8 +52,8 @@ class Counted:
         self.receive, self.finish, self.cancel = stream.receive, stream.finish, stream.cancel
 
     @property
-    def at_hand(self) -> object | None:
-        return self._stream.at_hand
+    def in_process_api(self) -> object | None:
+        return self._stream.in_process_api
 
     async def send(self, message: bytes) -> None:
         self.sent += 1
@@ -265,8 +265,8 @@ async def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answer
 async def test_a_stream_that_is_finished_ends_when_what_was_handed_over_is_answered() -> None:
     async with OneBookie() as one:
         stream, told = one.adds(), list[tuple[int, ...]]()
-        await until(lambda: stream.at_hand is not None, "the bookie serves the stream")
-        at_hand = stream.at_hand
+        await until(lambda: stream.in_process_api is not None, "the bookie serves the stream")
+        at_hand = stream.in_process_api
         assert isinstance(at_hand, AddsAtHand)
         at_hand.begin(lambda *answer: told.append(answer))
         assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)

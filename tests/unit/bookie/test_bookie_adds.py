@@ -291,9 +291,9 @@ async def test_answers_are_ranges() -> None:
 async def test_malformed_adds_are_refused() -> None:
     async with OneBookie() as one:
         frame = FrameBuilder()
-        frame.add(1, 0, record(1, 0))
-        frame.add(2, 0, record(2, 0))
-        one_description = AddRequest(frame=frame.take(), runs=[AddRun(master_key=KEY)]).SerializeToString()
+        frame.try_add_entry(1, 0, record(1, 0))
+        frame.try_add_entry(2, 0, record(2, 0))
+        one_description = AddRequest(frame=frame.build_frame(), runs=[AddRun(master_key=KEY)]).SerializeToString()
         for message in (b"\xff\xff", one_description, AddRequest(runs=[AddRun()]).SerializeToString()):
             stream = one.adds()
             await stream.send(message)
@@ -381,7 +381,7 @@ async def test_stream_is_not_read_on_while_nobody_takes_its_answers() -> None:
 class _Broken:
     """A stream whose client is gone."""
 
-    at_hand: object | None = None
+    in_process_api: object | None = None
 
     async def send(self, message: bytes) -> None:
         raise Disconnected("the client has gone")

@@ -30,9 +30,9 @@ from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.logs import log_to_stderr
-from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.process.exit_status import ExitStatus
+from magnetar_wire.process.logs import log_to_stderr
+from magnetar_wire.process.loop_delay import LoopDelayMonitor
 from magnetar_wire.transport import Disconnected, Stream
 from tests.http_client import ask, ask_json
 from tests.running import until, within
@@ -513,19 +513,19 @@ def test_a_log_line_can_not_be_forged(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_loop_that_stands_still_is_late() -> None:
     """What holds the loop up is seen when it turns again, and by whoever asks before what was due has run."""
     clock = ManualClock()
-    watch = LoopWatch(clock)
+    watch = LoopDelayMonitor(clock)
     clock.advance(2.0)
-    assert watch.late_s == 0.0
+    assert watch.delay_s == 0.0
     # As the loop would, had something held it up for 7 s: what was due runs late.
     held_up = HeldUpClock()
-    late = LoopWatch(held_up)
+    late = LoopDelayMonitor(held_up)
     held_up.now += 7.5
-    assert late.late_s == pytest.approx(7.0)
+    assert late.delay_s == pytest.approx(7.0)
     held_up.due()
-    assert late.late_s == pytest.approx(7.0)
+    assert late.delay_s == pytest.approx(7.0)
     held_up.now += 0.5
     held_up.due()
-    assert late.late_s == 0.0
+    assert late.delay_s == 0.0
     watch.close()
     late.close()
 

@@ -29,9 +29,9 @@ from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_testing.metadata import Fault
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.running import within
 from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene
 

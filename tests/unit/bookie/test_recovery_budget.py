@@ -12,7 +12,7 @@ from magnetar_bookie.core.recovery import RecoveryReads
 from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
-from magnetar_wire.memory import count_entry_memory
+from magnetar_wire.entry_memory import count_entry_memory
 from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)

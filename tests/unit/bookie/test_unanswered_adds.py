@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar_bookie.core.unanswered_adds import UnansweredAdds
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 # What one add of `RECORD` counts.
 RECORD = b"r" * 100

@@ -15,11 +15,11 @@ from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.options import BrokerOptions
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
-from magnetar_wire.logs import LogOptions
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
-from magnetar_wire.process.listeners import advertised_listeners
+from magnetar_wire.limits import MAX_BROKER_METADATA_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
+from magnetar_wire.process.advertised_listeners import parse_advertised_listeners
+from magnetar_wire.process.logs import LogOptions
 
 LEAST = {"broker_id": "b1", "metadata": "zookeeper://127.0.0.1:2181"}
 
@@ -171,7 +171,7 @@ def test_what_is_wrong_is_told_with_its_place() -> None:
 
 def test_listeners_are_bounded() -> None:
     many = [f"l{number}:magnetar://h:1" for number in range(17)]
-    assert len(advertised_listeners(many)) == 17
+    assert len(parse_advertised_listeners(many)) == 17
     with pytest.raises(ValidationError, match="at most 16"):
         settings(advertised_listeners=many)
 
@@ -212,7 +212,7 @@ def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
 MIB = 1 << 20
 # Capacity that the log needs beyond a topic's bound of 32 MiB: a frame, and the broker's part of each entry.
 BEYOND = MAX_FRAME_BYTES + MAX_FRAME_ENTRIES * ENTRY_OVERHEAD_BYTES
-LEAST_LOG_BYTES = (32 * MIB + BEYOND) + (32 * MIB + BEYOND) // ENTRY_OVERHEAD_BYTES * MAX_BROKER_PART_BYTES
+LEAST_LOG_BYTES = (32 * MIB + BEYOND) + (32 * MIB + BEYOND) // ENTRY_OVERHEAD_BYTES * MAX_BROKER_METADATA_BYTES
 
 
 @pytest.mark.parametrize(

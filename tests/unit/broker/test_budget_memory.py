@@ -17,7 +17,7 @@ from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 from tests.produce_client import entry
 from tests.running import until, within
 from tests.traced_memory import traced_memory

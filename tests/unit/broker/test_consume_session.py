@@ -23,7 +23,7 @@ from magnetar_protos.broker_pb2 import (
     Unsubscribe,
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_wire.entry import encode_entry, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, encode_entry
 from magnetar_wire.transport import Code, Rejected
 from tests.unit.broker.consume_client import ConsumeClient, ConsumeServer, eventually
 from tests.unit.broker.subscription_scene import EARLIEST, Scene
@@ -82,11 +82,11 @@ async def test_the_brokers_part_is_cut_off_for_those_who_did_not_ask() -> None:
     """MSG-5"""
     async with _running() as (scene, _, client):
         entry = encode_entry(MessageMetadata(producer_name="p", sequence_id=1, publish_time=2), b"payload")
-        scene.log.add(payload=with_broker_metadata(entry, 77, 0))
+        scene.log.add(payload=add_broker_metadata(entry, 77, 0))
         await client.open(1, "asked")
         await client.open(2, "not asked", broker_metadata=False)
         await eventually(lambda: client.positions(1) and client.positions(2))
-        assert client.delivered[1][0].entry == with_broker_metadata(entry, 77, 0)
+        assert client.delivered[1][0].entry == add_broker_metadata(entry, 77, 0)
         assert client.delivered[2][0].entry == entry
 
 

@@ -11,7 +11,7 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_wire.entry import split_broker_metadata
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from tests.unit.broker.log_scene import SMALL, Scene, entry, numbered, payload, running_log_scene
 
 WIDE = ManagedLedgerOptions()

@@ -21,8 +21,8 @@ from magnetar_protos.broker_pb2 import (
     ProducerOpened,
 )
 from magnetar_wire.entry import decode_entry
+from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Peer
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within

@@ -18,7 +18,7 @@ from magnetar_cli.cluster.errors import ClusterError
 from magnetar_cli.option_list import option_lines
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
-from magnetar_wire.logs import LogOptions
+from magnetar_wire.process.logs import LogOptions
 from tests.command_line import CommandLine
 
 _METADATA = 'metadata = "zookeeper://h"\n'

@@ -1,5 +1,4 @@
-"""A broker whose logs and cursors are in memory, while its subscriptions and its end of the stream are the real ones;
-and asyncio clients of it."""
+"""A broker with real subscriptions and consume sessions, on logs and cursors in memory; and asyncio clients of it."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.batch import encode_batch, encode_message
-from magnetar_wire.entry import with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
 from magnetar_wire.topic_name import TopicName
@@ -48,7 +47,7 @@ class MemoryTopic:
         self.reload()
 
     def reload(self) -> None:
-        """Another broker has it: cursors and log are what they were."""
+        """Reopen the topic as another broker does: with the same log and cursors."""
         self.subscriptions = Subscriptions(
             self.name, self.log, self.cursors, self._options, ManualClock(), SeededRandomness(1)
         )
@@ -63,12 +62,12 @@ class MemoryTopic:
         return self.store(entry, len(payloads), batch=batch, time_ms=time_ms)
 
     def store(self, entry: bytes, messages: int = 1, *, batch: bool = False, time_ms: int = 0) -> Position:
-        stored = with_broker_metadata(entry, time_ms, self.log.next_index + messages - 1)
+        stored = add_broker_metadata(entry, time_ms, self.log.next_index + messages - 1)
         return self.log.add(messages, batch=batch, payload=stored, time_ms=time_ms)
 
 
 class MemoryBroker(LookupBroker):
-    """Serves consumers by the production's sessions and subscriptions, of logs in memory."""
+    """Serves consumers with the real sessions and subscriptions, on logs in memory."""
 
     def __init__(self, address: str = ADDRESS, **options: Any) -> None:
         super().__init__(address)
@@ -87,7 +86,7 @@ class MemoryBroker(LookupBroker):
         return self.topics[full]
 
     async def unload(self, name: str) -> None:
-        """Its consumers are told to look it up again."""
+        """Close the topic's consumers, which look it up again."""
         topic = self.topic(name)
         old = topic.subscriptions
         topic.reload()
@@ -111,7 +110,7 @@ class MemoryBroker(LookupBroker):
         if method != "consume":
             return await super().serve_stream(method, stream)
         self.streams += 1
-        return await ConsumeSession(_Noting(stream, self.requests, self.answering), self._find).serve()
+        return await ConsumeSession(_RecordingStream(stream, self.requests, self.answering), self._find).serve()
 
     async def _find(self, name: TopicName, incarnation: str, create: bool) -> MemoryTopic:
         problem = self.problem(str(name))
@@ -122,14 +121,14 @@ class MemoryBroker(LookupBroker):
         return self.topic(str(name))
 
 
-class _Noting:
-    """A stream whose requests are written down, and whose answers may have to wait."""
+class _RecordingStream:
+    """A stream that records requests, and holds answers back while `answering` is not set."""
 
     def __init__(self, stream: Stream, requests: list[ConsumeRequest], answering: asyncio.Event) -> None:
         self._requests = requests
         self._stream = stream
         self._answering = answering
-        self.at_hand = stream.at_hand
+        self.in_process_api = stream.in_process_api
         self.finish = stream.finish
         self.cancel = stream.cancel
 
@@ -161,7 +160,7 @@ async def receive(consumer: Consumer, count: int) -> list[Message]:
 
 
 async def receive_all(consumer: Consumer) -> list[Message]:
-    """What is there, or on its way."""
+    """Receive all messages that are available."""
     messages = []
     while consumer._core.queue or (await consumer._core.has_message_available()):
         messages.append(await consumer.receive(60_000))

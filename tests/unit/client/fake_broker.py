@@ -1,7 +1,7 @@
-"""A broker of a few hundred lines that keeps what clients tell it in memory, and keeps the contract of broker.proto.
+"""A fake broker for producers, which stores entries in memory and follows the contract of broker.proto.
 
-It checks what a real one would: entries' checksums and sizes, numbers without gaps, epochs of producers. Tests say what
-is to go wrong: receipts may be held back, streams broken, producers ended, topics deleted.
+It checks what a real one would: checksums and sizes of entries, numbers without gaps, epochs of producers. Tests inject
+faults: they hold back receipts, break streams, close producers and delete topics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.unit.client.lookup_broker import ADDRESS, LookupBroker
 
 @dataclass
 class Topic:
-    """What is stored under one name, in one ledger."""
+    """A topic with one ledger."""
 
     name: str
     ledger_id: int
@@ -40,7 +40,7 @@ class Topic:
     entries: list[bytes] = field(default_factory=list)
     # By producer's name.
     last_sequence_ids: dict[str, int] = field(default_factory=dict)
-    # By name: who may send now.
+    # Open producers, by name.
     producers: dict[str, _Producer] = field(default_factory=dict)
 
     def messages(self) -> list[Messages]:
@@ -70,12 +70,12 @@ class FakeBroker(LookupBroker):
         self.produce_sessions: list[ProduceSession] = []
         # Every OpenProducer, in order.
         self.opened: list[OpenProducer] = []
-        # Entries that are refused, by what they hold.
+        # Decides which entries are refused.
         self.refuses: Callable[[bytes], bool] = lambda _: False
-        # Cleared: entries are stored, and not receipted.
+        # Cleared: entries are stored, and get no receipts.
         self.receipting = asyncio.Event()
         self.receipting.set()
-        # Producers of this topic are ended, with this, as soon as they have sent something.
+        # Producers of this topic are closed with this error at their first entry.
         self.ends: tuple[Topic, ErrorCode] | None = None
         self._ledgers = 0
         self._names = 0
@@ -94,7 +94,7 @@ class FakeBroker(LookupBroker):
         return self.topics[full]
 
     def delete(self, name: str) -> None:
-        """With its producers."""
+        """Delete a topic, and close its producers."""
         topic = self.topic(name)
         del self.topics[topic.name]
         self.end_producers(topic, ErrorCode.SERVICE_NOT_READY)
@@ -104,7 +104,7 @@ class FakeBroker(LookupBroker):
             producer.session.end(producer, Problem(code=code, text="ended by the test"))
 
     def problem_of(self, topic: str) -> Problem | None:
-        """Of a stream's producer there."""
+        """Return the error for a producer of this topic, if there is one."""
         if self.owners.get(topic, self.address) != self.address:
             return Problem(code=ErrorCode.SERVICE_NOT_READY, text=f"{topic} is another broker's")
         return self.problem(topic)
@@ -123,7 +123,7 @@ class FakeBroker(LookupBroker):
         finally:
             if session in self.produce_sessions:
                 self.produce_sessions.remove(session)
-            session.gone()
+            session.close_producers()
 
 
 class ProduceSession:
@@ -133,7 +133,7 @@ class ProduceSession:
         self._producers: dict[int, _Producer] = {}
         self._ids: set[int] = set()
         self._answers: asyncio.Queue[ProduceAnswer] = asyncio.Queue()
-        # How many entries each message that came had: what was gathered; and how many bytes it had.
+        # The number of entries, and of bytes, of each received message.
         self.frames: list[int] = []
         self.sizes: list[int] = []
 
@@ -142,12 +142,12 @@ class ProduceSession:
         try:
             while (message := await self.stream.receive()) is not None:
                 self.sizes.append(len(message))
-                self._take(ProduceRequest.FromString(message))
+                self._handle(ProduceRequest.FromString(message))
         finally:
             sender.cancel()
             await asyncio.wait([sender])
 
-    def gone(self) -> None:
+    def close_producers(self) -> None:
         for producer in self._producers.values():
             self._forget(producer)
 
@@ -156,7 +156,7 @@ class ProduceSession:
         self._forget(producer)
         self._answers.put_nowait(ProduceAnswer(ended=[ProducerEnded(producer_id=producer.id, problem=problem)]))
 
-    def tell(self, answer: ProduceAnswer) -> None:
+    def send(self, answer: ProduceAnswer) -> None:
         self._answers.put_nowait(answer)
 
     @staticmethod
@@ -172,7 +172,7 @@ class ProduceSession:
                 await self._broker.receipting.wait()
             await self.stream.send(answer.SerializeToString())
 
-    def _take(self, request: ProduceRequest) -> None:
+    def _handle(self, request: ProduceRequest) -> None:
         for opening in request.open:
             self._open(opening)
         runs = decode_frame(request.frame)
@@ -201,7 +201,7 @@ class ProduceSession:
         topic = broker.topic(opening.topic)
         name = opening.producer_name or broker.make_name()
         if problem is None and opening.incarnation not in ("", topic.incarnation):
-            problem = Problem(code=ErrorCode.INCARNATION_CHANGED, text=f"{topic.name} was made again")
+            problem = Problem(code=ErrorCode.INCARNATION_CHANGED, text=f"{topic.name} was recreated")
         present = topic.producers.get(name)
         if problem is None and present is not None:
             if (present.instance, True) == (opening.instance, present.epoch < opening.connection_epoch):
@@ -225,7 +225,7 @@ class ProduceSession:
         producer.next_number += len(run.entries)
         topic = producer.topic
         if self._broker.owners.get(topic.name, self._broker.address) != self._broker.address:
-            self.end(producer, self._broker.problem_of(topic.name))  # what a fenced ledger tells a zombie
+            self.end(producer, self._broker.problem_of(topic.name))  # like a broker whose ledger was fenced
             return
         for number, entry in enumerate(run.entries, run.first):
             try:

@@ -1,4 +1,4 @@
-"""The part that the fakes of a broker share: lookups, partitions and streams that tests break."""
+"""The common part of the fake brokers: lookups, partitions, and streams that tests break."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LookupBroker:
         self.address = address
         # The address of the topics' owner, for lookups.
         self.owner = address
-        # By topic, where it is not that one. Brokers may share it.
+        # The owners of topics that have another one. Brokers may share this.
         self.owners: dict[str, str] = {}
         self.partitioned: dict[str, int] = {}
         # The errors of topics that can't be opened or looked up.
@@ -37,11 +37,11 @@ class LookupBroker:
         self.calls: list[str] = []
         # The listener that each lookup named.
         self.listener_names: list[str] = []
-        # Cleared: nothing is answered on streams; on calls.
+        # Cleared: streams get no answers; calls get none.
         self.answering, self.answering_calls = asyncio.Event(), asyncio.Event()
         self.answering.set()
         self.answering_calls.set()
-        # What the broker was started on.
+        # The transport on which the broker was started.
         self.transport: Any = None
         self._streams: list[Stream] = []
         self._listener: Any = None
@@ -52,7 +52,7 @@ class LookupBroker:
         return self
 
     async def stop(self) -> None:
-        """Break all streams; nobody reaches the broker until it is started again."""
+        """Break all streams, and refuse connections until the broker is started again."""
         await self._listener.close()
 
     def break_streams(self) -> None:
@@ -78,7 +78,7 @@ class LookupBroker:
         return self.answer_call(method, request)
 
     def answer_call(self, method: str, request: bytes) -> bytes:
-        """Answer a call that is neither a lookup nor a question for partitions."""
+        """Answer a call other than `lookup` and `partitions`."""
         raise Refusal(Code.UNIMPLEMENTED, method)
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:

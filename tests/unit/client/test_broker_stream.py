@@ -1,4 +1,4 @@
-"""The link: what gathers, what is dispatched, and how it breaks."""
+"""The stream to a broker: how requests are gathered, how answers are dispatched, and how it breaks."""
 
 from __future__ import annotations
 
@@ -33,140 +33,140 @@ from tests.unit.client.scene import core_of
 
 
 class Recorder:
-    """A channel that sends what it is given, and remembers what it is told."""
+    """A channel that sends the given entries, and records its calls."""
 
-    def __init__(self, link: ProduceStream, topic: str) -> None:
-        self.link = link
-        self.told: list[Any] = []
+    def __init__(self, stream: ProduceStream, topic: str) -> None:
+        self.stream = stream
+        self.events: list[Any] = []
         self.line: list[bytes] = []
         self.sent = 0
         self.name = f"of {topic}"
-        self.id = link.open(self, OpenProducer(topic=topic, producer_name=self.name))
+        self.id = stream.open(self, OpenProducer(topic=topic, producer_name=self.name))
 
     def send(self, *payloads: bytes) -> None:
         shared = MessageMetadata(producer_name=self.name, sequence_id=0, publish_time=1)
         self.line += [encode_batch(Messages([payload]), shared) for payload in payloads]
-        self.link.mark_ready(self.id)
+        self.stream.mark_ready(self.id)
 
     def fill(self, builder: FrameBuilder) -> bool:
         while self.line:
-            if not builder.add(self.id, self.sent, self.line[0]):
+            if not builder.try_add_entry(self.id, self.sent, self.line[0]):
                 return False
             self.line.pop(0)
             self.sent += 1
         return True
 
     def opened(self, answer: ProducerOpened) -> None:
-        self.told.append(answer)
+        self.events.append(answer)
 
     def received(self, receipt: Receipt) -> None:
-        self.told.append((receipt.first, receipt.count, receipt.first_entry_id))
+        self.events.append((receipt.first, receipt.count, receipt.first_entry_id))
 
     def refused(self, refusal: EntryRefused) -> None:
-        self.told.append(refusal)
+        self.events.append(refusal)
 
     def ended(self, problem: Problem | None) -> None:
-        self.told.append(problem)
+        self.events.append(problem)
 
     def set_flow(self, paused: bool, waiting_for: str) -> None:
-        self.told.append(paused)
+        self.events.append(paused)
 
     def disconnected(self, error: TransportError) -> None:
-        self.told.append(error)
+        self.events.append(error)
 
 
-def link_of(made: ClientCore) -> ProduceStream:
+def stream_of(made: ClientCore) -> ProduceStream:
     return made.pool.stream(ADDRESS, ProduceStream)
 
 
-async def test_what_gathers_leaves_together_and_each_channel_gets_its_own_answers() -> None:
+async def test_requests_are_sent_together_and_each_channel_gets_its_own_answers() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
-    link = link_of(made)
-    assert link_of(made) is link
-    one, other = Recorder(link, "one"), Recorder(link, "other")
-    await until(lambda: bool(one.told and other.told), "both are open")
+    stream = stream_of(made)
+    assert stream_of(made) is stream
+    one, other = Recorder(stream, "one"), Recorder(stream, "other")
+    await until(lambda: bool(one.events and other.events), "both are open")
     one.send(b"a", b"b")
     other.send(b"c")
     one.send(b"d")
-    await until(lambda: len(one.told) + len(other.told) == 4, "receipts are there")
-    assert one.told[1:] == [(0, 3, 0)]
-    assert other.told[1:] == [(0, 1, 0)]
+    await until(lambda: len(one.events) + len(other.events) == 4, "receipts are there")
+    assert one.events[1:] == [(0, 3, 0)]
+    assert other.events[1:] == [(0, 1, 0)]
     assert broker.topic("one").payloads() == [b"a", b"b", b"d"]
-    assert broker.produce_sessions[0].frames == [0, 4], "one message for all that had gathered"
-    link.close(one.id)
-    await until(lambda: len(one.told) == 3, "it is closed")
-    assert one.told[2] is None
-    assert list(link.channels) == [other.id]
+    assert broker.produce_sessions[0].frames == [0, 4], "one message for all entries"
+    stream.close(one.id)
+    await until(lambda: len(one.events) == 3, "it is closed")
+    assert one.events[2] is None
+    assert list(stream.channels) == [other.id]
     await made.shutdown()
 
 
-async def test_a_full_frame_leaves_room_for_others_and_keeps_each_ones_order() -> None:
+async def test_a_full_frame_lets_other_producers_take_turns_in_order() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
-    much, little = Recorder(link_of(made), "much"), Recorder(link_of(made), "little")
-    await until(lambda: bool(much.told and little.told), "both are open")
+    much, little = Recorder(stream_of(made), "much"), Recorder(stream_of(made), "little")
+    await until(lambda: bool(much.events and little.events), "both are open")
     payloads = [bytes([i]) * 400_000 for i in range(20)]
     much.send(*payloads)
     little.send(b"me too")
-    await until(lambda: len(little.told) > 1, "the little one has its receipt")
+    await until(lambda: len(little.events) > 1, "the little one has its receipt")
     await until(lambda: len(broker.topic("much").entries) == 20, "all is stored")
     assert broker.topic("much").payloads() == payloads
     frames = broker.produce_sessions[0].frames
-    assert max(frames) < 16, "a frame has its bounds"
+    assert max(frames) < 16, "a frame is limited"
     await made.shutdown()
 
 
-async def test_batches_of_the_default_size_leave_in_messages_that_are_one_piece_of_the_transport() -> None:
+async def test_batches_of_the_default_size_are_sent_in_messages_of_one_piece_of_the_transport() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
-    one = Recorder(link_of(made), "one")
-    await until(lambda: bool(one.told), "it is open")
+    one = Recorder(stream_of(made), "one")
+    await until(lambda: bool(one.events), "it is open")
     one.send(*(bytes(size) for size in (131_072, 129_800, 131_072, 60_000, 60_000, 131_072, *[100] * 3000, 131_072)))
     await until(lambda: sum(broker.produce_sessions[0].frames) == 3007, "all has come")
     assert max(broker.produce_sessions[0].sizes) < PIECE_BYTES
-    assert len(broker.produce_sessions[0].sizes) < 12, "what there is room for leaves together"
+    assert len(broker.produce_sessions[0].sizes) < 12, "entries that fit are sent together"
     await made.shutdown()
 
 
-async def test_a_link_breaks_once_for_all_its_channels_and_the_next_one_is_another() -> None:
+async def test_a_stream_breaks_once_for_all_its_channels_and_is_replaced() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
-    link = link_of(made)
-    one, other = Recorder(link, "one"), Recorder(link, "other")
-    await until(lambda: bool(one.told and other.told), "both are open")
+    stream = stream_of(made)
+    one, other = Recorder(stream, "one"), Recorder(stream, "other")
+    await until(lambda: bool(one.events and other.events), "both are open")
     broker.break_streams()
-    await until(lambda: len(one.told) + len(other.told) == 4, "both are told")
-    assert isinstance(one.told[1], Disconnected)
-    assert isinstance(other.told[1], Disconnected)
+    await until(lambda: len(one.events) + len(other.events) == 4, "both are notified")
+    assert isinstance(one.events[1], Disconnected)
+    assert isinstance(other.events[1], Disconnected)
     with pytest.raises(TransportError):
-        Recorder(link, "late")
+        Recorder(stream, "late")
     one.send(b"into the void")
-    link.close(one.id)
-    assert link_of(made) is not link
-    await link.wait_ended()
+    stream.close(one.id)
+    assert stream_of(made) is not stream
+    await stream.wait_ended()
     await made.shutdown()
 
 
-async def test_closing_tells_the_channels_and_leaves_no_task() -> None:
+async def test_closing_notifies_the_channels_and_leaves_no_task() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
-    one = Recorder(link_of(made), "one")
-    await until(lambda: bool(one.told), "it is open")
+    one = Recorder(stream_of(made), "one")
+    await until(lambda: bool(one.events), "it is open")
     await made.shutdown()
-    assert isinstance(one.told[1], Disconnected)
+    assert isinstance(one.events[1], Disconnected)
     with pytest.raises(AlreadyClosed):
-        link_of(made)
+        stream_of(made)
     await broker.stop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_an_answer_that_cannot_be_read_breaks_the_link() -> None:
+async def test_an_answer_that_cannot_be_decoded_breaks_the_stream() -> None:
     class Babbler(FakeBroker):
         async def stream(self, peer: Any, method: str, stream: Any) -> None:
             await stream.receive()
@@ -176,14 +176,14 @@ async def test_an_answer_that_cannot_be_read_breaks_the_link() -> None:
     transport = InProcessTransport()
     await Babbler().start(transport)
     made = core_of(transport)
-    one = Recorder(link_of(made), "one")
-    await until(lambda: bool(one.told), "it is told")
-    assert isinstance(one.told[0], Disconnected)
-    assert "can't be decoded" in str(one.told[0])
+    one = Recorder(stream_of(made), "one")
+    await until(lambda: bool(one.events), "it is notified")
+    assert isinstance(one.events[0], Disconnected)
+    assert "can't be decoded" in str(one.events[0])
     await made.shutdown()
 
 
-async def test_questions_go_to_any_address_that_answers() -> None:
+async def test_lookups_go_to_any_address_that_answers() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     broker.partitioned["persistent://public/default/p"] = 3
@@ -193,7 +193,7 @@ async def test_questions_go_to_any_address_that_answers() -> None:
     broker.problems["t"] = ErrorCode.PRODUCER_BUSY
     with pytest.raises(ProducerBusy):
         await made.lookup.find_owner("t")
-    assert broker.calls == ["lookup", "partitions", "lookup"], "what is no passing trouble is not asked again"
+    assert broker.calls == ["lookup", "partitions", "lookup"], "an error that is not retryable ends the lookup"
     await broker.stop()
     made.operations.timeout_s = 0.3
     with pytest.raises(ConnectError):
@@ -201,31 +201,31 @@ async def test_questions_go_to_any_address_that_answers() -> None:
     await made.shutdown()
 
 
-async def test_a_passing_trouble_is_asked_about_again() -> None:
+async def test_a_lookup_is_repeated_after_a_retryable_error() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
     broker.problems["t"] = ErrorCode.SERVICE_NOT_READY
-    asking = asyncio.get_running_loop().create_task(made.lookup.find_owner("t"))
-    await until(lambda: len(broker.calls) > 2, "it was asked again")
-    assert not asking.done()
+    lookup = asyncio.get_running_loop().create_task(made.lookup.find_owner("t"))
+    await until(lambda: len(broker.calls) > 2, "it was repeated")
+    assert not lookup.done()
     broker.problems.clear()
-    assert await asking == ADDRESS
+    assert await lookup == ADDRESS
     await made.shutdown()
 
 
-async def test_many_producers_are_opened_and_closed_in_several_messages_and_none_closed_before() -> None:
-    """Brokers bound what one message has of them (`max_parts_per_produce_request`)."""
+async def test_many_producers_are_opened_and_closed_in_several_messages_in_order() -> None:
+    """Brokers limit how many one message has (`max_parts_per_produce_request`)."""
     transport = InProcessTransport()
     listener = await transport.listen(ADDRESS, FakeBroker())
     made = core_of(transport, ADDRESS)
-    link = link_of(made)
-    channels = [Recorder(link, "t") for _ in range(5000)]
+    stream = stream_of(made)
+    channels = [Recorder(stream, "t") for _ in range(5000)]
     for channel in channels[::2]:
-        link.close(channel.id)
+        stream.close(channel.id)
     opened: dict[int, None] = {}
     closed: dict[int, None] = {}
-    while (message := link.gather()) is not None:
+    while (message := stream.gather()) is not None:
         request = ProduceRequest.FromString(message)
         assert len(request.open) + len(request.close) <= 4000
         opened |= dict.fromkeys(one.producer_id for one in request.open)

@@ -1,4 +1,4 @@
-"""The application's own functions: they may raise, block, and call back in, and nothing of ours stands still for it."""
+"""Callbacks, routers and listeners of the application may raise errors, block, and call the client."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, sync_consume
 
 
 def in_time(work: Callable[[], object], what: str) -> None:
-    """On a thread of its own, so that a deadlock fails the test and does not hang it."""
+    """Run this on a thread of its own, so that a deadlock fails the test and does not hang it."""
     failed: list[BaseException] = []
 
     def guarded() -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 (told below)
+        except BaseException as error:  # noqa: BLE001 (raised below)
             failed.append(error)
 
     thread = threading.Thread(target=guarded, daemon=True)
@@ -39,21 +39,21 @@ def in_time(work: Callable[[], object], what: str) -> None:
 def test_a_callback_that_raises_is_logged_and_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t")
-        told: list[Result] = []
+        results: list[Result] = []
 
         def raises(result: Result, message_id: MessageId | None) -> None:
-            told.append(result)
-            raise ValueError("of the application's")
+            results.append(result)
+            raise ValueError("a bug in the application")
 
         def ends(result: Result, message_id: MessageId | None) -> None:
-            told.append(result)
+            results.append(result)
             raise SystemExit(3)
 
         with caplog.at_level(logging.ERROR, "magnetar"):
-            for callback in (raises, ends, raises, lambda result, _: told.append(result)):
+            for callback in (raises, ends, raises, lambda result, _: results.append(result)):
                 producer.send_async(b"x", callback)
             producer.flush()
-        assert told == [Result.Ok] * 4
+        assert results == [Result.Ok] * 4
         assert len([one for one in caplog.records if "callback" in one.getMessage()]) == 3
         producer.send(b"it goes on")
 
@@ -61,8 +61,8 @@ def test_a_callback_that_raises_is_logged_and_the_others_are_called(caplog: pyte
 @pytest.mark.parametrize(
     "what", ["send", "send when full", "flush", "create", "close producer", "close client", "shutdown client"]
 )
-def test_a_callback_may_call_whatever_blocks(what: str) -> None:
-    """None of it waits for the thread that it runs on, or says what can't be."""
+def test_a_callback_may_make_any_blocking_call(what: str) -> None:
+    """No call waits for the thread on which it is made, or raises an error."""
     with sync_scene() as made:
         client = made.client()
         producer = client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
@@ -81,7 +81,7 @@ def test_a_callback_may_call_whatever_blocks(what: str) -> None:
         def callback(result: Result, message_id: MessageId | None) -> None:
             try:
                 calls[what]()
-            except BaseException as error:  # noqa: BLE001 (told below)
+            except BaseException as error:  # noqa: BLE001 (raised below)
                 failed.append(error)
             done.set()
 
@@ -92,9 +92,9 @@ def test_a_callback_may_call_whatever_blocks(what: str) -> None:
         in_time(client.close, "closing afterwards")
 
 
-def test_a_callback_that_blocks_holds_up_callbacks_and_senders_and_nothing_else() -> None:
-    """Other producers of the client send and have their receipts; a full queue says so; and closing waits for it, since
-    callbacks are called before a client is closed."""
+def test_a_blocking_callback_delays_callbacks_and_senders_and_nothing_else() -> None:
+    """Other producers of the client send and get receipts. Closing waits for the callback, because a client calls all
+    callbacks before it is closed."""
     with sync_scene() as made:
         client = made.client()
         producer, other = client.create_producer("t", max_pending_messages=5), client.create_producer("u")
@@ -107,7 +107,7 @@ def test_a_callback_that_blocks_holds_up_callbacks_and_senders_and_nothing_else(
         producer.send_async(b"x", blocks)
         assert held.wait(GENEROUS_S)
         in_time(lambda: other.send(b"y"), "another producer's send")
-        in_time(lambda: producer.send(b"y"), "a send behind the callback")
+        in_time(lambda: producer.send(b"y"), "a send after the callback")
         closing = threading.Thread(target=client.close)
         closing.start()
         going.set()
@@ -115,21 +115,21 @@ def test_a_callback_that_blocks_holds_up_callbacks_and_senders_and_nothing_else(
         assert not closing.is_alive()
 
 
-def test_a_router_that_raises_or_sends_itself() -> None:
+def test_a_router_that_raises_an_error_or_sends() -> None:
     with sync_scene() as made, made.client() as client:
         made.on_loop(lambda broker: broker.partitioned.update({"persistent://public/default/p": 3}))
         other = client.create_producer("routed")
 
         def route(message: Any, partitions: int) -> int:
             if message.data() == b"raise":
-                raise ValueError("of the application's")
+                raise ValueError("a bug in the application")
             other.send(b"from a router")
             return 2
 
         producer = client.create_producer(
             "p", message_routing_mode=PartitionsRoutingMode.CustomPartition, message_router=route
         )
-        with pytest.raises(ValueError, match="application's"):
+        with pytest.raises(ValueError, match="in the application"):
             producer.send(b"raise")
         in_time(lambda: producer.send(b"x"), "a router that sends")
         assert made.on_loop(lambda broker: broker.topic("p-partition-2").payloads()) == [b"x"]
@@ -139,7 +139,7 @@ def test_a_router_that_raises_or_sends_itself() -> None:
 @pytest.mark.parametrize(
     "what", ["acknowledge", "receipt", "seek", "subscribe", "unsubscribe", "close", "close client", "redeliver"]
 )
-def test_a_listener_may_call_whatever_blocks(what: str) -> None:
+def test_a_listener_may_make_any_blocking_call(what: str) -> None:
     """CON-2"""
     with sync_consume_scene() as on:
         done = threading.Event()
@@ -163,7 +163,7 @@ def test_a_listener_may_call_whatever_blocks(what: str) -> None:
                 return
             try:
                 call(consumer, message)
-            except BaseException as error:  # noqa: BLE001 (told below)
+            except BaseException as error:  # noqa: BLE001 (raised below)
                 failed.append(error)
             done.set()
 
@@ -174,8 +174,8 @@ def test_a_listener_may_call_whatever_blocks(what: str) -> None:
         assert not failed
 
 
-def test_a_listener_that_blocks_holds_up_nobody_else() -> None:
-    """CON-2: another consumer of the client, its producers' callbacks, and closing go on."""
+def test_a_blocking_listener_delays_nothing_else() -> None:
+    """CON-2: the client's other consumers, its producers' callbacks, and closing go on."""
     with sync_consume_scene() as on:
         going, held = threading.Event(), threading.Event()
 
@@ -195,22 +195,22 @@ def test_a_listener_that_blocks_holds_up_nobody_else() -> None:
         going.set()
 
 
-def test_an_event_listener_that_raises_or_calls_back_in(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_listener_that_raises_an_error_or_calls_the_consumer(caplog: pytest.LogCaptureFixture) -> None:
     """SUB-3"""
-    told: list[int] = []
+    partitions: list[int] = []
 
     class Listener:
         def became_active(self, consumer: magnetar.Consumer, partition: int) -> None:
-            told.append(partition)
+            partitions.append(partition)
             consumer.get_last_message_id()
             consumer.close()
-            raise ValueError("of the application's")
+            raise ValueError("a bug in the application")
 
         def became_inactive(self, consumer: magnetar.Consumer, partition: int) -> None: ...
 
     with sync_consume_scene() as on, caplog.at_level(logging.ERROR, "magnetar"):
         consumer = on.client.subscribe("t", "s", ConsumerType.Failover, consumer_event_listener=Listener())
-        wait_until(lambda: bool(told) and not consumer.is_connected(), "it is told, and closes")
+        wait_until(lambda: bool(partitions) and not consumer.is_connected(), "it is called, and closes the consumer")
         deadline = time.monotonic() + GENEROUS_S
         while not any("consumer_event_listener" in one.getMessage() for one in caplog.records):
             assert time.monotonic() < deadline

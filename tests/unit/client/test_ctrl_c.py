@@ -1,4 +1,4 @@
-"""Ctrl-C in every call that waits, while brokers are silent; and what goes on with the same objects afterwards."""
+"""Ctrl-C in every call that waits, while brokers are silent. The same objects can be used afterwards."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.scene import SyncScene, sync_scene
 from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, ctrl_c_interrupts, sync_consume_scene
 
-# Far below what any of the calls would wait for.
+# Far below the timeout of any of the calls.
 PROMPT_S = 10.0
 
 
 def interrupted(call: Callable[[], object]) -> None:
-    """The call waits, is interrupted, and ends. The signal goes to another thread: the system call in which the main
-    thread waits does not hear of it, as of one that arrives just before that call."""
+    """Interrupt a call while it waits. The signal goes to another thread, so the main thread's system call is not
+    interrupted by it, as if it had arrived just before that call."""
     timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -40,7 +40,7 @@ def _silence(broker: FakeBroker | MemoryBroker, silent: bool) -> None:
 
 @pytest.mark.parametrize("how", ["create_producer", "get_topic_partitions", "send", "send_async", "flush", "close"])
 def test_ctrl_c_while_a_producer_waits(how: str) -> None:
-    """PRD-1: what was handed over stays pending and is stored in order; the next call goes on."""
+    """PRD-1: messages that were passed to the producer stay pending and are stored in order. The next call works."""
     with sync_scene() as made, made.client() as client, ctrl_c_interrupts():
         producer = client.create_producer("t", max_pending_messages=3, block_if_queue_full=True)
         producer.send(b"0")
@@ -166,15 +166,15 @@ def test_ctrl_c_while_a_reader_waits(how: str) -> None:
 
 @pytest.mark.parametrize("what", ["sends", "callbacks"])
 def test_ctrl_c_while_a_client_closes(what: str) -> None:
-    """Who interrupts that does not want to wait any longer: it is over then, and nothing hangs."""
+    """An interrupted close ends at once, and nothing hangs."""
     held = threading.Event()
-    told: list[object] = []
+    results: list[object] = []
     with sync_scene() as made, ctrl_c_interrupts():
         client = made.client()
         producer = client.create_producer("t")
 
         def callback(*outcome: object) -> None:
-            told.append(outcome)
+            results.append(outcome)
             if what == "callbacks":
                 held.wait(60)
 
@@ -188,20 +188,20 @@ def test_ctrl_c_while_a_client_closes(what: str) -> None:
             producer.send(b"2")
         client.close()
         deadline = time.monotonic() + PROMPT_S
-        while not told and time.monotonic() < deadline:
+        while not results and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert len(told) == 1
+        assert len(results) == 1
         assert _works(made)
 
 
 def _works(made: SyncScene) -> bool:
-    """Another client of the same process."""
+    """Return whether another client of the same process works."""
     with made.client() as client:
         return bool(client.create_producer("another").send(b"x"))
 
 
 def test_ctrl_c_while_an_administrator_waits() -> None:
-    """All calls go the same way; it can be used again."""
+    """All calls take the same path. The administrator can be used again."""
     with ctrl_c_interrupts(), Admin("magnetar://127.0.0.1:1", operation_timeout_seconds=3_600) as admin:
         for call in (admin.tenants.list, lambda: admin.topics.list("public/default")):
             interrupted(call)

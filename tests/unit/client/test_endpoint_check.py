@@ -1,4 +1,4 @@
-"""What a user is told while no broker answers, and when the operation fails."""
+"""The warning while no broker answers, and the error when the operation fails."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from tests.unit.client.test_lookup import TOPIC, pass_time
 
 
 class Describing(InProcessTransport):
-    """Tells what is at addresses, as the transport of real ones does."""
+    """Describes endpoints, like the gRPC transport."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
-        self.asked: list[tuple[tuple[str, ...], bool]] = []
-        self.found = "nobody is at home"
+        self.probes: list[tuple[tuple[str, ...], bool]] = []
+        self.found = "no process listens"
         self.probing = asyncio.Event()
-        # Cleared: a probe takes its time.
-        self.telling = asyncio.Event()
-        self.telling.set()
+        # Cleared: a probe does not end.
+        self.answering = asyncio.Event()
+        self.answering.set()
 
     async def describe_endpoints(self, addresses: Sequence[str], *, failed: bool) -> str:
         self.probing.set()
-        self.asked.append((tuple(addresses), failed))
-        await self.telling.wait()
+        self.probes.append((tuple(addresses), failed))
+        await self.answering.wait()
         return self.found
 
 
@@ -61,21 +61,21 @@ def warnings_in(log: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in log.records if record.levelno >= logging.WARNING]
 
 
-async def test_one_warning_tells_that_no_broker_answers_and_where(caplog: pytest.LogCaptureFixture) -> None:
-    """However many ask; the next one only after a broker has answered. The client goes on trying."""
+async def test_one_warning_says_that_no_broker_answers_and_where(caplog: pytest.LogCaptureFixture) -> None:
+    """One for any number of operations, and the next one only after a broker has answered. The client retries."""
     clock = ManualClock()
     async with connections(clock) as (transport, made):
-        asking: Any = asyncio.ensure_future(
+        lookups: Any = asyncio.ensure_future(
             asyncio.gather(*(made.lookup.count_partitions(f"{TOPIC}{number}") for number in range(20)))
         )
         await pass_time(clock, asyncio.create_task(clock.sleep(0.9)))
         assert warnings_in(caplog) == []
         await pass_time(clock, asyncio.create_task(clock.sleep(5)))
-        assert warnings_in(caplog) == [f"no broker has answered for 1 s at {ADDRESS}: nobody is at home; still trying"]
-        assert transport.asked == [((ADDRESS,), True)]
+        assert warnings_in(caplog) == [f"no broker has answered for 1 s at {ADDRESS}: no process listens; still trying"]
+        assert transport.probes == [((ADDRESS,), True)]
         broker = await FakeBroker().start(transport)
-        await pass_time(clock, asking)
-        assert await asking == [0] * 20
+        await pass_time(clock, lookups)
+        assert await lookups == [0] * 20
         await broker.stop()
         again = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(3)))
@@ -85,7 +85,7 @@ async def test_one_warning_tells_that_no_broker_answers_and_where(caplog: pytest
         await broker.stop()
 
 
-async def test_an_answer_within_a_second_and_a_broker_that_is_slow_are_not_warned_of(
+async def test_an_answer_within_a_second_and_a_slow_broker_cause_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -93,22 +93,22 @@ async def test_an_answer_within_a_second_and_a_broker_that_is_slow_are_not_warne
         broker = await FakeBroker().start(transport)
         assert await made.lookup.count_partitions(TOPIC) == 0
         broker.answering_calls.clear()
-        transport.found = ""  # it is there
+        transport.found = ""  # it listens
         slow = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(5)))
         other = asyncio.create_task(made.lookup.count_partitions(f"{TOPIC}2"))
         await pass_time(clock, asyncio.create_task(clock.sleep(3)))
-        assert transport.asked == [((ADDRESS,), False)]  # once
+        assert transport.probes == [((ADDRESS,), False)]  # once
         broker.answering_calls.set()
         assert (await slow, await other) == (0, 0)
         await pass_time(clock, asyncio.create_task(clock.sleep(5)))
         assert warnings_in(caplog) == []
-        # One that is slow at first, and is then no longer reached, is.
+        # A broker that is slow at first, and then can't be reached any more, causes one.
         broker.answering_calls.clear()
         slow = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(3)))
         assert warnings_in(caplog) == []
-        transport.found = "nobody is at home"
+        transport.found = "no process listens"
         broker.answering_calls.set()
         await broker.stop()
         lost = asyncio.create_task(made.lookup.count_partitions(f"{TOPIC}2"))
@@ -120,29 +120,29 @@ async def test_an_answer_within_a_second_and_a_broker_that_is_slow_are_not_warne
         await broker.stop()
 
 
-async def test_the_error_says_what_is_found_once() -> None:
+async def test_the_error_says_once_what_was_found() -> None:
     clock = ManualClock()
     async with connections(clock, operation_timeout_seconds=10.0) as (_, made):
         failing = asyncio.create_task(
             made.operations.retry(lambda: made.lookup.count_partitions(TOPIC))
-        )  # as the opening of a producer
+        )  # like the opening of a producer
         await pass_time(clock, failing)
         with pytest.raises(exceptions.ConnectError) as failed:
             await failing
         begin, end = str(failed.value).split(" s: ")
         assert re.fullmatch(rf"no broker answers at {ADDRESS}, tried for \d+(\.\d+)?", begin)
         assert end == (
-            "nobody is at home. Is a broker running (`magnetar standalone`), and is this the address of its own "
+            "no process listens. Is a broker running (`magnetar standalone`), and is this the address of its own "
             "protocol, whose port is 6652 by default?"
         )
-        assert failed.value.found == "nobody is at home"
+        assert failed.value.found == "no process listens"
 
 
 async def test_closing_does_not_wait_for_a_probe() -> None:
     """PRD-9"""
     clock = ManualClock()
     async with connections(clock, operation_timeout_seconds=0.5) as (transport, made):
-        transport.telling.clear()
+        transport.answering.clear()
         failing = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(transport.probing.wait()))
         assert not failing.done()
@@ -153,31 +153,31 @@ async def test_closing_does_not_wait_for_a_probe() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [1.0, 10.0])
-async def test_a_slow_probe_does_not_make_an_operation_longer(timeout_s: float) -> None:
-    """The probe of the warning is over by then, or what it finds is left out."""
+async def test_a_slow_probe_does_not_extend_an_operation(timeout_s: float) -> None:
+    """The error has the result of the warning's probe, if that has ended."""
     clock = ManualClock()
     async with connections(clock, operation_timeout_seconds=timeout_s) as (transport, made):
         failing = asyncio.create_task(made.lookup.count_partitions(TOPIC))
         await pass_time(clock, asyncio.create_task(clock.sleep(timeout_s / 2)))
-        transport.telling.clear()
+        transport.answering.clear()
         took_s = timeout_s / 2 + await pass_time(clock, failing)
         assert took_s <= timeout_s + LEAST_PROBE_S + 0.1  # two steps of the clock
         with pytest.raises(exceptions.ConnectError) as failed:
             await failing
-        assert failed.value.found == (None if timeout_s < WARN_AFTER_S * 2 else "nobody is at home")
+        assert failed.value.found == (None if timeout_s < WARN_AFTER_S * 2 else "no process listens")
 
 
-async def test_a_transport_that_can_t_tell_is_warned_of_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_transport_without_probes_causes_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     transport = InProcessTransport(clock)
     made = core_of(transport, *(f"b{number}:1" for number in range(7)), clock=clock)
-    asking = asyncio.create_task(made.lookup.count_partitions(TOPIC))
+    lookups = asyncio.create_task(made.lookup.count_partitions(TOPIC))
     await pass_time(clock, asyncio.create_task(clock.sleep(2)))
     named = "b0:1, b1:1, b2:1, b3:1, b4:1 and 2 more"
     assert warnings_in(caplog) == [f"no broker has answered for 1 s at {named}; still trying"]
     await made.shutdown()
-    await pass_time(clock, asking)
-    assert isinstance(asking.exception(), exceptions.MagnetarException)
+    await pass_time(clock, lookups)
+    assert isinstance(lookups.exception(), exceptions.MagnetarException)
 
 
 @contextlib.contextmanager
@@ -195,18 +195,18 @@ def http_server() -> Iterator[str]:
 
 @contextlib.contextmanager
 def no_process() -> Iterator[str]:
-    with socket.socket() as bound:  # and nobody listens
+    with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("server", "told"), [(http_server, "{} answers in HTTP, "), (no_process, "no process listens at {}")]
+    ("server", "finding"), [(http_server, "{} answers in HTTP, "), (no_process, "no process listens at {}")]
 )
-def test_a_synchronous_client_at_the_wrong_address(server: Any, told: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_synchronous_client_at_the_wrong_address(server: Any, finding: str, caplog: pytest.LogCaptureFixture) -> None:
     with server() as address:
-        found = told.format(address)
+        found = finding.format(address)
         no_broker = pytest.raises(exceptions.ConnectError, match=rf"no broker answers at {address}, .*{found}")
         with magnetar.Client(f"magnetar://{address}", operation_timeout_seconds=5) as client, no_broker:
             client.create_producer("t")
@@ -248,7 +248,7 @@ async def test_a_url_of_another_scheme_with_a_broker_s_own_port(scheme: str) -> 
 
 
 async def test_a_url_of_another_scheme_does_not_stop_the_event_loop() -> None:
-    """Nothing is probed on its thread: a server that sends nothing would have it stand still for a second."""
+    """On the loop's thread nothing is probed, because a silent server would block it for a second."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -257,11 +257,11 @@ async def test_a_url_of_another_scheme_does_not_stop_the_event_loop() -> None:
         for kind in (aio.Client, AsyncAdmin):
             with pytest.raises(exceptions.InvalidUrl, match="but is for Pulsar's clients"):
                 kind(url)
-        with pytest.raises(BlockingIOError):  # nobody has connected
+        with pytest.raises(BlockingIOError):  # no client has connected
             server.accept()
 
 
-def test_a_url_of_another_scheme_that_is_none_is_refused_without_a_look() -> None:
+def test_an_invalid_url_of_another_scheme_is_refused_without_a_probe() -> None:
     for url in ("pulsar://", "pulsar://a b:1", "http://user@host:1", "ftp://localhost:1"):
         with pytest.raises(exceptions.InvalidUrl, match=r"write magnetar://host:port\[,host:port…\]$"):
             magnetar.Client(url)

@@ -17,8 +17,8 @@ from magnetar import Consumer, ConsumerBatchReceivePolicy, Message, MessageId, R
 from magnetar._event_loop import background
 from magnetar.exceptions import StaleEpoch
 from tests.running import GENEROUS_S
+from tests.unit.client.interrupter import Interrupted, Interrupter
 from tests.unit.client.scene import sync_scene
-from tests.unit.client.striker import Striker, Struck
 from tests.unit.client.sync_consume_scene import (
     EARLIEST,
     LONG_MS,
@@ -29,7 +29,7 @@ from tests.unit.client.sync_consume_scene import (
 )
 
 MESSAGES = 2_000
-STRIKES = 100
+INTERRUPTS = 100
 
 
 def _publish(on: SyncConsumeScene, until_number: int, number: int = 0) -> None:
@@ -46,10 +46,10 @@ def _publish(on: SyncConsumeScene, until_number: int, number: int = 0) -> None:
 
 
 @pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
-def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> None:
-    """CON-2: what a receive that was broken off had in its hands, the next one returns."""
+def test_an_interrupted_receive_loses_no_message_and_keeps_the_order(how: str) -> None:
+    """CON-2: messages that an interrupted receive had taken are returned by the next one."""
     policy = ConsumerBatchReceivePolicy(9, -1, 50)
-    with sync_consume_scene() as on, Striker() as striker:
+    with sync_consume_scene() as on, Interrupter() as interrupter:
         published = MESSAGES
         _publish(on, published)
         consumer = on.client.subscribe(
@@ -58,35 +58,35 @@ def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> N
         got: list[bytes] = []
         unacknowledged: list[Message] = []
         deadline = time.monotonic() + GENEROUS_S
-        while striker.hits < STRIKES and time.monotonic() < deadline:
+        while interrupter.hits < INTERRUPTS and time.monotonic() < deadline:
             if len(got) == published:
                 _publish(on, published + MESSAGES, published)
                 published += MESSAGES
             try:
-                striker.armed = True
+                interrupter.armed = True
                 if how == "batch":
                     messages = consumer.batch_receive()
                 elif how == "receive":
                     messages = [consumer.receive()]
                 else:
                     messages = [consumer.receive(LONG_MS)]
-                striker.armed = False
-            except Struck:
+                interrupter.armed = False
+            except Interrupted:
                 continue
             finally:
-                striker.armed = False
+                interrupter.armed = False
             got += [message.data() for message in messages]
             unacknowledged += messages
             try:
-                striker.armed = True
+                interrupter.armed = True
                 while unacknowledged:
                     consumer.acknowledge(unacknowledged[0])
                     del unacknowledged[0]
-            except Struck:
+            except Interrupted:
                 pass  # it may have been taken or not, and is acknowledged again
             finally:
-                striker.armed = False
-        assert striker.hits >= STRIKES
+                interrupter.armed = False
+        assert interrupter.hits >= INTERRUPTS
         assert got == [b"%d" % number for number in range(len(got))]
         while len(got) < published:
             message = consumer.receive(LONG_MS)
@@ -100,9 +100,9 @@ def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> N
 
 
 def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
-    """What was made for nobody is closed again: its name, or its place in an exclusive subscription, is free. The next
-    call goes on as ever."""
-    with sync_consume_scene() as on, Striker() as striker:
+    """A consumer or reader that the caller never got is closed, so that an exclusive subscription is free again. The
+    next call works."""
+    with sync_consume_scene() as on, Interrupter() as interrupter:
         _publish(on, 1_000)
         consumer = on.client.subscribe("t", "s", **EARLIEST)
         calls: list[Callable[[], object]] = [
@@ -114,30 +114,30 @@ def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
             lambda: consumer.get_last_message_id(),
         ]
         deadline = time.monotonic() + GENEROUS_S
-        while striker.hits < STRIKES and time.monotonic() < deadline:
+        while interrupter.hits < INTERRUPTS and time.monotonic() < deadline:
             for call in calls:
                 made: Any = None
                 try:
-                    striker.armed = True
+                    interrupter.armed = True
                     made = call()
-                    striker.armed = False
+                    interrupter.armed = False
                     if isinstance(made, Reader):
-                        striker.armed = True
+                        interrupter.armed = True
                         made.has_message_available()
-                except (Struck, StaleEpoch):
-                    pass  # a seek that was broken off may have begun another epoch meanwhile
+                except (Interrupted, StaleEpoch):
+                    pass  # a seek that was interrupted may have begun another epoch
                 finally:
-                    striker.armed = False
+                    interrupter.armed = False
                 while isinstance(made, (Consumer, Reader)):
                     try:
-                        striker.armed = True
+                        interrupter.armed = True
                         made.close()
                         made = None
-                    except Struck:
+                    except Interrupted:
                         pass
                     finally:
-                        striker.armed = False
-        assert striker.hits >= STRIKES
+                        interrupter.armed = False
+        assert interrupter.hits >= INTERRUPTS
         with on.client.subscribe("t", "exclusive"):
             pass
         consumer.seek(MessageId.earliest)
@@ -146,28 +146,28 @@ def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_during_a_fork_comes_behind_it_and_the_parent_goes_on() -> None:
-    """CHK-60: what strikes in the middle of a fork leaves no client suspended, and is raised when the fork is over;
-    what strikes at its edges, Python itself swallows."""
+    """CHK-60: Ctrl-C in the middle of a fork leaves no client suspended, and is raised when the fork is over. At the
+    edges of a fork, Python itself ignores it."""
     pytest.importorskip("grpc")
-    with sync_scene() as made, made.client() as client, ctrl_c_interrupts(), Striker() as striker:
+    with sync_scene() as made, made.client() as client, ctrl_c_interrupts(), Interrupter() as interrupter:
         producer = client.create_producer("t")
         interrupted = 0
         for number in range(25):
-            before = striker.hits
+            before = interrupter.hits
             try:
-                striker.armed = True
+                interrupter.armed = True
                 pid = os.fork()
                 if pid == 0:
                     os._exit(0)
-                striker.armed = False
+                interrupter.armed = False
                 os.waitpid(pid, 0)
                 deadline = time.monotonic() + 0.2
-                while striker.hits > before and time.monotonic() < deadline:
+                while interrupter.hits > before and time.monotonic() < deadline:
                     time.sleep(0.001)
             except KeyboardInterrupt:
                 interrupted += 1
             finally:
-                striker.armed = False
+                interrupter.armed = False
             producer.send(b"%d" % number)
         assert interrupted
         assert made.on_loop(lambda broker: len(broker.topic("t").payloads())) == 25
@@ -178,11 +178,11 @@ def test_ctrl_c_during_a_fork_comes_behind_it_and_the_parent_goes_on() -> None:
 def test_ctrl_c_as_a_function_of_a_fork_begins_keeps_no_lock(function: str) -> None:
     """CHK-60: Python ignores it there, and other threads use their clients afterwards."""
 
-    def strike(frame: FrameType, event: str, _: object) -> None:
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_name == function:
             raise KeyboardInterrupt
 
-    sys.setprofile(strike)
+    sys.setprofile(interrupt)
     try:
         pid = os.fork()
         if pid == 0:

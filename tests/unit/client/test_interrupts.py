@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a send, again and again, as in a notebook whose user goes on with the same producer."""
+"""Ctrl-C at any moment of a send, many times, as in a notebook whose user goes on with the same producer."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import time
 
 from magnetar import MessageId, Result
 from tests.running import GENEROUS_S
+from tests.unit.client.interrupter import INTERRUPTS, Interrupted, Interrupter
 from tests.unit.client.scene import sync_scene
-from tests.unit.client.striker import STRIKES, Striker, Struck
 
 
-def test_an_interrupted_send_is_sent_whole_or_not_at_all_and_the_others_as_ever() -> None:
-    """PRD-1: nothing is mixed up, told twice, or left pending for ever."""
-    with sync_scene() as made, made.client() as client, Striker() as striker:
+def test_an_interrupted_send_is_sent_whole_or_not_at_all_and_affects_no_other() -> None:
+    """PRD-1: no message is mixed up, reported twice, or pending for ever."""
+    with sync_scene() as made, made.client() as client, Interrupter() as interrupter:
         producer = client.create_producer(
             "t", max_pending_messages=300, block_if_queue_full=True, batching_max_messages=20
         )
-        told: dict[bytes, list[tuple[Result, MessageId | None]]] = {}
+        results: dict[bytes, list[tuple[Result, MessageId | None]]] = {}
         whole: list[bytes] = []
         number = 0
         deadline = time.monotonic() + GENEROUS_S
-        while striker.hits < STRIKES and time.monotonic() < deadline:
+        while interrupter.hits < INTERRUPTS and time.monotonic() < deadline:
             number += 1
             content = b"%d" % number
-            outcomes = told[content] = []
+            outcomes = results[content] = []
             key = f"key of {number}" if number % 11 == 0 else None
             try:
-                striker.armed = True
+                interrupter.armed = True
                 if number % 37 == 0:
                     producer.send(content, partition_key=key)
                     outcomes.append((Result.Ok, None))
                 else:
                     producer.send_async(content, lambda *outcome, own=outcomes: own.append(outcome), partition_key=key)
-                striker.armed = False
+                interrupter.armed = False
                 whole.append(content)
-            except Struck:
+            except Interrupted:
                 pass
-        striker.armed = False
+        interrupter.armed = False
         producer.flush()
         stored: dict[tuple[int, int], bytes | None] = {}
         for entry, messages in enumerate(made.on_loop(lambda broker: broker.topic("t").messages())):
@@ -46,7 +46,7 @@ def test_an_interrupted_send_is_sent_whole_or_not_at_all_and_the_others_as_ever(
                 assert stored_key == (f"key of {int(payload or b'')}" if int(payload or b"") % 11 == 0 else None)
         assert len(set(stored.values())) == len(stored), "each is stored once"
         assert set(whole) <= set(stored.values())
-        for content, outcomes in told.items():
+        for content, outcomes in results.items():
             assert len(outcomes) == 1 or (not outcomes and content not in whole)
             for result, message_id in outcomes:
                 assert result is Result.Ok

@@ -1,4 +1,4 @@
-"""Finding who serves a topic, while brokers stand still, are away, or have lost it."""
+"""Lookups while brokers hang, are down, or have lost the topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC = "persistent://public/default/t"
 
 
 async def pass_time(clock: ManualClock, until_done: asyncio.Task[Any], step_s: float = 0.05) -> float:
-    """How many seconds of the clock the task took."""
+    """Move the clock until the task is done, and return how many seconds it took."""
     began = clock.monotonic()
     for _ in range(5_000):
         for _ in range(20):
@@ -37,7 +37,7 @@ async def pass_time(clock: ManualClock, until_done: asyncio.Task[Any], step_s: f
 
 @asynccontextmanager
 async def two_brokers(clock: ManualClock, kind: Any = FakeBroker) -> AsyncIterator[tuple[Any, Any, InProcessTransport]]:
-    """They share their topics."""
+    """Yield two brokers that share their topics."""
     transport = InProcessTransport(clock)
     one, other = await kind("one:1").start(transport), await kind("other:1").start(transport)
     other.topics = one.topics
@@ -46,51 +46,51 @@ async def two_brokers(clock: ManualClock, kind: Any = FakeBroker) -> AsyncIterat
     await other.stop()
 
 
-async def test_a_broker_that_is_silent_costs_a_question_no_more_than_a_moment() -> None:
-    """PRD-9: of a half-open connection only silence comes. The next broker is asked besides, and first from then on; an
-    answer that takes its time is not lost."""
+async def test_a_silent_broker_delays_a_lookup_by_a_moment_only() -> None:
+    """PRD-9: nothing comes from a half-open connection. The next broker gets the lookup as well, and gets later lookups
+    first. A slow answer still counts."""
     clock = ManualClock()
     async with two_brokers(clock) as (one, other, transport):
         one.owner = other.owner = "owner:1"
         made = core_of(transport, "one:1", "other:1", clock=clock)
         one.answering_calls.clear()
-        asking = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
-        assert PATIENCE_S <= await pass_time(clock, asking) < PATIENCE_S + 0.2
-        assert asking.result() == "owner:1"
-        asking = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
-        assert await pass_time(clock, asking) < 0.1, "who has answered is asked first"
+        lookup = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
+        assert PATIENCE_S <= await pass_time(clock, lookup) < PATIENCE_S + 0.2
+        assert lookup.result() == "owner:1"
+        lookup = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
+        assert await pass_time(clock, lookup) < 0.1, "the broker that has answered comes first"
         assert len(one.calls) == 1
-        # Both are slow: what comes first counts, though it comes from the one that was asked first.
+        # Both are slow. The first answer counts, though it comes from the broker that was tried first.
         other.answering_calls.clear()
-        asking = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
+        lookup = asyncio.get_running_loop().create_task(made.lookup.find_owner(TOPIC))
         for _ in range(40):
             await asyncio.sleep(0)
             clock.advance(0.05)
-        assert not asking.done()
+        assert not lookup.done()
         other.answering_calls.set()
-        assert await pass_time(clock, asking) < 0.1
-        assert asking.result() == "owner:1"
+        assert await pass_time(clock, lookup) < 0.1
+        assert lookup.result() == "owner:1"
         one.answering_calls.set()
         await made.shutdown()
 
 
-async def test_a_question_takes_no_longer_than_an_operation_may() -> None:
+async def test_lookups_end_at_the_operation_s_timeout() -> None:
     clock = ManualClock()
     async with two_brokers(clock) as (one, other, transport):
         made = core_of(transport, "one:1", "other:1", clock=clock, operation_timeout_seconds=3)
         one.answering_calls.clear()
         other.answering_calls.clear()
-        for ask in (made.lookup.find_owner, made.lookup.count_partitions, made.lookup.last_message):
-            asking: asyncio.Task[Any] = asyncio.get_running_loop().create_task(ask(TOPIC))
-            assert 2.5 < await pass_time(clock, asking) < 4.5
+        for method in (made.lookup.find_owner, made.lookup.count_partitions, made.lookup.last_message):
+            lookup: asyncio.Task[Any] = asyncio.get_running_loop().create_task(method(TOPIC))
+            assert 2.5 < await pass_time(clock, lookup) < 4.5
             with pytest.raises(exceptions.ConnectError):
-                asking.result()
+                lookup.result()
         one.answering_calls.set()
         other.answering_calls.set()
         await made.shutdown()
 
 
-async def test_what_a_broker_refuses_for_good_is_not_asked_elsewhere() -> None:
+async def test_an_error_that_is_not_retryable_ends_a_lookup() -> None:
     clock = ManualClock()
     async with two_brokers(clock) as (one, other, transport):
         made = core_of(transport, "one:1", "other:1", clock=clock)
@@ -104,9 +104,9 @@ async def test_what_a_broker_refuses_for_good_is_not_asked_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-async def test_a_topic_that_moves_away_from_a_silent_broker_is_followed(kind: str) -> None:
-    """OWN-2 as a client meets it: the broker that a lookup named stands still, and loses the topic; nobody waits there
-    for as long as an operation may take."""
+async def test_a_topic_that_moves_away_from_a_silent_broker_is_found(kind: str) -> None:
+    """OWN-2: the owner hangs, and loses the topic while a client waits for it. The client does not wait there until the
+    operation's timeout."""
     clock = ManualClock()
     brokers: Any = FakeBroker if kind == "producer" else MemoryBroker
     async with two_brokers(clock, brokers) as (one, other, transport):
@@ -117,7 +117,7 @@ async def test_a_topic_that_moves_away_from_a_silent_broker_is_followed(kind: st
         )
         making = client.create_producer("t") if kind == "producer" else client.subscribe("t", "s")
         opening: asyncio.Task[Any] = asyncio.get_running_loop().create_task(making)
-        for _ in range(100):  # as long as nobody else has it, the silent one is waited for
+        for _ in range(100):  # the client waits for the silent broker while that is the owner
             for _ in range(20):
                 await asyncio.sleep(0)
             clock.advance(0.05)
@@ -125,7 +125,7 @@ async def test_a_topic_that_moves_away_from_a_silent_broker_is_followed(kind: st
         one.owner = other.owner = other.address
         assert await pass_time(clock, opening) < 2 * REPEAT_LOOKUP_S
         assert opening.result().is_connected()
-        one.answering.set()  # it answers late, and nobody cares
+        one.answering.set()  # its late answer has no effect
         for _ in range(50):
             await asyncio.sleep(0)
         assert opening.result().is_connected()
@@ -135,7 +135,7 @@ async def test_a_topic_that_moves_away_from_a_silent_broker_is_followed(kind: st
 
 
 async def test_every_lookup_names_the_listener() -> None:
-    """OWN-1: a client says by which of a broker's addresses it reaches it."""
+    """OWN-1: a client names the listener whose addresses it can reach."""
     async with scene(listener_name="external") as (broker, client):
         producer = await client.create_producer("t")
         await producer.send(b"1")
@@ -148,8 +148,8 @@ async def test_every_lookup_names_the_listener() -> None:
         assert set(broker.listener_names) == {""}
 
 
-async def test_nothing_is_kept_of_brokers_that_are_gone() -> None:
-    """A client that lives for long: each broker that takes the topic over has an address of its own, and goes."""
+async def test_connections_to_former_brokers_are_closed() -> None:
+    """In a client that runs for long, each broker that takes the topic over has another address, and stops later."""
     async with scene() as (broker, client):
         transport = broker.transport
         assert transport is not None
@@ -176,9 +176,9 @@ async def test_nothing_is_kept_of_brokers_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-async def test_a_broker_without_the_listener_is_an_error_at_first_and_passes_later(kind: str) -> None:
-    """OWN-1: for a newcomer the listener's name is wrong. Who was open waits until the topic is at a broker that has
-    it: listeners may be changed one broker after the other."""
+async def test_a_missing_listener_is_an_error_at_first_and_retryable_later(kind: str) -> None:
+    """OWN-1: for a new producer the listener's name is wrong. One that was open waits until the topic is at a broker
+    that has the listener, because listeners may be changed one broker after the other."""
     transport = InProcessTransport()
     broker: Any = await (FakeBroker() if kind == "producer" else MemoryBroker()).start(transport)
     async with aio.Client(URL, _transport=transport, listener_name="external") as client:
@@ -197,7 +197,7 @@ async def test_a_broker_without_the_listener_is_an_error_at_first_and_passes_lat
         else:
             await broker.unload("t")
         await until(lambda: not made.is_connected(), "it is ended")
-        with pytest.raises(exceptions.InvalidArgument):  # asked behind it, so it was told that, too
+        with pytest.raises(exceptions.InvalidArgument):  # its lookup comes after the other's, which got the same error
             await make()
         broker.problems.clear()
         await until(made.is_connected, "it is open again")
@@ -206,7 +206,7 @@ async def test_a_broker_without_the_listener_is_an_error_at_first_and_passes_lat
     await broker.stop()
 
 
-async def test_what_is_wrong_is_told_of_every_broker_that_was_asked() -> None:
+async def test_the_error_names_every_broker() -> None:
     transport = InProcessTransport()
     made = core_of(transport, "one:1", "two:1", "three:1", operation_timeout_seconds=0.2)
     with pytest.raises(exceptions.ConnectError, match=r"(?s)(?=.*one:1)(?=.*two:1)(?=.*three:1)"):

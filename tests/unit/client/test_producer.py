@@ -1,4 +1,4 @@
-"""The synchronous producer against a broker that keeps the contract."""
+"""The synchronous producer, with a fake broker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.running import GENEROUS_S
 from tests.unit.client.scene import SyncScene, sync_scene
 
 
-class Told:
-    """A callback that remembers; `wait` returns when it was called so often."""
+class RecordingCallback:
+    """A callback that records its calls. `wait` returns when there were `count` of them."""
 
     def __init__(self) -> None:
         self.results: list[tuple[Result, MessageId | None]] = []
@@ -40,7 +40,7 @@ def payloads(made: SyncScene, topic: str) -> list[bytes | None]:
 
 
 def test_send_returns_when_the_message_is_durable() -> None:
-    """PRD-1: `send` waits for the receipt and closes the open batch at once, long before it would be due."""
+    """PRD-1: `send` waits for the receipt and closes the open batch at once, long before its delay is over."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", batching_max_publish_delay_ms=3_600_000)
         assert producer.topic() == "persistent://public/default/t"
@@ -56,8 +56,8 @@ def test_send_returns_when_the_message_is_durable() -> None:
         assert producer.last_sequence_id() == 2
 
 
-def test_the_broker_names_a_producer_that_has_no_name_and_names_are_unique() -> None:
-    """PRD-11: the broker makes a name; a second producer of one name is refused, and one after the first is not."""
+def test_the_broker_chooses_a_missing_name_and_names_are_unique() -> None:
+    """PRD-11: the broker chooses a name. A second producer of one name is refused until the first is closed."""
     with sync_scene() as made, made.client() as client:
         assert client.create_producer("t").producer_name() == "standalone-1"
         mine = client.create_producer("t", producer_name="mine")
@@ -68,26 +68,26 @@ def test_the_broker_names_a_producer_that_has_no_name_and_names_are_unique() -> 
         client.create_producer("t", producer_name="mine").close()
 
 
-def test_callbacks_are_told_each_message_s_id_on_a_thread_of_their_own() -> None:
-    """PRD-1: `send_async` returns at once. One callback that raises keeps nothing from the others."""
+def test_callbacks_get_each_message_s_id_on_a_thread_of_their_own() -> None:
+    """PRD-1: `send_async` returns at once. A callback that raises an error does not affect the others."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", max_pending_messages=5_000)
-        told = Told()
+        callback = RecordingCallback()
 
         def raises(result: Result, message_id: MessageId | None) -> None:
-            raise ValueError("the application's own fault")
+            raise ValueError("a bug in the application")
 
         for number in range(2_500):
-            producer.send_async(b"%d" % number, told)
+            producer.send_async(b"%d" % number, callback)
             if number == 7:
                 producer.send_async(b"?", raises)
         producer.flush()
-        assert len(told.results) == 2_500, "flush waits for callbacks, too"
-        assert {result for result, _ in told.results} == {Result.Ok}
-        ids = [message_id for _, message_id in told.results if message_id is not None]
+        assert len(callback.results) == 2_500, "flush waits for callbacks, too"
+        assert {result for result, _ in callback.results} == {Result.Ok}
+        ids = [message_id for _, message_id in callback.results if message_id is not None]
         assert ids == sorted(ids)
         assert len(set(ids)) == 2_500
-        assert told.threads == {"magnetar callbacks"}
+        assert callback.threads == {"magnetar callbacks"}
 
 
 def test_batches_close_by_messages_by_bytes_and_by_time() -> None:
@@ -99,29 +99,29 @@ def test_batches_close_by_messages_by_bytes_and_by_time() -> None:
         made.until(lambda broker: len(broker.topic("t").entries) == 2, "two batches are full")
         for _ in range(4):
             producer.send_async(bytes(60_000))
-        made.until(lambda broker: len(broker.topic("t").entries) == 3, "two of the large ones fill another")
+        made.until(lambda broker: len(broker.topic("t").entries) == 3, "two of the large ones fill another batch")
         producer.flush()
         sizes = made.on_loop(lambda broker: [len(messages) for messages in broker.topic("t").messages()])
         assert sizes == [1_000, 1_000, 2, 2]
         prompt = client.create_producer("u")
-        prompt.send_async(b"nobody flushes")
-        made.until(lambda broker: len(broker.topic("u").entries) == 1, "time is up")
+        prompt.send_async(b"not flushed")
+        made.until(lambda broker: len(broker.topic("u").entries) == 1, "the delay is over")
 
 
 def test_without_batching_each_message_is_an_entry() -> None:
     """PRD-4"""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", batching_enabled=False)
-        told = Told()
+        callback = RecordingCallback()
         for number in range(5):
-            producer.send_async(b"%d" % number, told)
-        told.wait(5)
-        assert [str(message_id) for _, message_id in told.results] == [f"(1,{n},-1,-1)" for n in range(5)]
+            producer.send_async(b"%d" % number, callback)
+        callback.wait(5)
+        assert [str(message_id) for _, message_id in callback.results] == [f"(1,{n},-1,-1)" for n in range(5)]
         entries = made.on_loop(lambda broker: broker.topic("t").entries)
         assert not any(decode_entry(entry).is_batch for entry in entries)
 
 
-def test_all_that_a_message_may_have_is_stored() -> None:
+def test_everything_that_a_message_can_have_is_stored() -> None:
     """MSG-1, PRD-7: keys, properties, times, a null value, and sequence ids, the application's or consecutive ones."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", initial_sequence_id=9, batching_max_publish_delay_ms=60_000)
@@ -150,10 +150,10 @@ def test_all_that_a_message_may_have_is_stored() -> None:
         metadata = decode_entry(made.on_loop(lambda broker: broker.topic("t").entries[-1])).metadata
         assert (metadata.sequence_id, metadata.highest_sequence_id) == (23, 24)
         ids = made.on_loop(lambda broker: broker.topic("t").messages()[-1].sequence_ids)
-        assert list(ids or ()) == [23, 24], "each message's own, for whoever reads them one by one"
+        assert list(ids or ()) == [23, 24], "each message has its own, for clients that read them one by one"
 
 
-def test_a_producer_goes_on_behind_what_is_stored_of_its_name() -> None:
+def test_sequence_ids_continue_after_the_last_one_stored_under_the_name() -> None:
     """PRD-7"""
     with sync_scene() as made, made.client() as client:
         with client.create_producer("t", producer_name="p") as producer:
@@ -167,7 +167,7 @@ def test_a_producer_goes_on_behind_what_is_stored_of_its_name() -> None:
 
 @pytest.mark.parametrize("compression", list(CompressionType))
 def test_compression(compression: CompressionType) -> None:
-    """PRD-3: recorded in the metadata, so that whoever reads needs no setting."""
+    """PRD-3: recorded in the metadata, so that consumers need no setting."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", compression_type=compression)
         producer.send_async(b"a" * 1_000)
@@ -178,8 +178,8 @@ def test_compression(compression: CompressionType) -> None:
         assert payloads(made, "t") == [b"a" * 1_000, b"b" * 1_000]
 
 
-def test_what_is_too_large_is_refused_before_it_is_sent() -> None:
-    """MSG-2: 5 MiB as stored, metadata 10 KiB; the error names both sizes. What is just small enough is sent."""
+def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> None:
+    """MSG-2: 5 MiB as stored, metadata 10 KiB; the error names both sizes. A message of exactly the limit is sent."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t")
         producer.send_async(b"before")
@@ -200,8 +200,8 @@ def test_what_is_too_large_is_refused_before_it_is_sent() -> None:
         assert len(payloads(made, "u")) == 1
 
 
-def test_a_batch_that_would_pass_the_limit_is_closed_before() -> None:
-    """MSG-2: whatever the options say, a batch fits an entry."""
+def test_a_batch_that_would_exceed_the_limit_is_closed_before() -> None:
+    """MSG-2: a batch fits an entry with any options."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer(
             "t", batching_max_allowed_size_in_bytes=100_000_000, batching_max_publish_delay_ms=60_000
@@ -230,7 +230,7 @@ def test_a_batch_that_would_pass_the_limit_is_closed_before() -> None:
         ({"disable_replication": True}, exceptions.OperationNotSupported),
     ],
 )
-def test_what_cannot_be_sent_is_refused_alone(arguments: dict[str, Any], error: type[Exception]) -> None:
+def test_a_message_that_cannot_be_encoded_is_refused_alone(arguments: dict[str, Any], error: type[Exception]) -> None:
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t")
         producer.send_async(b"before")
@@ -256,7 +256,7 @@ def test_what_cannot_be_sent_is_refused_alone(arguments: dict[str, Any], error: 
         ({"topic": 5}, exceptions.InvalidTopicName),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
     with sync_scene() as made, made.client() as client, pytest.raises(error):
         client.create_producer(**{"topic": "t", **options})
 
@@ -285,15 +285,15 @@ def test_a_full_queue_raises() -> None:
         assert len(payloads(made, "t")) == 1_002
 
 
-def test_a_full_queue_waits_if_told_to() -> None:
-    """PRD-1: `block_if_queue_full`. Several threads send, and each one's messages stay in order."""
+def test_a_full_queue_waits_with_block_if_queue_full() -> None:
+    """PRD-1: several threads send, and the messages of each stay in order."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", max_pending_messages=50, block_if_queue_full=True)
-        told = Told()
+        callback = RecordingCallback()
 
         def send(name: bytes) -> None:
             for number in range(1_000):
-                producer.send_async(b"%s%d" % (name, number), told)
+                producer.send_async(b"%s%d" % (name, number), callback)
 
         threads = [threading.Thread(target=send, args=(name,)) for name in (b"a", b"b", b"c")]
         for thread in threads:
@@ -301,7 +301,7 @@ def test_a_full_queue_waits_if_told_to() -> None:
         for thread in threads:
             thread.join(GENEROUS_S)
         producer.flush()
-        told.wait(3_000)
+        callback.wait(3_000)
         stored = payloads(made, "t")
         for name in (b"a", b"b", b"c"):
             assert [one for one in stored if (one or b"").startswith(name)] == [
@@ -322,7 +322,7 @@ def test_callbacks_may_send_and_flush() -> None:
                     producer.send_async(b"%d" % number)
                 producer.send(b"and wait")
                 producer.flush()
-            except Exception as error:  # noqa: BLE001 (told below)
+            except Exception as error:  # noqa: BLE001 (reported below)
                 errors.append(error)
             done.set()
 
@@ -333,15 +333,15 @@ def test_callbacks_may_send_and_flush() -> None:
 
 
 def test_slow_callbacks_hold_the_sender_back() -> None:
-    """Nothing grows without bound: what is stored, and whose callback waits for its turn, is pending still."""
+    """Nothing grows without limit: a persisted message is pending until its callback was called."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", max_pending_messages=10)
         go_on = threading.Event()
-        told = Told()
+        callback = RecordingCallback()
 
         def slow(result: Result, message_id: MessageId | None) -> None:
             go_on.wait(GENEROUS_S)
-            told(result, message_id)
+            callback(result, message_id)
 
         for _ in range(10):
             producer.send_async(b"x", slow)
@@ -349,22 +349,22 @@ def test_slow_callbacks_hold_the_sender_back() -> None:
         with pytest.raises(exceptions.ProducerQueueIsFull):
             producer.send_async(b"one too many")
         go_on.set()
-        told.wait(10)
+        callback.wait(10)
         producer.send(b"now")
 
 
 def test_an_entry_that_is_refused_fails_alone() -> None:
-    """Those behind it are not held up; `flush` says that something failed."""
+    """Later messages are stored. `flush` raises the error."""
     with sync_scene() as made, made.client() as client:
         made.on_loop(lambda broker: setattr(broker, "refuses", lambda entry: b"bad" in entry))
         producer = client.create_producer("t", batching_enabled=False)
-        told = Told()
+        callback = RecordingCallback()
         for content in (b"good", b"bad", b"better"):
-            producer.send_async(content, told)
+            producer.send_async(content, callback)
         with pytest.raises(exceptions.ChecksumError):
             producer.flush()
-        told.wait(3)
-        results = [result for result, _ in told.results]
+        callback.wait(3)
+        results = [result for result, _ in callback.results]
         assert sorted(results, key=lambda result: result.value) == [Result.Ok, Result.Ok, Result.ChecksumError]
         with pytest.raises(exceptions.ChecksumError, match="refused by the test"):
             producer.send(b"bad again")
@@ -372,14 +372,14 @@ def test_an_entry_that_is_refused_fails_alone() -> None:
         assert payloads(made, "t") == [b"good", b"better"]
 
 
-def test_closing_sends_what_is_pending_and_takes_nothing_more() -> None:
+def test_close_sends_pending_messages_and_refuses_later_ones() -> None:
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", batching_max_publish_delay_ms=60_000)
-        told = Told()
-        producer.send_async(b"x", told)
+        callback = RecordingCallback()
+        producer.send_async(b"x", callback)
         producer.close()
-        told.wait(1)
-        assert told.results[0][0] is Result.Ok
+        callback.wait(1)
+        assert callback.results[0][0] is Result.Ok
         for send in (producer.send, producer.send_async):
             with pytest.raises(exceptions.AlreadyClosed):
                 send(b"y")
@@ -387,9 +387,9 @@ def test_closing_sends_what_is_pending_and_takes_nothing_more() -> None:
             producer.flush()
         producer.close()
         other = client.create_producer("t", batching_max_publish_delay_ms=60_000)
-        other.send_async(b"z", told)
+        other.send_async(b"z", callback)
         client.close()
-        told.wait(2)
+        callback.wait(2)
         assert payloads(made, "t") == [b"x", b"z"]
         with pytest.raises(exceptions.AlreadyClosed):
             client.create_producer("t")
@@ -397,13 +397,13 @@ def test_closing_sends_what_is_pending_and_takes_nothing_more() -> None:
         assert not made.on_loop(lambda broker: broker.topic("t").producers)
 
 
-def test_shutdown_fails_what_is_pending() -> None:
+def test_shutdown_fails_pending_messages() -> None:
     with sync_scene() as made:
         client = made.client()
         made.on_loop(lambda broker: broker.receipting.clear())
         producer = client.create_producer("t")
-        told = Told()
-        producer.send_async(b"x", told)
+        callback = RecordingCallback()
+        producer.send_async(b"x", callback)
         errors: list[Exception] = []
 
         def send() -> None:
@@ -414,15 +414,15 @@ def test_shutdown_fails_what_is_pending() -> None:
 
         sending = threading.Thread(target=send)
         sending.start()
-        made.until(lambda broker: len(broker.topic("t").payloads()) == 2, "both are on their way")
+        made.until(lambda broker: len(broker.topic("t").payloads()) == 2, "both are in flight")
         client.shutdown()
         sending.join(GENEROUS_S)
         assert len(errors) == 1
-        assert told.results == [(Result.AlreadyClosed, None)]
+        assert callback.results == [(Result.AlreadyClosed, None)]
         made.on_loop(lambda broker: broker.receipting.set())
 
 
-def test_a_blocked_sender_meets_the_end() -> None:
+def test_a_blocked_sender_gets_an_error_when_the_client_is_shut_down() -> None:
     with sync_scene() as made:
         client = made.client()
         made.on_loop(lambda broker: broker.receipting.clear())

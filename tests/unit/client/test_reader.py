@@ -16,8 +16,12 @@ from tests.unit.client.consume_scene import MemoryBroker, client_of
 P = "persistent://public/default/"
 
 
-async def test_a_reader_starts_where_it_is_told() -> None:
-    """CON-11: earliest, latest, an id, a time; within a batch, too."""
+def _is_reconnected(broker: MemoryBroker, streams: int, reader: Reader) -> bool:
+    return broker.streams > streams and reader.is_connected()
+
+
+async def test_a_reader_starts_at_its_start_message_id() -> None:
+    """CON-11: earliest, latest, an id, a time; also within a batch."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         for number in range(3):
@@ -48,7 +52,7 @@ async def test_a_reader_starts_where_it_is_told() -> None:
             await reader.close()
             topic.log.entries.pop(late)
             topic.log.order.remove(late)
-        assert topic.cursors.cursors == {}, "readers leave nothing behind"
+        assert topic.cursors.cursors == {}, "a reader leaves no subscription behind"
 
 
 async def test_has_message_available_is_true_only_if_a_read_returns() -> None:
@@ -78,8 +82,8 @@ async def test_has_message_available_is_true_only_if_a_read_returns() -> None:
 
 
 @pytest.mark.parametrize("batches", [False, True])
-async def test_a_reader_goes_on_behind_the_last_message_that_it_returned(batches: bool) -> None:
-    """SUB-7, CON-11: nothing is left out, and nothing comes twice, whenever its broker goes."""
+async def test_a_reader_continues_behind_its_read_position_after_a_disconnect(batches: bool) -> None:
+    """SUB-7, CON-11: no message is skipped or repeated."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         expected: list[bytes] = []
@@ -109,20 +113,20 @@ async def test_a_reader_goes_on_behind_the_last_message_that_it_returned(batches
         assert not await reader.has_message_available()
 
 
-async def test_a_reader_that_has_read_nothing_misses_nothing_while_its_broker_is_away() -> None:
-    """SUB-7: one that began at the end of the topic begins there again, and not at the end that it has by then."""
+async def test_a_reader_that_has_read_nothing_skips_nothing_during_a_disconnect() -> None:
+    """SUB-7: a reader that began at the end of the topic continues there, not at the end that the topic has by then."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         topic.publish(b"old")
         reader = await client.create_reader("t", MessageId.latest)
         broker.break_streams()
-        await until(lambda: not reader.is_connected(), "it is away")
-        topic.publish(b"meanwhile")
-        assert (await reader.read_next(60_000)).data() == b"meanwhile"
+        await until(lambda: not reader.is_connected(), "it is disconnected")
+        topic.publish(b"new")
+        assert (await reader.read_next(60_000)).data() == b"new"
 
 
-async def test_nothing_is_available_that_was_read_while_the_broker_was_asked() -> None:
-    """CON-11: a connection that is lost while the broker answers makes nothing of what was read available again."""
+async def test_a_disconnect_during_has_message_available_does_not_make_read_messages_available() -> None:
+    """CON-11"""
     async with client_of() as (broker, client):
         for count in (1, 3):
             broker.topic("t").publish(*[b"x"] * count)
@@ -139,7 +143,7 @@ async def test_nothing_is_available_that_was_read_while_the_broker_was_asked() -
                 await reader.close()
 
 
-async def test_a_reader_of_partitions_reads_all_and_does_not_start_at_one_id() -> None:
+async def test_a_reader_reads_all_partitions_and_can_t_start_at_the_id_of_a_message_in_one() -> None:
     async with client_of() as (broker, client):
         broker.partitioned[P + "t"] = 2
         for index in range(2):
@@ -154,7 +158,7 @@ async def test_a_reader_of_partitions_reads_all_and_does_not_start_at_one_id() -
                 await client.create_reader("t", wrong)  # type: ignore[arg-type]
 
 
-async def test_a_listener_reads_and_a_closed_reader_says_so() -> None:
+async def test_a_reader_listener_gets_all_messages_and_a_closed_reader_raises() -> None:
     """CON-2"""
     async with client_of() as (broker, client):
         got = []
@@ -171,8 +175,8 @@ async def test_a_listener_reads_and_a_closed_reader_says_so() -> None:
 
 
 @pytest.mark.parametrize("batches", [False, True])
-async def test_what_a_reader_has_prefetched_it_returns_though_it_was_trimmed_meanwhile(batches: bool) -> None:
-    """SUB-7, CON-11: its broker died, and nothing held the ledgers; nothing is left out that had come."""
+async def test_a_reader_returns_prefetched_messages_that_were_trimmed_during_a_disconnect(batches: bool) -> None:
+    """SUB-7, CON-11: no message that was delivered is skipped."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         numbers = iter(range(1000))
@@ -181,13 +185,13 @@ async def test_what_a_reader_has_prefetched_it_returns_though_it_was_trimmed_mea
         reader = await client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
         got = [(await reader.read_next(60_000)).data() for _ in range(4)]
         part = reader._core.partitions[0]
-        await until(lambda: part.position.last_delivered == topic.log.last, "all others wait here")
+        await until(lambda: part.position.last_delivered == topic.log.last, "all others are prefetched")
         for _ in range(3):
             assert await reader.has_message_available()
             streams = broker.streams
             broker.break_streams()
             topic.log.entries.clear()
-            await until(partial(_again, broker, streams, reader), "it is there again")
+            await until(partial(_is_reconnected, broker, streams, reader), "it is connected again")
             got.append((await reader.read_next(60_000)).data())
         topic.publish(*(b"%d" % next(numbers) for _ in range(3 if batches else 1)))
         while await reader.has_message_available():
@@ -198,13 +202,9 @@ async def test_what_a_reader_has_prefetched_it_returns_though_it_was_trimmed_mea
             assert (await reader.read_next(60_000)).data() == b"%d" % index
 
 
-def _again(broker: MemoryBroker, streams: int, reader: Reader) -> bool:
-    return broker.streams > streams and reader.is_connected()
-
-
 @pytest.mark.parametrize("queue_size", [0, 1, 1000])
-async def test_what_is_available_is_read_though_the_broker_goes_and_trims(queue_size: int) -> None:
-    """CON-11: whenever that happens."""
+async def test_an_available_message_is_read_though_the_broker_disconnects_and_trims_it(queue_size: int) -> None:
+    """CON-11: at whatever moment that happens."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         reader = await client.create_reader("t", MessageId.latest, receiver_queue_size=queue_size)
@@ -223,17 +223,19 @@ async def test_what_is_available_is_read_though_the_broker_goes_and_trims(queue_
         assert found == {True, False}
 
 
-async def test_a_topic_made_again_is_read_from_its_first_message_and_nothing_of_the_old_one_is_kept() -> None:
+async def test_a_recreated_topic_is_read_from_its_first_message_and_the_old_queue_is_dropped() -> None:
     """TOP-7"""
     async with client_of() as (broker, client):
         old = broker.topic("t")
         for _ in range(3):
             old.publish(b"old")
         reader = await client.create_reader("t", MessageId.earliest)
-        await until(lambda: reader._core.partitions[0].position.last_delivered == old.log.last, "all wait here")
+        await until(lambda: reader._core.partitions[0].position.last_delivered == old.log.last, "all are prefetched")
         await broker.delete("t")
         broker.topic("t").publish(b"new")
-        await until(lambda: reader._core.partitions[0]._incarnation == broker.topic("t").log.incarnation, "it is seen")
+        await until(
+            lambda: reader._core.partitions[0]._incarnation == broker.topic("t").log.incarnation, "it is noticed"
+        )
         assert (await reader.read_next(60_000)).data() == b"new"
         assert not await reader.has_message_available()
 

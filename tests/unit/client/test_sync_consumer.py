@@ -1,16 +1,14 @@
-"""The synchronous consumer and reader: threads, listeners, and waiting that can be broken off."""
+"""The synchronous consumer and reader, with threads and Ctrl-C."""
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pytest
 
-import magnetar
-from magnetar import ConsumerBatchReceivePolicy, ConsumerType, Message, MessageId
-from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, Timeout
+from magnetar import ConsumerBatchReceivePolicy, ConsumerType, MessageId
+from magnetar.exceptions import AlreadyClosed, Timeout
 from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, ctrl_c_interrupts, sync_consume_scene, wait_until
 
 
@@ -43,7 +41,7 @@ def test_receive_acknowledge_seek_and_close() -> None:
             consumer.acknowledge(again)
 
 
-def test_what_is_asked_for_again_comes_before_all_that_was_prefetched() -> None:
+def test_after_a_redelivery_request_no_prefetched_message_is_received() -> None:
     """CON-5: at once, and however often; a cumulative acknowledgement then loses nothing."""
     with sync_consume_scene() as on:
         on.publish_each(500)
@@ -86,54 +84,8 @@ def test_many_threads_receive_each_message_once() -> None:
         assert topic.cursors.cursors["s"].mark_delete == topic.log.last
 
 
-def test_a_listener_has_a_thread_of_its_own_and_what_it_fails_on_stays() -> None:
-    """CON-2"""
-    with sync_consume_scene() as on:
-        got: list[bytes] = []
-        threads: set[str] = set()
-
-        def listen(consumer: magnetar.Consumer, message: Message) -> None:
-            threads.add(threading.current_thread().name)
-            got.append(message.data())
-            if message.data() == b"3":
-                raise ValueError("the application's own")
-            consumer.acknowledge(message, receipt=message.data() == b"4")  # waits for the loop: it is not on it
-
-        consumer = on.client.subscribe("t", "s", message_listener=listen, **EARLIEST)
-        with pytest.raises(InvalidConfiguration):
-            consumer.receive()
-        with pytest.raises(InvalidConfiguration):
-            consumer.batch_receive()
-        on.publish_each(5)
-        wait_until(lambda: len(got) == 5, "all are listened to")
-        consumer.pause_message_listener()
-        on.publish(b"later")
-        time.sleep(0.05)
-        assert len(got) == 5
-        consumer.resume_message_listener()
-        wait_until(lambda: len(got) == 6, "the last one, too")
-        consumer.close()
-        topic = on.broker.topic("t")
-        assert topic.cursors.cursors["s"].done == {topic.log.order[at] for at in (0, 1, 2, 4, 5)}
-        assert not {"magnetar", threading.main_thread().name} & threads
-
-
-def test_a_consumer_may_be_closed_by_its_listener() -> None:
-    with sync_consume_scene() as on:
-        closed = threading.Event()
-
-        def listen(consumer: magnetar.Consumer, message: Message) -> None:
-            consumer.close()
-            closed.set()
-
-        consumer = on.client.subscribe("t", "s", message_listener=listen)
-        on.publish(b"a")
-        assert closed.wait(60)
-        assert not consumer.is_connected()
-
-
 @pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
-def test_ctrl_c_ends_a_wait_and_loses_nothing(how: str) -> None:
+def test_ctrl_c_ends_a_wait_and_loses_no_message(how: str) -> None:
     """CON-2"""
     with sync_consume_scene() as on, ctrl_c_interrupts():
         policy = ConsumerBatchReceivePolicy(10, -1, -1)
@@ -151,7 +103,7 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(how: str) -> None:
         assert consumer.receive(LONG_MS).data() == b"a"
 
 
-def test_a_reader_reads_and_ends() -> None:
+def test_a_reader_reads_and_is_closed() -> None:
     """CON-11"""
     with sync_consume_scene() as on:
         on.publish(b"a", b"b")
@@ -169,7 +121,7 @@ def test_a_reader_reads_and_ends() -> None:
         assert list(reader) == []
 
 
-def test_closing_the_client_sends_what_is_acknowledged() -> None:
+def test_closing_the_client_sends_acknowledgements() -> None:
     """CON-3"""
     with sync_consume_scene() as on:
         on.publish(b"a")

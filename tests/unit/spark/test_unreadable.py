@@ -22,7 +22,7 @@ from magnetar_spark.errors import TooManyChunks, UnreadableEntry
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
-from magnetar_wire.entry import encode_entry, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, encode_entry
 
 TOPIC: Final = "persistent://public/default/t"
 LIMIT: Final = 1_000
@@ -83,7 +83,7 @@ def good(number: int = 0) -> bytes:
 def in_log(entries: list[bytes], messages: list[int]) -> list[bytes]:
     """As the broker stores them, with the index of each entry's last message."""
     return [
-        with_broker_metadata(entry, 1_700_000_000_002, sum(messages[: at + 1]) - 1) for at, entry in enumerate(entries)
+        add_broker_metadata(entry, 1_700_000_000_002, sum(messages[: at + 1]) - 1) for at, entry in enumerate(entries)
     ]
 
 

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, bundle_hash, bundle_of, default_bundles
+from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, bundle_hash, default_bundles, find_bundle
 from magnetar_wire.topic_name import TopicName
 
 
@@ -44,11 +44,11 @@ def test_every_hash_is_in_the_one_bundle_that_says_so() -> None:
     bundles = default_bundles(7)
     edges = {bundle.lower + step for bundle in bundles for step in (-1, 0, 1)} - {-1} | {LAST_HASH - 1, LAST_HASH}
     for topic_hash in edges:
-        assert [bundle for bundle in bundles if topic_hash in bundle] == [bundle_of(topic_hash, bundles)]
+        assert [bundle for bundle in bundles if topic_hash in bundle] == [find_bundle(topic_hash, bundles)]
     for outside in (-1, LAST_HASH + 1):
         assert not any(outside in bundle for bundle in bundles)
         with pytest.raises(ValueError, match="invalid topic hash"):
-            bundle_of(outside, bundles)
+            find_bundle(outside, bundles)
 
 
 def test_a_topics_hash_is_the_crc_of_its_full_name() -> None:

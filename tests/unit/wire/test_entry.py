@@ -17,7 +17,7 @@ from magnetar_wire._decode_columns import _LazyProperties, decode_columns
 from magnetar_wire._uniform_batch import encode_uniform
 from magnetar_wire._varints import MAX_INT32
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
-from magnetar_wire.entry import decode_entry, encode_entry, split_broker_metadata, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import (
     ChecksumMismatch,
     EncryptedEntry,
@@ -53,14 +53,14 @@ def test_an_entry_is_magic_checksum_size_metadata_payload() -> None:
 
 
 def test_the_brokers_part_stands_in_front() -> None:
-    whole = with_broker_metadata(b"entry", 1, 300)
+    whole = add_broker_metadata(b"entry", 1, 300)
     assert whole == b"\x0e\2" + b"\0\0\0\5" + b"\x08\1\x10\xac\2" + b"entry"
     assert split_broker_metadata(whole) == (BrokerEntryMetadata(broker_timestamp=1, index=300), b"entry")
     assert split_broker_metadata(b"entry") == (None, b"entry")
 
 
 def test_the_brokers_part_is_handed_out_with_the_entry() -> None:
-    entry = decode_entry(with_broker_metadata(by_hand(HEAD, b"hello"), 0, 2**64 - 1))
+    entry = decode_entry(add_broker_metadata(by_hand(HEAD, b"hello"), 0, 2**64 - 1))
     assert entry.broker == BrokerEntryMetadata(broker_timestamp=0, index=2**64 - 1)
     assert entry.payload == b"hello"
 
@@ -68,7 +68,7 @@ def test_the_brokers_part_is_handed_out_with_the_entry() -> None:
 @pytest.mark.parametrize(("time", "index"), [(-1, 0), (0, -1), (2**64, 0), (0, 2**64)])
 def test_a_brokers_part_that_cant_be(time: int, index: int) -> None:
     with pytest.raises(InvalidMessage):
-        with_broker_metadata(b"entry", time, index)
+        add_broker_metadata(b"entry", time, index)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_a_malformed_brokers_part(part: bytes) -> None:
 
 def test_there_is_one_brokers_part_at_most() -> None:
     with pytest.raises(MalformedEntry, match="0e02"):
-        decode_entry(with_broker_metadata(with_broker_metadata(by_hand(HEAD, b""), 1, 2), 3, 4))
+        decode_entry(add_broker_metadata(add_broker_metadata(by_hand(HEAD, b""), 1, 2), 3, 4))
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data))])
 @pytest.mark.parametrize("compression", entry_pb2.CompressionType.values())
 def test_an_entry_in_another_buffer_is_copied(kind: Any, compression: entry_pb2.CompressionType) -> None:
     for messages in (Messages([b"ab", b"cd"]), Messages([b"ab", b"c"], keys=["k", "l"], properties=[{"n": "v"}, {}])):
-        stored = with_broker_metadata(encode_batch(messages, SHARED, compression), 1, 2)
+        stored = add_broker_metadata(encode_batch(messages, SHARED, compression), 1, 2)
         buffer = kind(stored)
         entry = decode_entry(buffer)
         broker, rest = split_broker_metadata(buffer)

@@ -19,8 +19,8 @@ LAST = 2**64 - 1
 def filled(*added: tuple[int, int, bytes]) -> Frame:
     builder = FrameBuilder()
     for channel, number, entry in added:
-        assert builder.add(channel, number, entry)
-    return builder.take()
+        assert builder.try_add_entry(channel, number, entry)
+    return builder.build_frame()
 
 
 def test_a_frame_comes_back_as_its_runs() -> None:
@@ -31,7 +31,7 @@ def test_a_frame_comes_back_as_its_runs() -> None:
 
 
 def test_an_empty_frame_has_no_runs() -> None:
-    assert decode_frame(FrameBuilder().take()) == []
+    assert decode_frame(FrameBuilder().build_frame()) == []
     assert decode_frame(b"") == []
 
 
@@ -54,49 +54,49 @@ def test_any_entries_come_back_in_order() -> None:
         assert back == added
 
 
-def test_a_builder_is_empty_after_take() -> None:
+def test_a_builder_is_empty_after_build_frame() -> None:
     builder = FrameBuilder(max_entries=1)
-    builder.add(1, 1, b"a")
-    assert (len(builder), builder.full) == (1, True)
-    builder.take()
-    assert (len(builder), builder.full) == (0, False)
-    assert builder.add(1, 2, b"b")
-    assert decode_frame(builder.take()) == [DecodedRun(1, 2, [b"b"])]
+    builder.try_add_entry(1, 1, b"a")
+    assert (len(builder), builder.is_full) == (1, True)
+    builder.build_frame()
+    assert (len(builder), builder.is_full) == (0, False)
+    assert builder.try_add_entry(1, 2, b"b")
+    assert decode_frame(builder.build_frame()) == [DecodedRun(1, 2, [b"b"])]
 
 
 def test_a_full_builder_takes_nothing_more() -> None:
     by_entries = FrameBuilder(max_entries=2)
-    assert [by_entries.add(1, number, b"") for number in range(3)] == [True, True, False]
+    assert [by_entries.try_add_entry(1, number, b"") for number in range(3)] == [True, True, False]
     by_bytes = FrameBuilder(fill_bytes=10)
-    assert [by_bytes.add(1, number, b"12345") for number in range(3)] == [True, True, False]
+    assert [by_bytes.try_add_entry(1, number, b"12345") for number in range(3)] == [True, True, False]
     for builder in (by_entries, by_bytes):
-        assert builder.full
+        assert builder.is_full
         assert len(builder) == 2
-        assert decode_frame(builder.take())[0].first == 0  # what was refused left nothing behind
+        assert decode_frame(builder.build_frame())[0].first == 0  # what was refused left nothing behind
 
 
 def test_a_frame_below_its_fill_takes_an_entry_that_goes_past_it() -> None:
     """So that a frame of small entries and a large one leaves as one; but never past the largest entry's size."""
     builder = FrameBuilder(fill_bytes=10)
-    assert builder.add(1, 1, b"123456789")
-    assert builder.add(1, 2, bytes(1000))
-    assert not builder.add(1, 3, b"")
+    assert builder.try_add_entry(1, 1, b"123456789")
+    assert builder.try_add_entry(1, 2, bytes(1000))
+    assert not builder.try_add_entry(1, 3, b"")
     builder = FrameBuilder()
-    assert builder.add(1, 1, b"a")
-    assert not builder.add(1, 2, LARGEST)
-    assert builder.add(1, 2, LARGEST[1:])
+    assert builder.try_add_entry(1, 1, b"a")
+    assert not builder.try_add_entry(1, 2, LARGEST)
+    assert builder.try_add_entry(1, 2, LARGEST[1:])
 
 
 def test_the_largest_entry_always_fits_an_empty_frame() -> None:
     builder = FrameBuilder(fill_bytes=1, max_entries=1)
-    assert builder.add(LAST, LAST, LARGEST)
-    assert decode_frame(builder.take().SerializeToString()) == [DecodedRun(LAST, LAST, [LARGEST])]
+    assert builder.try_add_entry(LAST, LAST, LARGEST)
+    assert decode_frame(builder.build_frame().SerializeToString()) == [DecodedRun(LAST, LAST, [LARGEST])]
 
 
 def test_a_larger_entry_fits_nowhere() -> None:
     builder = FrameBuilder()
     with pytest.raises(TooLarge, match=str(MAX_ENTRY_BYTES)):
-        builder.add(1, 1, LARGEST + b"x")
+        builder.try_add_entry(1, 1, LARGEST + b"x")
     assert len(builder) == 0
     with pytest.raises(TooLarge, match=str(MAX_ENTRY_BYTES)):
         decode_frame(Frame(runs=[Run(channel=1, first=1, count=1)], entries=[LARGEST + b"x"]))
@@ -105,10 +105,10 @@ def test_a_larger_entry_fits_nowhere() -> None:
 @pytest.mark.parametrize(("channel", "number"), [(-1, 0), (0, -1), (2**64, 0), (0, 2**64)])
 def test_channels_and_numbers_have_64_bits(channel: int, number: int) -> None:
     builder = FrameBuilder()
-    builder.add(0, LAST, b"")  # its next number would be 2^64
+    builder.try_add_entry(0, LAST, b"")  # its next number would be 2^64
     with pytest.raises(InvalidMessage):
-        builder.add(channel, number, b"")
-    assert decode_frame(builder.take()) == [DecodedRun(0, LAST, [b""])]
+        builder.try_add_entry(channel, number, b"")
+    assert decode_frame(builder.build_frame()) == [DecodedRun(0, LAST, [b""])]
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_whatever_a_builder_makes_a_receiver_takes(entry_bytes: int, last_bytes:
     the largest entry that still finds room."""
     builder = FrameBuilder(fill_bytes=MAX_ENTRY_BYTES)
     entry, taken = bytes(entry_bytes), 0
-    while taken < MAX_FRAME_ENTRIES - 1 and builder.add(LAST, LAST - 2 * taken, entry):
+    while taken < MAX_FRAME_ENTRIES - 1 and builder.try_add_entry(LAST, LAST - 2 * taken, entry):
         taken += 1
     room = MAX_ENTRY_BYTES - taken * entry_bytes
-    assert builder.add(LAST - 1, 0, bytes(min(last_bytes, room))) or builder.full
-    serialised = builder.take().SerializeToString()
+    assert builder.try_add_entry(LAST - 1, 0, bytes(min(last_bytes, room))) or builder.is_full
+    serialised = builder.build_frame().SerializeToString()
     assert len(serialised) <= MAX_FRAME_BYTES
     assert sum(len(run.entries) for run in decode_frame(serialised)) >= taken
 
@@ -217,21 +217,21 @@ def test_changed_and_cut_frames_raise_nothing_untyped() -> None:
 def test_a_run_begins_where_the_sender_says_though_the_numbers_go_on() -> None:
     """Deliveries from two ledgers, or a redelivery among them: one channel, one count, two things said of them."""
     builder = FrameBuilder()
-    assert builder.add(7, 0, b"a")
-    assert builder.add(7, 1, b"b")
-    assert builder.add(7, 2, b"c", new_run=True)
-    assert builder.runs == 2
-    assert [(run.first, run.entries) for run in decode_frame(builder.take())] == [(0, [b"a", b"b"]), (2, [b"c"])]
-    assert builder.runs == 0
+    assert builder.try_add_entry(7, 0, b"a")
+    assert builder.try_add_entry(7, 1, b"b")
+    assert builder.try_add_entry(7, 2, b"c", new_run=True)
+    assert builder.run_count == 2
+    assert [(run.first, run.entries) for run in decode_frame(builder.build_frame())] == [(0, [b"a", b"b"]), (2, [b"c"])]
+    assert builder.run_count == 0
 
 
 def test_a_frame_joined_by_hand_is_the_same() -> None:
     by_hand, by_protobuf = FrameBuilder(), FrameBuilder()
     entries = ((1, 0, b"abc"), (1, 1, b""), (2, 5, bytes(300)), (2, 6, bytes(100_000)), (1, 2, b"x"))
     for channel, number, entry in entries:
-        assert by_hand.add(channel, number, entry)
-        assert by_protobuf.add(channel, number, entry)
-    parts = by_hand.take_parts()
-    assert Frame.FromString(b"".join(parts)) == by_protobuf.take()
+        assert by_hand.try_add_entry(channel, number, entry)
+        assert by_protobuf.try_add_entry(channel, number, entry)
+    parts = by_hand.build_parts()
+    assert Frame.FromString(b"".join(parts)) == by_protobuf.build_frame()
     assert not len(by_hand)
-    assert by_hand.runs == 0
+    assert by_hand.run_count == 0

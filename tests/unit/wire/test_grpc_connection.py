@@ -47,7 +47,7 @@ async def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
     listener = await transport.listen("127.0.0.1:0", _Echo())
     connection = transport.connect(listener.address)
     assert await connection.call("echo", b"before", timeout_s=30) == b"before"
-    connection.expect_reachable()
+    connection.reset_backoff()
     await listener.close()
 
     async def nobody_is_there() -> bool:
@@ -63,7 +63,7 @@ async def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
     again = await transport.listen(listener.address, _Echo())
     with pytest.raises(NotReached):
         await connection.call("echo", b"within the pause", timeout_s=30)
-    connection.expect_reachable()
+    connection.reset_backoff()
     assert await connection.call("echo", b"after", timeout_s=30) == b"after"
     await connection.close()
     await again.close()

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.process.http_server import HttpOptions, HttpServer, serve_http
 from tests.http_client import ask
 from tests.running import until, within
 

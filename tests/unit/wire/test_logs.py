@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar_wire.logs import log_to_stderr
+from magnetar_wire.process.logs import log_to_stderr
 
 
 @pytest.fixture(autouse=True)

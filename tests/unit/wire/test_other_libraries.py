@@ -18,7 +18,7 @@ from magnetar_protos.entry_pb2 import (
     SingleMessageMetadata,
 )
 from magnetar_spark.arrow import EntriesToArrow
-from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry
 from magnetar_wire.errors import EncryptedEntry
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 
@@ -126,7 +126,7 @@ def test_what_another_library_writes_is_what_its_application_sent(name: str) -> 
     entry, expected = CASES[name]
     accepted = accept_entry(entry, "p", MAX_MESSAGE_BYTES)
     assert accepted.chunk is None
-    stored = with_broker_metadata(entry, 1_700_000_000_001, 100 + accepted.messages)
+    stored = add_broker_metadata(entry, 1_700_000_000_001, 100 + accepted.messages)
     era = DeliveryEpoch(MessageOrigin(), 1, 1)
     delivered = decode_delivered_entry(era, 3, 4, 0, decode_entry(stored))
     found = [Message(delivered, at) for at in delivered.remaining]

@@ -12,7 +12,7 @@ import pytest
 
 from magnetar_wire.batch import Messages, decode_messages
 from magnetar_wire.compression import decompress
-from magnetar_wire.entry import decode_entry, split_broker_metadata, with_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry, split_broker_metadata
 from magnetar_wire.errors import PartOfMessage
 
 RECORD = json.loads((Path(__file__).parents[2] / "vectors" / "pulsar_client.json").read_text())
@@ -62,7 +62,7 @@ def test_a_stock_client_s_messages_come_out_as_they_were_sent(name: str) -> None
         assert messages.sequence_ids is not None
         assert messages.sequence_ids[0] == entry.metadata.sequence_id
         found += rows(messages)
-        behind_a_broker = with_broker_metadata(stored, 1_700_000_000_000, 41)
+        behind_a_broker = add_broker_metadata(stored, 1_700_000_000_000, 41)
         assert split_broker_metadata(behind_a_broker)[1] == stored
         assert list(rows(decode_messages(decode_entry(behind_a_broker)))) == list(rows(messages))
     assert ordered(found) == ordered([as_sent(message) for message in case["messages"]])

@@ -31,7 +31,7 @@ __all__ = [
     "EncodedGroup",
     "GroupHead",
     "GroupTable",
-    "decode_head",
+    "decode_entry_metadata",
     "decode_ledger",
     "decode_table",
     "encode_group",
@@ -117,7 +117,7 @@ def encode_group(number: int, changes: Changes, *, moves: bool = False) -> Encod
     return EncodedGroup(number, table, moves, [first, *changes.records.values()], len(first), len(first) + size)
 
 
-def decode_head(data: bytes) -> GroupHead:
+def decode_entry_metadata(data: bytes) -> GroupHead:
     """Raises `BadGroup` where no group can begin so. Only `decode_table` knows whether the head is whole."""
     if len(data) < HEAD_BYTES:
         raise BadGroup(f"the head of a group has {len(data)} bytes: {HEAD_BYTES} are needed")

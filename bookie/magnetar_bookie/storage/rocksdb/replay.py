@@ -27,7 +27,7 @@ from magnetar_bookie.storage.rocksdb.group import (
     BadGroup,
     GroupHead,
     GroupTable,
-    decode_head,
+    decode_entry_metadata,
     decode_table,
 )
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
@@ -130,7 +130,7 @@ def groups_passing_over(folder: Path, segment: int, after: int, acknowledged: in
 
 def _group_at(file: BinaryIO, size: int, segment: int, offset: int, acknowledged: int) -> FoundGroup:
     file.seek(offset)
-    head = decode_head(_read_portions(file, HEAD_BYTES))
+    head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
     if offset + head.size > size:
         raise BadGroup(f"group {head.number} at byte {offset} is truncated")
     table = decode_table(head, _read_portions(file, head.table_bytes))
@@ -143,7 +143,7 @@ def _where_it_says(file: BinaryIO, size: int, segment: int, offset: int) -> Foun
     """The group behind the one that rotted, if that one's length did not: records are not looked into."""
     try:
         file.seek(offset)
-        head = decode_head(_read_portions(file, HEAD_BYTES))
+        head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
         found = _group_at(file, size, segment, offset + head.size, _ANY)
     except BadGroup:
         return None
@@ -156,7 +156,7 @@ def _next_one(file: BinaryIO, size: int, segment: int, offset: int, after: int, 
     for at in _places_of_magic(file, offset + 1):
         file.seek(at)
         try:
-            head = decode_head(_read_portions(file, HEAD_BYTES))
+            head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
             # One at least rotted in between, and no more than there is room for.
             highest = last + 1 + (at - offset) // LEAST_GROUP_BYTES if last else _ANY
             if not (last + 1 if last else after) < head.number <= highest or at + head.size > size:

@@ -4,8 +4,9 @@ Entries of many consumers leave together, up to a frame's bounds; an entry joins
 said of it. Within a message the parts count in the order of their fields, so whatever tells of epochs leaves before the
 entries that came after it, and what tells of an end behind those that came before.
 
-The memory of entries is bounded (`magnetar_wire.memory`): `room_bytes` is how much the stream's consumers may add. The
-rest is answers to the client's requests, and few: the session reads no further while they wait (`waiting_answers`).
+The memory of entries is bounded (`magnetar_wire.entry_memory`): `room_bytes` is how much the stream's consumers may
+add. The rest is answers to the client's requests, and few: the session reads no further while they wait
+(`waiting_answers`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from magnetar_protos.broker_pb2 import (
     Done,
     EpochBegan,
 )
-from magnetar_wire.blobs import field_head
 from magnetar_wire.entry import split_broker_metadata
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.frame import FrameBuilder
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.protobuf_fields import encode_field_head
 
 __all__ = ["ConsumeOutbox", "DeliveryChannel"]
 
@@ -115,8 +116,8 @@ class ConsumeOutbox:
                 return parts[0]
             deliveries = self._fill_frame()
             if deliveries:
-                frame = self._builder.take_parts()
-                parts.append(field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
+                frame = self._builder.build_parts()
+                parts.append(encode_field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
                 parts += frame
             told = _take(self._behind) if not self._runs else ConsumeAnswer()
             told.deliveries.extend(deliveries)
@@ -131,13 +132,13 @@ class ConsumeOutbox:
         messages = entries = size = bits = 0
         # What the next entry has to be to join the last run: whose, where, of which epoch, delivered how often.
         joins: tuple[int, Position, int, int] | None = None
-        while self._runs and not builder.full and bits < _MAX_BITS_BYTES:
+        while self._runs and not builder.is_full and bits < _MAX_BITS_BYTES:
             channel, run = self._runs[0]
             if not channel.closed:
                 for entry in run.entries[self._left :]:
                     what = (channel.consumer_id, entry.position, run.epoch, run.redelivery_count)
                     new_run = what != joins or bool(run.acknowledged)
-                    if not builder.add(
+                    if not builder.try_add_entry(
                         channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
                     ):
                         self._count(messages, entries, size)

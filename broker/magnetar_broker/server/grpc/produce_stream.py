@@ -26,9 +26,9 @@ from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
+from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.errors import InvalidTopicName, WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
-from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, TransportError

@@ -33,8 +33,8 @@ from magnetar_broker.server.grpc.stream_budget import StreamBudget
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
+from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.frame import DecodedRun
-from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["ChannelOwner", "ProducerChannel"]

@@ -41,8 +41,8 @@ from magnetar_protos.pulsar_pb2 import (
     FeatureFlags,
     ServerError,
 )
-from magnetar_wire.listening_socket import written_address
-from magnetar_wire.version import magnetar_version
+from magnetar_wire.process.listening_socket import format_address
+from magnetar_wire.process.version import read_version
 
 __all__ = ["PulsarConnection"]
 
@@ -138,7 +138,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("unknown",)
         self.address = ":".join(str(part) for part in peer[:2])
-        self.came_to = written_address(transport.get_extra_info("sockname"))
+        self.came_to = format_address(transport.get_extra_info("sockname"))
         self.outgoing.begin(transport)
         if why_not := self.listening.opened(self):
             self._refuse(why_not, ServerError.TOO_MANY_REQUESTS)
@@ -398,7 +398,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         self.client_version = asked.client_version[:_MAX_VERSION_LENGTH]
         self.wants_broker_part = asked.feature_flags.supports_broker_entry_metadata
         told = CommandConnected(
-            server_version=f"magnetar-{magnetar_version()}",
+            server_version=f"magnetar-{read_version()}",
             protocol_version=min(asked.protocol_version, PROTOCOL_VERSION),
             max_message_size=options.max_message_size,
             feature_flags=FeatureFlags(

@@ -39,7 +39,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandSeek,
     CommandSubscribe,
 )
-from magnetar_wire.entry import broker_part_bytes
+from magnetar_wire.entry import broker_metadata_bytes
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class ConnectedConsumer:
                 self._permits -= entry.messages
                 stored = entry.stored
                 if not with_broker_part:
-                    stored = stored[broker_part_bytes(stored) :]
+                    stored = stored[broker_metadata_bytes(stored) :]
                 begin = head(entry.position, tail, len(stored))
                 parts += (begin, stored)
                 size += len(begin) + len(stored)

@@ -8,7 +8,7 @@ from typing import Final
 
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener_context import Door
-from magnetar_wire.listening_socket import listening_socket, written_address
+from magnetar_wire.process.listening_socket import format_address, open_listening_socket
 from magnetar_wire.transport import NotReached
 
 __all__ = ["PulsarListener"]
@@ -36,7 +36,7 @@ class PulsarListener:
     async def listen(self, address: str) -> None:
         """Raises `NotReached` where it can't."""
         try:
-            listening = await listening_socket(address)
+            listening = await open_listening_socket(address)
             _watch_machines(listening, self._door.options.keep_alive_interval_seconds)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
@@ -47,7 +47,7 @@ class PulsarListener:
             raise NotReached(
                 f"Pulsar's protocol can't be served at {address}: {reason}: choose another address"
             ) from error
-        self.address = written_address(listening.getsockname())
+        self.address = format_address(listening.getsockname())
 
     def opened(self, connection: PulsarConnection) -> str:
         self.connections.add(connection)

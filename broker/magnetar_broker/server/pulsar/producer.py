@@ -40,7 +40,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandSendError,
     ProducerAccessMode,
 )
-from magnetar_wire.memory import count_entry_memory
+from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:

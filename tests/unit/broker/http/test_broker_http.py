@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from magnetar_broker.admin.rates import sample_topic
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
-from magnetar_wire.http_server import serve_http
 from magnetar_wire.message_id import MessageId
+from magnetar_wire.process.http_server import serve_http
 from magnetar_wire.topic_name import TopicName
 from tests.http_client import ask, ask_json
 from tests.unit.broker.broker_scene import BrokerScene, running_broker

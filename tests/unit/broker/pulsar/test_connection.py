@@ -20,7 +20,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandSubscribe,
     ServerError,
 )
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, framed, sent

@@ -10,7 +10,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.producer import Producer
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import BaseCommand
-from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from tests.running import until, within
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 

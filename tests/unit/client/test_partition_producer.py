@@ -1,4 +1,4 @@
-"""Producers whose connections break, whose topics move, and whose brokers do not answer; with asyncio's client."""
+"""Producers whose connections break, whose topics move, and whose brokers do not answer; with the asyncio client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sending(producer: aio.Producer, *contents: bytes) -> list[asyncio.Task[Any]]
     return [asyncio.get_running_loop().create_task(producer.send(content)) for content in contents]
 
 
-async def test_sends_that_are_made_together_travel_together() -> None:
+async def test_concurrent_sends_share_a_batch() -> None:
     """PRD-1, PRD-4"""
     async with scene() as (broker, client), await client.create_producer("t") as producer:
         ids = await asyncio.gather(*sending(producer, b"a", b"b", b"c"))
@@ -32,8 +32,8 @@ async def test_sends_that_are_made_together_travel_together() -> None:
         assert broker.topic("t").payloads() == [b"a", b"b", b"c", b"d"]
 
 
-async def test_what_is_pending_is_sent_again_in_order_under_a_new_epoch() -> None:
-    """PRD-9, CHK-33: what had no receipt is sent again, before what came later, and under a higher epoch."""
+async def test_pending_messages_are_resent_in_order_in_a_new_epoch() -> None:
+    """PRD-9, CHK-33: messages without a receipt are resent, before later messages, in a higher epoch."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t", batching_enabled=False)
         await producer.send(b"before")
@@ -52,28 +52,28 @@ async def test_what_is_pending_is_sent_again_in_order_under_a_new_epoch() -> Non
         assert broker.opened[-1].incarnation == broker.topic("t").incarnation
 
 
-async def test_a_paused_producer_keeps_what_it_has_and_others_send() -> None:
-    """PRD-9, CHK-33: until it is resumed, or opened again: each opening begins resumed."""
+async def test_a_paused_producer_sends_nothing_and_others_go_on() -> None:
+    """PRD-9, CHK-33: until it is resumed, or reopened: no opening begins paused."""
     async with scene() as (broker, client):
         paused = await client.create_producer("t", batching_enabled=False)
         other = await client.create_producer("other")
         [session] = broker.produce_sessions
 
-        def tell(state: bool) -> None:
+        def set_paused(state: bool) -> None:
             [producer] = broker.topic("t").producers.values()
-            session.tell(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
+            session.send(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
 
-        tell(True)
-        await other.send(b"behind it on the stream")
+        set_paused(True)
+        await other.send(b"after it on the stream")
         first = sending(paused, b"1", b"2")
-        await other.send(b"by then it would have been sent")
+        await other.send(b"by now it would have been sent")
         assert broker.topic("t").payloads() == []
-        tell(False)
+        set_paused(False)
         await asyncio.gather(*first)
-        tell(True)
-        await other.send(b"behind it on the stream")
+        set_paused(True)
+        await other.send(b"after it on the stream")
         later = sending(paused, b"3", b"4")
-        await other.send(b"by then it would have been sent")
+        await other.send(b"by now it would have been sent")
         assert broker.topic("t").payloads() == [b"1", b"2"]
         broker.break_streams()
         await asyncio.gather(*later)
@@ -88,7 +88,7 @@ async def test_a_topic_that_moves_is_looked_up_again() -> None:
         broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
         broker.end_producers(broker.topic("t"), ErrorCode.SERVICE_NOT_READY)
         (task,) = sending(producer, b"2")
-        await until(lambda: broker.calls.count("lookup") > 3, "it has asked several times")
+        await until(lambda: broker.calls.count("lookup") > 3, "it was looked up several times")
         assert not producer.is_connected()
         assert not task.done()
         broker.problems.clear()
@@ -97,8 +97,8 @@ async def test_a_topic_that_moves_is_looked_up_again() -> None:
 
 
 @pytest.mark.parametrize("how", ["unload", "death"])
-async def test_the_topic_s_next_owner_is_found(how: str) -> None:
-    """PRD-9: what is pending goes to the next owner, in order, and before what is newer."""
+async def test_pending_messages_go_to_the_topic_s_next_owner(how: str) -> None:
+    """PRD-9: in order, and before newer messages."""
     transport = InProcessTransport()
     old = await FakeBroker("old:1").start(transport)
     new = await FakeBroker("new:1").start(transport)
@@ -124,7 +124,7 @@ async def test_the_topic_s_next_owner_is_found(how: str) -> None:
     await new.stop()
 
 
-async def test_a_broker_that_is_gone_for_a_while() -> None:
+async def test_a_broker_that_restarts() -> None:
     """PRD-9"""
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
@@ -138,15 +138,15 @@ async def test_a_broker_that_is_gone_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOO_MANY_REQUESTS, ErrorCode.SERVICE_NOT_READY])
-async def test_a_broker_that_ends_producers_again_and_again_is_not_hammered(code: ErrorCode) -> None:
-    """PRD-9: openings that are over at once are made again with growing pauses; one that lasted, without a pause."""
+async def test_a_broker_that_closes_producers_again_and_again_gets_fewer_requests(code: ErrorCode) -> None:
+    """PRD-9: a producer that is closed at once is reopened after growing pauses; one that was open long, at once."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         producer = await client.create_producer("t", send_timeout_millis=0)
         clock.advance(5)
         broker.ends = broker.topic("t"), code
         (task,) = sending(producer, b"1")
-        await until(lambda: len(broker.opened) == 2, "what had lasted for 5 s is made again without a pause")
+        await until(lambda: len(broker.opened) == 2, "after 5 s, it is reopened without a pause")
         began = clock.monotonic()
         while clock.monotonic() - began < 20:
             for _ in range(50):
@@ -160,8 +160,8 @@ async def test_a_broker_that_ends_producers_again_and_again_is_not_hammered(code
         assert broker.topic("t").payloads() == [b"1"]
 
 
-async def test_a_broker_that_stands_still_is_left_in_a_few_seconds() -> None:
-    """Closing waits for receipts as long as sends may take, and not half a minute for a good-bye."""
+async def test_closing_waits_a_few_seconds_for_a_broker_that_hangs() -> None:
+    """Closing waits for receipts up to the send timeout, and for less if nothing is pending."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         producer = await client.create_producer("t")
@@ -184,8 +184,8 @@ async def _pass_time(clock: ManualClock, until_done: asyncio.Task[Any]) -> None:
 
 
 @pytest.mark.parametrize("connected", [True, False])
-async def test_what_has_no_receipt_in_time_fails(connected: bool) -> None:
-    """PRD-9: after 30 s pending sends fail, typed; the producer goes on."""
+async def test_a_send_without_a_receipt_times_out(connected: bool) -> None:
+    """PRD-9: after 30 s, pending sends fail with Timeout, and the producer goes on."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         producer = await client.create_producer("t")
@@ -207,7 +207,7 @@ async def test_what_has_no_receipt_in_time_fails(connected: bool) -> None:
         assert task.result().entry_id() == int(connected)
 
 
-async def test_without_a_time_out_sends_wait_for_ever() -> None:
+async def test_without_a_timeout_sends_wait_for_ever() -> None:
     """PRD-9: `send_timeout_millis=0`."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
@@ -223,8 +223,8 @@ async def test_without_a_time_out_sends_wait_for_ever() -> None:
 
 
 @pytest.mark.parametrize("by_itself", [False, True])
-async def test_of_a_deleted_topic_what_was_pending_fails_and_the_next_topic_takes_what_follows(by_itself: bool) -> None:
-    """TOP-7 as a producer meets it: nothing sent to the old topic is sent to the new one, whoever makes that."""
+async def test_pending_messages_of_a_deleted_topic_fail_and_later_ones_go_to_the_next_topic(by_itself: bool) -> None:
+    """TOP-7: no message of the old topic is sent to the new one, whether a client creates that or another one does."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
         await producer.send(b"1")
@@ -242,7 +242,7 @@ async def test_of_a_deleted_topic_what_was_pending_fails_and_the_next_topic_take
         assert broker.topic("t").payloads() == [b"3"]
 
 
-async def test_a_deleted_topic_that_none_may_make_ends_the_producer() -> None:
+async def test_a_deleted_topic_that_is_not_recreated_ends_the_producer() -> None:
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
         await producer.send(b"1")
@@ -269,15 +269,15 @@ async def test_a_deleted_topic_that_none_may_make_ends_the_producer() -> None:
         (ErrorCode.NOT_ALLOWED, exceptions.NotAllowedError),
     ],
 )
-async def test_what_asking_again_does_not_change_ends_the_producer(code: ErrorCode, error: type[Exception]) -> None:
+async def test_an_error_that_is_not_retryable_ends_the_producer(code: ErrorCode, error: type[Exception]) -> None:
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
         broker.receipting.clear()
         (task,) = sending(producer, b"1")
-        await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
+        await until(lambda: len(broker.topic("t").entries) == 1, "it is in flight")
         broker.receipting.set()
         broker.end_producers(broker.topic("t"), code)
-        await task  # its receipt came before
+        await task  # its receipt came first
         with pytest.raises(error):
             await producer.send(b"2")
             await producer.send(b"3")
@@ -289,7 +289,7 @@ async def test_what_asking_again_does_not_change_ends_the_producer(code: ErrorCo
             await client.create_producer("u")
 
 
-async def test_creating_ends_when_the_operation_s_time_is_over() -> None:
+async def test_creating_a_producer_times_out() -> None:
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
@@ -306,13 +306,13 @@ async def test_creating_ends_when_the_operation_s_time_is_over() -> None:
             task.result()
 
 
-async def test_a_shutdown_of_an_asyncio_client_is_no_coroutine() -> None:
-    """As with Pulsar's client: what is called and not awaited has ended everything."""
+async def test_shutdown_of_an_asyncio_client_is_not_a_coroutine() -> None:
+    """As with Pulsar's client. Everything has ended when it returns, except the connections."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
         broker.receipting.clear()
         (task,) = sending(producer, b"1")
-        await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
+        await until(lambda: len(broker.topic("t").entries) == 1, "it is in flight")
         client.shutdown()
         with pytest.raises(exceptions.AlreadyClosed):
             await task
@@ -324,7 +324,7 @@ async def test_a_shutdown_of_an_asyncio_client_is_no_coroutine() -> None:
 
 
 def test_a_client_that_was_not_closed_ends_with_its_loop(caplog: pytest.LogCaptureFixture) -> None:
-    """With a ResourceWarning, and without a task that is destroyed, or connects again."""
+    """With a ResourceWarning. No task is destroyed while it runs, and none reconnects."""
 
     async def go() -> FakeBroker:
         transport = InProcessTransport()
@@ -404,7 +404,7 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
                 if chance.random() < 0.3:
                     await asyncio.sleep(0)
                 if chance.random() < 0.04:
-                    _strike(broker, chance)
+                    _inject_fault(broker, chance)
             broker.receipting.set()
             ids = await asyncio.gather(*sends)
             stored = broker.topic("t").payloads()
@@ -422,7 +422,7 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
         await go(seed)
 
 
-def _strike(broker: FakeBroker, chance: SeededRandomness) -> None:
+def _inject_fault(broker: FakeBroker, chance: SeededRandomness) -> None:
     kind = chance.below(4)
     if kind == 0:
         broker.break_streams()

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar_wire.http_options import HttpOptions
-from magnetar_wire.listening_socket import listening_socket
+from magnetar_wire.process.listening_socket import open_listening_socket
 
 __all__ = ["HttpOptions", "HttpServer", "serve_http"]
 
@@ -83,7 +83,7 @@ async def serve_http(
     )
     host, _, _ = address.rpartition(":")
     if listening is None:
-        listening = await listening_socket(address)
+        listening = await open_listening_socket(address)
     server = _Server(config)
     bound = listening.getsockname()[1]
     serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="http server")

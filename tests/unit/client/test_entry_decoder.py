@@ -1,4 +1,4 @@
-"""What comes from a broker and can't be handed out, or not yet; and how much is said to one at a time."""
+"""Entries that can't be decoded, or not yet."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition, MessageId
-from magnetar._consume_stream import RequestBuilder
-from magnetar._consumer_requests import OutboundRequests, PendingRequests
-from magnetar._message import DeliveryEpoch
-from magnetar._pending_acks import EpochTracker, PendingAcks
-from magnetar_protos.broker_pb2 import ConsumeRequest
 from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys, MessageMetadata
 from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.entry import encode_entry
@@ -25,8 +20,8 @@ EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 SHARED = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
 
 
-def liar(messages: int) -> bytes:
-    """An entry that says that it holds so many messages, and holds none."""
+def false_batch(messages: int) -> bytes:
+    """Make an entry whose metadata claims a batch of this size, and whose payload is no batch."""
     metadata = MessageMetadata()
     metadata.CopyFrom(SHARED)
     metadata.num_messages_in_batch = messages
@@ -45,11 +40,24 @@ def encrypted() -> bytes:
     return encode_entry(metadata, b"secret")
 
 
+def publish_large(topic: MemoryTopic, count: int, size: int) -> None:
+    """Entries that are small until they are decompressed, with four messages each."""
+    for number in range(count):
+        messages = Messages([b"%d.%d" % (number, at) + bytes(size // 4) for at in range(4)])
+        topic.store(encode_batch(messages, SHARED, CompressionType.ZLIB), 4, batch=True)
+
+
+def decoded_bytes(consumer: Any) -> int:
+    return sum(
+        len(payload) for one in consumer._core.partitions[0].partition_queue.entries for payload in one.columns.payloads
+    )
+
+
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
-async def test_what_is_damaged_is_left_out_acknowledged_and_named(
+async def test_a_damaged_entry_is_skipped_acknowledged_and_logged(
     kind: ConsumerType, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It neither stays in the subscription nor keeps its permits."""
+    """Otherwise it would stay in the subscription and occupy permits."""
 
     async def go() -> None:
         async with client_of() as (broker, client):
@@ -59,7 +67,7 @@ async def test_what_is_damaged_is_left_out_acknowledged_and_named(
                 topic.publish(b"%d" % number)
                 good.append(b"%d" % number)
                 if number % 2:
-                    topic.store(liar(700), 700, batch=True)
+                    topic.store(false_batch(700), 700, batch=True)
                 else:
                     topic.store(damaged())
             consumer = await client.subscribe("t", "s", kind, **EARLIEST, receiver_queue_size=20)
@@ -74,7 +82,7 @@ async def test_what_is_damaged_is_left_out_acknowledged_and_named(
     assert sum("is damaged" in record.message for record in caplog.records) == 60
 
 
-async def test_what_is_encrypted_is_left_to_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_encrypted_entry_is_skipped_and_stays_in_the_subscription(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         async with client_of() as (broker, client):
             topic = broker.topic("t")
@@ -92,22 +100,9 @@ async def test_what_is_encrypted_is_left_to_others(caplog: pytest.LogCaptureFixt
     assert [record for record in caplog.records if "encrypted" in record.message]
 
 
-def publish_large(topic: MemoryTopic, count: int, size: int) -> None:
-    """Entries that are small until they are decompressed, with four messages each."""
-    for number in range(count):
-        messages = Messages([b"%d.%d" % (number, at) + bytes(size // 4) for at in range(4)])
-        topic.store(encode_batch(messages, SHARED, CompressionType.ZLIB), 4, batch=True)
-
-
-def decoded_bytes(consumer: Any) -> int:
-    return sum(
-        len(payload) for one in consumer._core.partitions[0].partition_queue.entries for payload in one.columns.payloads
-    )
-
-
 @pytest.mark.parametrize("how", ["receive", "batch", "seek", "redeliver", "break"])
-async def test_no_more_is_decompressed_than_there_is_room_for(how: str) -> None:
-    """CON-1: what is not decoded yet waits in order, and is never stuck."""
+async def test_entries_are_decompressed_only_while_there_is_capacity(how: str) -> None:
+    """CON-1: entries that are not decoded yet wait in order, and are never stuck."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         publish_large(topic, 30, 1_000_000)
@@ -141,57 +136,14 @@ async def test_no_more_is_decompressed_than_there_is_room_for(how: str) -> None:
             assert decoded_bytes(consumer) <= 2_500_000
         names = [payload.rstrip(b"\0") for payload in got]
         expected = [b"%d.%d" % (number, at) for number in range(30) for at in range(4)]
-        if how == "redeliver":  # without an epoch what was on its way may come twice
+        if how == "redeliver":  # without an epoch, messages in flight may be delivered twice
             assert set(names) == set(expected)
         else:
             assert names == (expected[4:] if how == "seek" else expected)
 
 
-async def test_one_entry_larger_than_the_room_still_comes() -> None:
+async def test_an_entry_that_is_larger_than_the_capacity_is_delivered() -> None:
     async with client_of() as (broker, client):
         publish_large(broker.topic("t"), 3, 1_000_000)
         consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_bytes=1000)
         assert len(await receive(consumer, 12)) == 12
-
-
-def parts_of(request: ConsumeRequest) -> int:
-    """As a broker counts them."""
-    parts = len(request.open) + len(request.seek) + len(request.flow) + len(request.unsubscribe) + len(request.close)
-    parts += sum(1 + len(one.entries) + len(one.messages) for one in request.acknowledge)
-    return parts + sum(1 + len(one.entries) for one in request.redeliver)
-
-
-async def test_a_request_never_has_more_parts_than_a_broker_takes() -> None:
-    """CON-3, CON-5: however much is acknowledged and refused at a time, and whatever it lies between."""
-    consumers = []
-    for _ in range(2):
-        acks, epochs = PendingAcks(), EpochTracker()
-        epochs.start_opening(1, 0)
-        epoch = DeliveryEpoch(None, 1, 1)
-        for number in range(30_000):
-            acks.add_entry(epoch, 1, 2 * number)
-            acks.add_message(epoch, 2, 2 * number, 3, 9)
-        outbound = OutboundRequests(acks, PendingRequests())
-        outbound.redeliver = dict.fromkeys((3, 2 * number) for number in range(40_000))
-        outbound.permits = 5
-        consumers.append((outbound, epochs))
-    acknowledged: set[tuple[int, int]] = set()
-    again: list[int] = []
-    waiting = dict(enumerate(consumers))
-    while waiting:
-        builder = RequestBuilder()
-        for consumer_id, (outbound, epochs) in list(waiting.items()):
-            if builder.is_full:
-                break
-            if outbound.fill(builder, consumer_id, epochs):
-                del waiting[consumer_id]
-        request = builder.request
-        assert 0 < parts_of(request) <= 20_000
-        assert request.ByteSize() < 2_000_000
-        for one in request.acknowledge:
-            assert not [redeliver for redeliver in again if redeliver == one.consumer_id], "before what comes again"
-            acknowledged |= {(one.consumer_id, range_.first_entry_id) for range_ in one.entries}
-            acknowledged |= {(one.consumer_id, -1 - batch.entry_id) for batch in one.messages}
-        again += [one.consumer_id for one in request.redeliver for _ in one.entries]
-    assert len(acknowledged) == 2 * 60_000
-    assert len(again) == 2 * 40_000

@@ -1,4 +1,4 @@
-"""Consumers, from `subscribe` to `close`, with a broker whose subscriptions are the real ones."""
+"""Receiving messages and batches with asyncio."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition, MessageId
-from magnetar.exceptions import CumulativeAcknowledgementNotAllowedError, Timeout
-from tests.running import until
+from magnetar import ConsumerBatchReceivePolicy, InitialPosition, MessageId
+from magnetar.exceptions import Timeout
 from tests.unit.client.consume_scene import client_of, payloads, receive
 
 EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 
 
-async def test_messages_come_in_order_and_say_what_they_are() -> None:
+async def test_messages_are_received_in_order_with_their_properties() -> None:
     """CON-2, CON-8"""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
@@ -42,7 +41,7 @@ async def test_messages_come_in_order_and_say_what_they_are() -> None:
         assert consumer.consumer_name()
 
 
-async def test_a_receive_waits_and_gives_up_in_time() -> None:
+async def test_receive_waits_until_its_timeout() -> None:
     """CON-2"""
     async with client_of() as (broker, client):
         consumer = await client.subscribe("t", "s")
@@ -54,7 +53,7 @@ async def test_a_receive_waits_and_gives_up_in_time() -> None:
         assert (await waiting).data() == b"late"
 
 
-async def test_a_cancelled_receive_loses_nothing() -> None:
+async def test_a_cancelled_receive_loses_no_message() -> None:
     """CON-2"""
     async with client_of() as (broker, client):
         consumer = await client.subscribe("t", "s")
@@ -101,8 +100,8 @@ async def test_a_batch_ends_by_number_bytes_or_time() -> None:
             await consumer.close()
 
 
-async def test_a_batch_that_can_not_be_completed_is_what_there_is() -> None:
-    """CON-2: more messages than the queue holds are never waited for."""
+async def test_a_batch_does_not_wait_for_more_messages_than_the_queue_holds() -> None:
+    """CON-2"""
     async with client_of() as (broker, client):
         policy = ConsumerBatchReceivePolicy(100, -1, -1)
         consumer = await client.subscribe("t", "s", batch_receive_policy=policy, receiver_queue_size=10)
@@ -114,70 +113,3 @@ async def test_a_batch_that_can_not_be_completed_is_what_there_is() -> None:
             assert batch
             got += batch
         assert got == [str(number).encode() for number in range(30)]
-
-
-async def test_acknowledgements_are_gathered_and_merged() -> None:
-    """CON-3, CON-4"""
-    async with client_of() as (broker, client):
-        topic = broker.topic("t")
-        for number in range(10):
-            topic.publish(str(number).encode())
-        topic.publish(b"a", b"b", b"c")
-        topic.publish(b"d", b"e", b"f")
-        consumer = await client.subscribe("t", "s", **EARLIEST)
-        messages = await receive(consumer, 16)
-        for message in messages[:6] + messages[7:14]:
-            await consumer.acknowledge(message)
-        cursor = topic.cursors.cursors["s"]
-        await until(lambda: len(cursor.done) == 10 and bool(cursor.part), "acknowledgements have come")
-        [request] = [one for one in broker.requests if one.acknowledge]
-        [one] = request.acknowledge
-        assert [(r.first_entry_id, r.last_entry_id) for r in one.entries] == [(0, 5), (7, 10)]
-        assert [(b.entry_id, b.messages, b.batch_size) for b in one.messages] == [(11, b"\x01", 3)]
-        await consumer.acknowledge([messages[6], messages[14], messages[15].message_id()], receipt=True)
-        assert cursor.mark_delete == topic.log.last
-
-
-async def test_closing_sends_what_is_acknowledged() -> None:
-    """CON-3"""
-    async with client_of() as (broker, client):
-        topic = broker.topic("t")
-        topic.publish(b"a", b"b")
-        consumer = await client.subscribe("t", "s", **EARLIEST, ack_grouping_time_ms=1e9)
-        first, second = await receive(consumer, 2)
-        await consumer.acknowledge(first)
-        await consumer.close()
-        assert topic.cursors.cursors["s"].part == {topic.log.last: 1}
-        consumer = await client.subscribe("t", "s")
-        [again] = await receive(consumer, 1)
-        assert again.data() == second.data() == b"b"
-
-
-async def test_cumulative_acknowledgement_keeps_the_highest() -> None:
-    """CON-3, CON-4"""
-    async with client_of() as (broker, client):
-        topic = broker.topic("t")
-        for number in range(5):
-            topic.publish(str(number).encode())
-        topic.publish(b"a", b"b", b"c")
-        consumer = await client.subscribe("t", "s", **EARLIEST)
-        messages = await receive(consumer, 8)
-        await consumer.acknowledge_cumulative(messages[6])
-        await consumer.acknowledge_cumulative(messages[2])
-        await consumer.acknowledge(messages[1])
-        await consumer.acknowledge_cumulative(messages[3], receipt=True)
-        cursor = topic.cursors.cursors["s"]
-        assert cursor.mark_delete == topic.log.order[4]
-        assert cursor.part == {topic.log.last: 0b11}
-        sent = [one for request in broker.requests for one in request.acknowledge]
-        assert len(sent) == 1
-
-
-async def test_a_cumulative_acknowledgement_of_a_shared_subscription_is_refused() -> None:
-    """CON-3, SUB-4"""
-    async with client_of() as (broker, client):
-        broker.topic("t").publish(b"a")
-        consumer = await client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST)
-        [message] = await receive(consumer, 1)
-        with pytest.raises(CumulativeAcknowledgementNotAllowedError):
-            await consumer.acknowledge_cumulative(message)

@@ -6,14 +6,14 @@ import asyncio
 import socket
 from typing import Any, Final
 
-__all__ = ["listening_socket", "written_address"]
+__all__ = ["format_address", "open_listening_socket"]
 
 _BACKLOG: Final = 128
 # How a socket for both kinds of addresses names one of the old kind.
 _OLD_AS_NEW: Final = "::ffff:"
 
 
-async def listening_socket(address: str) -> socket.socket:
+async def open_listening_socket(address: str) -> socket.socket:
     """At "host:port"; port 0 is any free one. Raises `OSError` where it can't listen there."""
     host, _, port = address.rpartition(":")
     found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
@@ -30,7 +30,7 @@ async def listening_socket(address: str) -> socket.socket:
     return listening
 
 
-def written_address(name: Any) -> str:
+def format_address(name: Any) -> str:
     """What a socket says of where it is, as host:port; empty where it says nothing."""
     if not name:
         return ""

@@ -1,4 +1,4 @@
-"""Permits: never more on their way than the receiver queue has room for, and never a consumer that waits for ever."""
+"""Permits: they fill the receiver queue, never more, and no consumer waits forever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def delivered_to(consumer: Any) -> int:
     return int(part.permits.queued)
 
 
-async def test_the_queue_is_filled_and_refilled_at_half() -> None:
+async def test_the_queue_is_filled_and_refilled_when_half_is_missing() -> None:
     """CON-1"""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
@@ -43,7 +43,7 @@ async def test_the_queue_is_filled_and_refilled_at_half() -> None:
         assert payloads(await receive(consumer, 2480))[-1] == b"2999"
 
 
-async def test_without_a_queue_one_message_is_asked_for_at_a_time() -> None:
+async def test_without_a_queue_one_message_is_requested_at_a_time() -> None:
     """CON-1"""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
@@ -67,14 +67,14 @@ async def test_without_a_queue_one_message_is_asked_for_at_a_time() -> None:
         assert other.is_connected()
 
 
-async def test_large_messages_are_asked_for_sparsely() -> None:
-    """CON-1: no more than are expected to take receiver_queue_bytes."""
+async def test_fewer_large_messages_are_requested() -> None:
+    """CON-1: as many as are expected to take receiver_queue_bytes."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         for number in range(300):
             topic.publish(bytes([number % 256]) * 10_000)
         consumer = await client.subscribe("t", "s", **EARLIEST, receiver_queue_bytes=300_000)
-        await until(lambda: delivered_to(consumer) >= 16, "as many came as there is room for")
+        await until(lambda: delivered_to(consumer) >= 16, "as many were delivered as there is capacity for")
         await asyncio.sleep(0.02)
         assert delivered_to(consumer) <= 31
         assert payloads(await receive(consumer, 300))[-1] == bytes([299 % 256]) * 10_000
@@ -82,8 +82,8 @@ async def test_large_messages_are_asked_for_sparsely() -> None:
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
 @pytest.mark.parametrize("queue_size", [0, 1, 2, 7, 50])
-async def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> None:
-    """CON-1, CON-4, CON-5: whatever is acknowledged, refused, broken and asked for again, all comes in the end."""
+async def test_a_consumer_is_never_stuck(kind: ConsumerType, queue_size: int) -> None:
+    """CON-1, CON-4, CON-5: with any acknowledgements, nacks and disconnects, all messages are received."""
     chance = random.Random(f"{kind}{queue_size}")
     async with client_of(MemoryBroker()) as (broker, client):
         topic = broker.topic("t")
@@ -98,9 +98,9 @@ async def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> Non
         seen: set[bytes] = set()
         acknowledged: set[bytes] = set()
         cursor = topic.cursors.cursors["s"]
-        # What was acknowledged without a receipt, and lost with its stream, comes again.
+        # A message is redelivered if its acknowledgement, without a receipt, was lost with its stream.
         while cursor.mark_delete != topic.log.last:
-            try:  # what has been dropped comes again when it is asked for, all else by itself
+            try:  # dropped messages are redelivered on request, all others without one
                 message = await consumer.receive(50 if seen == expected else 30_000)
             except Timeout:
                 assert seen == expected
@@ -128,8 +128,8 @@ async def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> Non
         assert acknowledged == seen == expected
 
 
-async def test_both_ends_count_permits_alike() -> None:
-    """CON-1: batches larger than what is left, entries of which a part is acknowledged, and redelivery by entry."""
+async def test_client_and_broker_count_the_same_permits() -> None:
+    """CON-1: with batches larger than the permits left, partly acknowledged entries, and redelivery by entry."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         consumer = await client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST, receiver_queue_size=10)
@@ -145,10 +145,10 @@ async def test_both_ends_count_permits_alike() -> None:
             [theirs] = topic.subscriptions.stats()[0].consumers
             return bool(theirs.permits == part.permits.outstanding)
 
-        await until(alike, "both have counted the same")
+        await until(alike, "both count the same")
 
 
-def test_the_window_follows_the_messages_seen() -> None:
+def test_the_window_follows_the_size_of_recent_messages() -> None:
     permits = Permits(1000, 1_000_000)
     assert permits.grant() == 16
     permits.count_delivered(1, 1, 100)

@@ -1,4 +1,4 @@
-"""Producers on partitioned topics: routing, all or nothing, growth."""
+"""Producers of partitioned topics: routing, opening all partitions or none, growth."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def counts(broker: FakeBroker, partitions: int) -> list[int]:
     return [len(broker.topic(f"p-partition-{index}").payloads()) for index in range(partitions)]
 
 
-def test_round_robin_moves_on_at_batch_boundaries() -> None:
-    """PRD-6: the default; without a key it stays with a partition until a batch is closed."""
+def test_round_robin_changes_partitions_between_batches() -> None:
+    """PRD-6: the default. Messages without a key go to one partition until a batch is closed."""
     with sync_scene() as made, made.client() as client:
         made.broker.partitioned[NAME] = 3
         producer = client.create_producer("p", batching_max_messages=10, batching_max_publish_delay_ms=60_000)
@@ -51,8 +51,8 @@ def test_a_single_partition() -> None:
 
 @pytest.mark.parametrize("mode", [PartitionsRoutingMode.SinglePartition, PartitionsRoutingMode.RoundRobinPartition])
 @pytest.mark.parametrize("scheme", list(HashingScheme))
-def test_a_key_s_hash_decides(mode: PartitionsRoutingMode, scheme: HashingScheme) -> None:
-    """PRD-6, PRD-10: in every mode but custom; what carries one key lands in one partition."""
+def test_the_key_s_hash_selects_the_partition(mode: PartitionsRoutingMode, scheme: HashingScheme) -> None:
+    """PRD-6, PRD-10: in every mode but custom. Messages of one key go to one partition."""
     with sync_scene() as made, made.client() as client:
         made.broker.partitioned[NAME] = 5
         producer = client.create_producer("p", message_routing_mode=mode, hashing_scheme=scheme)
@@ -62,8 +62,8 @@ def test_a_key_s_hash_decides(mode: PartitionsRoutingMode, scheme: HashingScheme
         assert producer.send(b"x", partition_key=b"\x01").partition() == partition_of("AQ==", 5, scheme)
 
 
-def test_the_application_s_router() -> None:
-    """PRD-6: asked for every message, with a key too; what it says must be a partition."""
+def test_a_custom_router() -> None:
+    """PRD-6: it is called for every message, also for one with a key, and must return a partition."""
     with sync_scene() as made, made.client() as client:
         made.broker.partitioned[NAME] = 3
 
@@ -79,8 +79,8 @@ def test_the_application_s_router() -> None:
             producer.send(b"1", partition_key="k")
 
 
-def test_every_message_is_routed_however_many_come_at_a_time() -> None:
-    """PRD-6: a key, or a router, decides for each message, and the open batch of another partition takes none of it."""
+def test_every_message_of_many_is_routed() -> None:
+    """PRD-6: a key or a router selects the partition of each message; none joins another partition's open batch."""
     with sync_scene() as made, made.client() as client:
         made.broker.partitioned[NAME] = 3
         seen: list[bytes] = []
@@ -136,12 +136,12 @@ def test_lazily_opened_partitions() -> None:
         opened = len(made.on_loop(lambda broker: broker.opened))
         for _ in range(3):
             with pytest.raises(exceptions.AlreadyClosed):
-                other.send(b"nothing is opened for it")
+                other.send(b"no partition is opened for it")
         assert len(made.on_loop(lambda broker: broker.opened)) == opened
 
 
-async def test_growth_is_noticed() -> None:
-    """TOP-3, PRD-10, CHK-56: a live producer uses partitions that come later."""
+async def test_new_partitions_are_used() -> None:
+    """TOP-3, PRD-10, CHK-56: an open producer uses partitions that are created later."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         broker.partitioned[NAME] = 1
@@ -151,15 +151,15 @@ async def test_growth_is_noticed() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         clock.advance(61)
-        await until(lambda: len(broker.opened) == 3, "the new ones are open")
+        await until(lambda: len(broker.opened) == 3, "the new partitions are open")
         await until(lambda: len(producer._core.partitions) == 3, "and used")
         assert {(await producer.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
         await producer.close()
 
 
-async def test_growth_leaves_what_was_sent_where_it_was() -> None:
-    """CHK-56: what is pending when the topic grows stays with its partition, over a reconnect, too; only what is handed
-    over from then on is routed anew."""
+async def test_pending_messages_stay_in_their_partition_when_the_topic_grows() -> None:
+    """CHK-56: messages that are pending when the topic grows stay in their partition, also over a reconnect. Only later
+    messages are routed over all partitions."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         broker.partitioned[NAME] = 1
@@ -167,7 +167,7 @@ async def test_growth_leaves_what_was_sent_where_it_was() -> None:
         first = f"{NAME}-partition-0"
         broker.problems[first] = ErrorCode.SERVICE_NOT_READY
         broker.end_producers(broker.topic(first), ErrorCode.SERVICE_NOT_READY)
-        await until(lambda: not producer.is_connected(), "it has nowhere to go")
+        await until(lambda: not producer.is_connected(), "it is disconnected")
         keys = [f"key {number}" for number in range(20)]
         early = [asyncio.create_task(producer.send(b"early", partition_key=key)) for key in keys]
         await asyncio.sleep(0)
@@ -183,7 +183,7 @@ async def test_growth_leaves_what_was_sent_where_it_was() -> None:
             assert b"early" not in broker.topic(f"p-partition-{index}").payloads()
 
 
-def test_pending_messages_are_bounded_over_all_partitions() -> None:
+def test_pending_messages_are_limited_over_all_partitions() -> None:
     """PRD-1"""
     with sync_scene() as made, made.client() as client:
         made.broker.partitioned[NAME] = 2
@@ -199,7 +199,7 @@ def test_pending_messages_are_bounded_over_all_partitions() -> None:
         producer.flush()
 
 
-def test_names_of_partitions_are_topics_of_their_own() -> None:
+def test_a_partition_can_be_used_as_a_topic() -> None:
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("p-partition-1")
         assert producer.send(b"x").partition() == 1

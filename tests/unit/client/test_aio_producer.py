@@ -26,7 +26,7 @@ def send_all(producer: aio.Producer, payloads: list[bytes]) -> list[asyncio.Task
 
 
 async def test_any_number_of_sends_is_gathered_with_default_options() -> None:
-    """PRD-1, PRD-10: more than may be pending, in the order of the calls."""
+    """PRD-1, PRD-10: more than the maximum of pending messages, in the order of the calls."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
         ids = await asyncio.gather(*(producer.send(payload) for payload in numbers(0, 5_000)))
@@ -46,7 +46,7 @@ async def test_sends_that_wait_for_capacity_share_batches(count: int, entries: i
         assert len(topic.entries) == entries
 
 
-async def test_sends_that_wait_share_batches_where_several_batches_may_be_pending() -> None:
+async def test_sends_that_wait_share_batches_if_several_batches_can_be_pending() -> None:
     """PRD-1, PRD-4: capacity comes back one batch at a time, and sends move on when half of it is free."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t", batching_max_messages=100)
@@ -56,18 +56,18 @@ async def test_sends_that_wait_share_batches_where_several_batches_may_be_pendin
 
 
 async def test_a_cancelled_send_or_flush_leaves_nothing_behind_while_the_queue_is_full() -> None:
-    """PRD-1: an application that gives up sends while no broker answers does not fill its memory with them."""
+    """PRD-1: an application that cancels sends while no broker answers does not fill its memory with them."""
     async with scene() as (broker, client):
         broker.receipting.clear()
         producer = await client.create_producer("t", max_pending_messages=1)
         tasks = send_all(producer, numbers(0, 2))
         await until(lambda: len(broker.topic("t").payloads()) == 1, "one was accepted")
-        given_up = send_all(producer, numbers(2, 50))
-        given_up += [asyncio.get_running_loop().create_task(producer.flush()) for _ in range(50)]
+        cancelled = send_all(producer, numbers(2, 50))
+        cancelled += [asyncio.get_running_loop().create_task(producer.flush()) for _ in range(50)]
         await asyncio.sleep(0)
-        for task in given_up:
+        for task in cancelled:
             task.cancel()
-        await asyncio.wait(given_up)
+        await asyncio.wait(cancelled)
         await asyncio.sleep(0)
         (waiting,) = producer._waiting.values()
         assert len(waiting._line) == 1
@@ -89,7 +89,7 @@ async def test_sends_in_many_tasks_keep_the_order_of_the_calls() -> None:
         assert broker.topic("t").payloads() == numbers(0, 200)
 
 
-async def test_messages_that_wait_are_bounded_in_bytes_too() -> None:
+async def test_pending_messages_are_limited_in_bytes_too() -> None:
     """PRD-1"""
     async with scene() as (broker, client):
         broker.receipting.clear()
@@ -122,7 +122,7 @@ async def test_a_cancelled_send_that_waits_is_withdrawn_whole(which: int) -> Non
 
 
 async def test_a_cancelled_send_passes_the_capacity_on() -> None:
-    """PRD-1: it is cancelled in the very moment in which there is capacity again."""
+    """PRD-1: it is cancelled at the moment in which there is capacity again."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t", max_pending_messages=1)
         broker.receipting.clear()
@@ -137,7 +137,7 @@ async def test_a_cancelled_send_passes_the_capacity_on() -> None:
         await producer.send(b"3")
 
 
-async def test_flush_queues_behind_the_sends_that_wait() -> None:
+async def test_flush_waits_behind_the_sends_in_line() -> None:
     """PRD-1"""
     async with scene() as (broker, client):
         producer = await client.create_producer("t", max_pending_messages=5)
@@ -148,7 +148,7 @@ async def test_flush_queues_behind_the_sends_that_wait() -> None:
         await asyncio.gather(*tasks)
 
 
-async def test_sends_that_wait_meet_the_end_of_their_producer() -> None:
+async def test_sends_that_wait_fail_when_their_producer_is_closed() -> None:
     """PRD-1"""
     async with scene() as (broker, client):
         producer = await client.create_producer("t", max_pending_messages=2)
@@ -169,8 +169,8 @@ def parts(broker: FakeBroker, count: int) -> list[Topic]:
 
 
 async def test_sends_to_a_partition_that_is_opened_lazily_keep_their_order() -> None:
-    """PRD-10: those that were made while it was opened are sent before those made in the moment it is open. Another
-    partition is not waited for."""
+    """PRD-10: sends from the time of the opening are sent before those from the moment in which it is open. Sends to
+    another partition do not wait."""
     async with scene() as (broker, client):
         broker.partitioned[PARTED] = 2
         producer = await client.create_producer("p", lazy_start_partitioned_producers=True)
@@ -197,8 +197,8 @@ async def test_sends_to_a_partition_that_is_opened_lazily_keep_their_order() -> 
         assert numbers(0, 90) in [topic.payloads() for topic in parts(broker, 2)]
 
 
-async def test_sends_that_wait_for_a_partition_to_open_meet_the_end_of_their_producer() -> None:
-    """PRD-1: they fail, and are not cancelled: nobody has cancelled them."""
+async def test_sends_that_wait_for_a_partition_to_open_fail_when_their_client_is_shut_down() -> None:
+    """PRD-1: they fail. They are not cancelled, because the application has not cancelled them."""
     async with scene() as (broker, client):
         broker.partitioned[PARTED] = 2
         producer = await client.create_producer(PARTED, lazy_start_partitioned_producers=True)

@@ -13,20 +13,20 @@ from functools import lru_cache, partial
 
 from magnetar_wire._varints import varint
 
-__all__ = ["blob_parts", "field_head"]
+__all__ = ["encode_bytes_fields", "encode_field_head"]
 
 _LENGTH_DELIMITED = 2
 
 
 @lru_cache(maxsize=4096)
-def field_head(number: int, size: int) -> bytes:
+def encode_field_head(number: int, size: int) -> bytes:
     """What stands before the bytes of a field."""
     return varint(number << 3 | _LENGTH_DELIMITED) + varint(size)
 
 
-def blob_parts(number: int, blobs: Sequence[bytes]) -> list[bytes]:
+def encode_bytes_fields(number: int, blobs: Sequence[bytes]) -> list[bytes]:
     """The elements of a repeated field, to be joined."""
     parts = [b""] * (2 * len(blobs))
-    parts[::2] = map(partial(field_head, number), map(len, blobs))
+    parts[::2] = map(partial(encode_field_head, number), map(len, blobs))
     parts[1::2] = blobs
     return parts

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a call, again and again, as in a notebook whose user goes on with the same object."""
+"""Ctrl-C at any moment of a call, many times, as in a notebook whose user goes on with the same object."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["STRIKES", "Striker", "Struck"]
+__all__ = ["INTERRUPTS", "Interrupted", "Interrupter"]
 
-STRIKES = 400
-# The modules whose code is struck.
-_STRUCK = ("magnetar.", "magnetar_wire.interruptible_wait", "threading")
+INTERRUPTS = 400
+# Only code of these modules is interrupted.
+_INTERRUPTED_MODULES = ("magnetar.", "magnetar_wire.interruptible_wait", "threading")
 
 
-class Struck(BaseException):
+class Interrupted(BaseException):
     """In place of KeyboardInterrupt."""
 
 
-class Striker:
-    """Signals the main thread while `armed`: one strike, then it is to be armed again."""
+class Interrupter:
+    """Interrupts the main thread once, at a random moment, whenever it is `armed`."""
 
     def __init__(self) -> None:
         self.armed = False
         self.hits = 0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._strike)
+        self._thread = threading.Thread(target=self._interrupt_repeatedly)
         self._before: Any = None
 
-    def __enter__(self) -> Striker:
+    def __enter__(self) -> Interrupter:
         self._before = signal.signal(signal.SIGUSR1, self._handle)
         self._thread.start()
         return self
@@ -39,13 +39,13 @@ class Striker:
         self._thread.join()
         signal.signal(signal.SIGUSR1, self._before)
 
-    def _strike(self) -> None:
+    def _interrupt_repeatedly(self) -> None:
         while not self._over.wait(0.0007):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Not in a finalizer, whose errors nobody meets.
-        if self.armed and frame is not None and frame.f_globals["__name__"].startswith(_STRUCK):
+        # Not in a finalizer, because Python ignores exceptions there.
+        if self.armed and frame is not None and frame.f_globals["__name__"].startswith(_INTERRUPTED_MODULES):
             self.armed = False
             self.hits += 1
-            raise Struck
+            raise Interrupted

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from magnetar_wire.histogram import Histogram
+from magnetar_wire.process.histogram import Histogram
 
-__all__ = ["Families", "exposition"]
+__all__ = ["MetricFamilies", "format_exposition"]
 
 
-class Families:
+class MetricFamilies:
     """Makes families whose names begin alike."""
 
     def __init__(self, prefix: str) -> None:
@@ -43,7 +43,7 @@ class _Collected(Collector):
         yield from self._families
 
 
-def exposition(families: Sequence[Metric]) -> bytes:
+def format_exposition(families: Sequence[Metric]) -> bytes:
     """These, and the process' own: memory, processor time, open files. What is in them is not looked at elsewhere any
     more, so this may run in a thread."""
     registry = CollectorRegistry()

@@ -17,15 +17,15 @@ __all__ = [
     "INTERNAL",
     "MAGNETAR",
     "PULSAR",
-    "AdvertisedAt",
-    "advertised_for_pulsar",
-    "advertised_listeners",
-    "apart_by_scheme",
-    "bind_addresses",
+    "AdvertisedListeners",
+    "parse_advertised_listeners",
+    "parse_bind_addresses",
+    "parse_pulsar_advertised_listeners",
+    "split_by_scheme",
 ]
 
 # Listeners' names and addresses, the internal one first.
-AdvertisedAt = tuple[tuple[str, str], ...]
+AdvertisedListeners = tuple[tuple[str, str], ...]
 
 INTERNAL: Final = "internal"
 MAGNETAR: Final = "magnetar"
@@ -33,15 +33,15 @@ PULSAR: Final = "pulsar"
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scheme>[A-Za-z0-9+]+)://(?P<address>.+)")
 
 
-def apart_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
     """Those for clients of Pulsar's protocol come second, and whatever else there is first."""
     of_pulsar = [one for one in listeners if f":{PULSAR}://" in one]
     return [one for one in listeners if one not in of_pulsar], of_pulsar
 
 
-def advertised_listeners(
+def parse_advertised_listeners(
     listeners: Sequence[str], internal_name: str = "", address: str = "", listens_at: str = ""
-) -> AdvertisedAt:
+) -> AdvertisedListeners:
     """What the settings of these names come to; empty: where it listens is what others are told, and `listens_at` has
     to be good for that. Raises `ValueError`."""
     if not listeners:
@@ -68,9 +68,9 @@ def advertised_listeners(
     return ((internal, found.pop(internal)), *found.items())
 
 
-def advertised_for_pulsar(
-    listeners: Sequence[str], advertised: AdvertisedAt, address: str, listens_at: str
-) -> AdvertisedAt:
+def parse_pulsar_advertised_listeners(
+    listeners: Sequence[str], advertised: AdvertisedListeners, address: str, listens_at: str
+) -> AdvertisedListeners:
     """What clients of Pulsar's protocol are told, by the names of `advertised` and of `listeners`, and for the internal
     listener by `address`. Where neither says it, that is the host that others are told, with the port at which it
     listens for such clients, or just where it listens. Empty `listens_at`: it listens for the internal one's nowhere.
@@ -97,9 +97,11 @@ def advertised_for_pulsar(
     return ((internal, told), *found.items())
 
 
-def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str = MAGNETAR) -> AdvertisedAt:
+def parse_bind_addresses(
+    bound: Sequence[str], advertised: AdvertisedListeners, scheme: str = MAGNETAR
+) -> AdvertisedListeners:
     """Names of listeners and addresses to listen at, of which several may have one name. Raises `ValueError`."""
-    found = tuple(_taken_apart("bind_addresses", one, scheme) for one in bound)
+    found = tuple(_taken_apart("parse_bind_addresses", one, scheme) for one in bound)
     names = [name for name, _ in advertised]
     for name, _ in found:
         if name not in names:
@@ -114,7 +116,7 @@ def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str =
 def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in listeners:
-        name, where = _taken_apart("advertised_listeners", one, scheme)
+        name, where = _taken_apart("parse_advertised_listeners", one, scheme)
         if _is_any(where):
             raise ValueError(
                 f"advertised_listeners has {one!r:.200}, which can't be advertised to other machines: use an "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["magnetar_version"]
+__all__ = ["read_version"]
 
 
-def magnetar_version() -> str:
+def read_version() -> str:
     # Imported late: it takes longer than most of what is imported at the start.
     import importlib.metadata
 

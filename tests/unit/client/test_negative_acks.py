@@ -1,0 +1,81 @@
+"""Negative acknowledgements and their redelivery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar import ConsumerType, InitialPosition, MultiplierRedeliveryBackoff
+from magnetar.exceptions import InvalidConfiguration
+from tests.running import until
+from tests.unit.client.consume_scene import client_of, payloads, receive
+
+EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
+SOON: Any = {**EARLIEST, "negative_ack_redelivery_delay_ms": 20}
+
+
+async def test_a_nack_on_an_exclusive_subscription_redelivers_everything_unacknowledged_in_order() -> None:
+    """CON-5, CHK-52: acknowledgements that were collected are sent before, and later ones still count."""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        for number in range(10):
+            topic.publish(str(number).encode())
+        consumer = await client.subscribe("t", "s", **SOON, ack_grouping_time_ms=1e9)
+        messages = await receive(consumer, 6)
+        await consumer.acknowledge(messages[0])
+        await consumer.acknowledge(messages[3])
+        await consumer.negative_acknowledge(messages[1])
+        await until(
+            lambda: consumer._core.partitions[0].epoch.number != messages[0]._entry.epoch.number, "a new epoch begins"
+        )
+        again = await receive(consumer, 8)
+        assert payloads(again) == [b"1", b"2", b"4", b"5", b"6", b"7", b"8", b"9"]
+        assert [m.redelivery_count() for m in again[:4]] == [1, 1, 1, 1]
+        await consumer.acknowledge([messages[1], messages[2]], receipt=True)
+        assert topic.cursors.cursors["s"].mark_delete == topic.log.order[3], "late ones still count"
+        [request] = [one for one in broker.requests if one.redeliver]
+        assert [range_.first_entry_id for range_ in request.acknowledge[0].entries] == [0, 3]
+
+
+async def test_a_nack_on_a_shared_subscription_redelivers_the_entry_without_its_acknowledged_messages() -> None:
+    """CON-4, CON-5"""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        topic.publish(b"a", b"b", b"c", b"d")
+        topic.publish(b"x", b"y")
+        consumer = await client.subscribe("t", "s", ConsumerType.Shared, **SOON)
+        messages = await receive(consumer, 3)
+        await consumer.acknowledge(messages[1])
+        await consumer.negative_acknowledge(messages[0])
+        await consumer.negative_acknowledge(messages[2])  # the same entry: once
+        await until(lambda: any(one.redeliver for one in broker.requests), "it is requested")
+        rest = await receive(consumer, 5)
+        assert sorted(payloads(rest)) == [b"a", b"c", b"d", b"x", b"y"], "d, which was prefetched, is delivered once"
+        assert [m.redelivery_count() for m in rest if m.data() in b"acd"] == [1, 1, 1]
+        await consumer.acknowledge(rest, receipt=True)
+        assert topic.cursors.cursors["s"].mark_delete == topic.log.last
+        assert sum(len(one.redeliver) for one in broker.requests) == 1
+        assert len(consumer._core.queue) == 0
+
+
+async def test_a_backoff_grows_with_each_redelivery() -> None:
+    """CON-5"""
+    backoff = MultiplierRedeliveryBackoff()
+    assert [backoff.next(count) for count in range(8)] == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
+    assert backoff.next(10_000) == 60_000
+    with pytest.raises(InvalidConfiguration):
+        MultiplierRedeliveryBackoff(10, 5)
+
+    async with client_of() as (broker, client):
+        broker.topic("t").publish(b"a")
+        backoff = MultiplierRedeliveryBackoff(10, 40)
+        consumer = await client.subscribe(
+            "t", "s", ConsumerType.Shared, **EARLIEST, negative_ack_redelivery_backoff=backoff
+        )
+        counts = []
+        for _ in range(4):
+            [message] = await receive(consumer, 1)
+            counts.append(message.redelivery_count())
+            await consumer.negative_acknowledge(message)
+        assert counts == [0, 1, 2, 3]
