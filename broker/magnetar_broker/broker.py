@@ -1,12 +1,12 @@
-"""A broker, whole: made of a metadata store, a way to the bookies, and addresses to listen at.
+"""A broker: its metadata session, listeners and lifecycle.
 
-What it serves lives with one metadata session (`broker_session.py`). When that is over (`session_end.py`), nobody can
-say any more that what the broker knows of its topics is so: all are given up at once, and it begins anew with another
-session; clients are told SERVICE_NOT_READY, and find their topics again. The listeners stay; meanwhile they refuse
-everything.
+All that it serves belongs to one session with the metadata store (broker_session.py). When that session is over
+(session_end.py), the broker no longer knows that it owns its topics. It unloads all of them at once and starts again
+with another session. The listeners stay open. Until there is a session they answer SERVICE_NOT_READY, after which
+clients look their topics up again.
 
-Ending in peace: clients learn of it, what was taken is decided and told, logs and cursors are closed; all within a
-bound. Whatever is not done by then is what the next opening recovers, as after a kill.
+Graceful shutdown: clients are notified, accepted entries are decided and answered, logs and cursors are closed, all
+within a bounded time. The next opening of a topic recovers whatever was not closed by then, as after a crash.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.peers import NoPeers, Peers, PeersLike
+from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.grpc.listener_scoped_service import ListenerScopedService
 from magnetar_broker.server.grpc.service import BrokerService
-from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener import PulsarListener
-from magnetar_broker.server.pulsar.listener_context import Door
+from magnetar_broker.server.pulsar.listener_context import ListenerContext
 from magnetar_broker.session_end import session_over
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -45,7 +45,7 @@ from magnetar_wire.transport import Listener, ProbingTransport, Service, Transpo
 __all__ = ["INTERNAL", "Broker"]
 
 _log = logging.getLogger(__name__)
-# What the listener is called where only one is advertised.
+# Name of the listener if only one is advertised.
 INTERNAL: Final = "internal"
 _INSTANCE_BYTES: Final = 16
 
@@ -70,28 +70,34 @@ class Broker:
         pulsar_advertised: Sequence[tuple[str, str]] = (),
         cpu_seconds: Callable[[], float] = time.process_time,
     ) -> None:
-        """`listeners`: each a transport and an address on it, port 0 any free one. `advertised` are the names of
-        listeners, and where clients reach each; the first is the internal one, by which other brokers reach it. Port 0
-        there is the first listener's. None: one listener, at `advertised_address`, or else where the first one listens.
-        `named_listeners` are further ones, each by the name of an advertised one: who comes there is told that one's.
-        `pulsar_listeners`: where it listens for clients of Pulsar's protocol, by the name of an advertised listener
-        (empty: the internal one) and address; `pulsar_advertised` is where such clients are told to reach it, as
-        `advertised`. `broker_id` is its name among the cluster's brokers, the same after each start; empty: its
-        internal address. `peer_transport` is how it reaches other brokers; None: not at all."""
+        """Create a broker, which `start` starts.
+
+        - `listeners`: gRPC listeners, each a transport and an address; port 0: any free port.
+        - `advertised`: names of listeners and the addresses at which clients reach them; port 0: that of the first
+          listener. The first is the internal one, which other brokers use. Empty: one listener at
+          `advertised_address`, or at the first listener's address.
+        - `named_listeners`: further gRPC listeners, each with the name of an advertised one, whose addresses clients
+        get there.
+        - `pulsar_listeners`: listeners for Pulsar's protocol, each with the name of an advertised listener (empty: the
+          internal one) and an address. `pulsar_advertised`: where clients reach them, as `advertised`.
+        - `broker_id`: its name in the cluster, the same after each start. Empty: its internal address.
+        - `peer_transport`: how it reaches other brokers. None: not at all.
+        """
         self.counters = BrokerCounters()
-        # Of this process, as far as others can tell processes apart.
+        # A random id of the process.
         self.instance = randomness.token(_INSTANCE_BYTES)
-        self.service = BrokerService(self._serving, self.instance)
-        # Where HTTP is served, as others are told; set before it starts, if at all.
+        # The advertised address of the HTTP server; set before the broker starts, if it has one.
         self.http_address = ""
         self._peers: PeersLike = Peers(peer_transport) if peer_transport is not None else NoPeers()
         self._cpu_seconds = cpu_seconds
         self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
-        # Of the present session; None: there is none.
+        # The current session; None: there is none.
         self.session: BrokerSession | None = None
         self.options = options or BrokerOptions()
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
+        self.server = ServerContext(self._find_session, self.options, clock, self.counters)
+        self.service = BrokerService(self.server, self.instance)
         self._listen_at: list[tuple[Transport, str, Service]] = [
             (transport, address, self.service) for transport, address in listeners
         ]
@@ -100,10 +106,9 @@ class Broker:
             for name, transport, address in named_listeners
         ]
         self._listeners: list[Listener] = []
-        self._outboxes = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
         self._pulsar_at = list(pulsar_listeners)
         self._pulsar_advertised = list(pulsar_advertised)
-        self.door = Door(self._serving, self.options, clock, self.counters, self._outboxes)
+        self.pulsar_context = ListenerContext(self.server)
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
@@ -111,27 +116,27 @@ class Broker:
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()
-        # What it has to do before it serves, in words; empty: it serves.
+        # Why the broker does not serve yet; empty: it serves.
         self.waits_for = "the broker has not started yet"
         self.health = BrokerHealth(
             lambda: self.session, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
         )
         self._closing = False
-        self._following: asyncio.Task[None] | None = None
-        # The life of before, as far as it has not ended.
-        self._giving_up: asyncio.Task[None] | None = None
+        self._session_follower: asyncio.Task[None] | None = None
+        # Ends a lost session.
+        self._session_end: asyncio.Task[None] | None = None
 
-    def _serving(self) -> BrokerSession | None:
+    def _find_session(self) -> BrokerSession | None:
         return None if self._closing else self.session
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens."""
+        """Addresses of its gRPC listeners."""
         return [listener.address for listener in self._listeners]
 
     @property
     def pulsar_addresses(self) -> list[str]:
-        """Where it listens for clients of Pulsar's protocol."""
+        """Addresses of its listeners for Pulsar's protocol."""
         return [listener.address for listener in self.pulsar_listeners]
 
     @property
@@ -140,19 +145,19 @@ class Broker:
 
     @property
     def advertised(self) -> Advertised:
-        """What others are told of where it is reached."""
-        if not self._listeners:  # it has not been started
+        """The addresses at which others reach it."""
+        if not self._listeners:  # not started
             return Advertised(tuple(self._advertised), tuple(self._pulsar_advertised))
         return Advertised(
-            _as_chosen(self._listeners[0].address, self._advertised),
-            _as_chosen(self.pulsar_listeners[0].address, self._pulsar_advertised or [(INTERNAL, "")])
+            _resolve_ports(self._listeners[0].address, self._advertised),
+            _resolve_ports(self.pulsar_listeners[0].address, self._pulsar_advertised or [(INTERNAL, "")])
             if self.pulsar_listeners
             else (),
         )
 
     @property
     def advertised_address(self) -> str:
-        """What clients are told who name no listener."""
+        """The address for clients that name no listener."""
         return self.advertised.internal
 
     @property
@@ -164,47 +169,49 @@ class Broker:
         return self._broker_id or self.advertised_address
 
     async def start(self) -> None:
-        """Returns when it serves. Raises `NotReached` where it can't listen; whoever is cancelled closes it."""
+        """Start the broker. Returns when it serves.
+
+        Raises `NotReached` if it can't listen. If it is cancelled, the caller closes the broker.
+        """
         for transport, address, service in self._listen_at:
             self._listeners.append(await transport.listen(address, service))
         for name, address in self._pulsar_at:
-            listener = PulsarListener(self.door, name)
+            listener = PulsarListener(self.pulsar_context, name)
             await listener.listen(address)
             self.pulsar_listeners.append(listener)
-        await self._new_life()
-        self._following = asyncio.get_running_loop().create_task(self._follow(), name="broker")
+        await self._start_session()
+        self._session_follower = asyncio.get_running_loop().create_task(self._follow_sessions(), name="broker")
 
     async def close(self) -> None:
-        """In peace, within a bounded time."""
+        """Close the broker gracefully, within a bounded time."""
         self._closing = True
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
-        if self._giving_up is not None:
-            await asyncio.wait([self._giving_up])
-        life, self.session = self.session, None
+        if self._session_follower is not None:
+            self._session_follower.cancel()
+            await asyncio.wait([self._session_follower])
+        if self._session_end is not None:
+            await asyncio.wait([self._session_end])
+        session, self.session = self.session, None
         await self.health.close()
-        if life is not None:
-            await self._end(life)
+        if session is not None:
+            await self._end(session)
         for pulsar_listener in self.pulsar_listeners:
             await pulsar_listener.close()
-        await self.door.watches.close()
+        await self.pulsar_context.topic_watches.close()
         for listener in self._listeners:
             await listener.close()
-        if life is not None:
-            await life.close()
+        if session is not None:
+            await session.close()
         await self._peers.close()
 
-    async def _end(self, life: BrokerSession) -> None:
-        """In peace; where the session is over before that, what is left is given up at once, as at any other time."""
-        ending = asyncio.get_running_loop().create_task(life.end())
-        over = asyncio.get_running_loop().create_task(session_over(life.store, self._clock))
+    async def _end(self, session: BrokerSession) -> None:
+        """End a session gracefully. If the metadata session is lost before, unload the rest at once."""
+        ending = asyncio.get_running_loop().create_task(session.end())
+        over = asyncio.get_running_loop().create_task(session_over(session.store, self._clock))
         try:
             await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
-                life.topics.give_up(
-                    TopicUnloaded("its broker lost its metadata session while it shut down: look it up again")
-                )
+                lost = TopicUnloaded("its broker lost its metadata session while it shut down: look it up again")
+                session.topics.give_up(lost)
             await ending
         finally:
             for task in (ending, over):
@@ -212,32 +219,32 @@ class Broker:
             await asyncio.wait([ending, over])
 
     async def wait_failed(self) -> NoReturn:
-        """Raises what it was, when it can't go on: a bug."""
-        assert self._following is not None, "the broker has not been started"
-        await asyncio.wait([self._following])
-        self._following.result()
-        raise AssertionError("a broker opens one session after another until it is closed")
+        """Raise the error by which the broker can't go on, which is a bug."""
+        assert self._session_follower is not None, "the broker has not been started"
+        await asyncio.wait([self._session_follower])
+        self._session_follower.result()
+        raise AssertionError("a broker starts one session after another until it is closed")
 
-    async def _follow(self) -> None:
-        """Has one life after another."""
+    async def _follow_sessions(self) -> None:
+        """Start another session whenever one is lost."""
         while True:
-            life = self.session
-            assert life is not None
-            because = await session_over(life.store, self._clock)
+            session = self.session
+            assert session is not None
+            reason = await session_over(session.store, self._clock)
             self.session = None
-            self.waits_for = f"the session with the metadata store has ended: {because}"
-            _log.warning("All topics are closed, since the session with the metadata store has ended: %s", because)
-            # Whole, even if the broker is closed meanwhile: what is left would go on, its session among it.
-            self._giving_up = asyncio.get_running_loop().create_task(_give_up(life), name="end of a broker session")
-            await asyncio.wait([self._giving_up])
+            self.waits_for = f"the session with the metadata store has ended: {reason}"
+            _log.warning("All topics are closed, since the session with the metadata store has ended: %s", reason)
+            # In a task of its own, which `close` awaits: cancelled halfway, parts of the session would go on.
+            self._session_end = asyncio.get_running_loop().create_task(_give_up(session), name="session end")
+            await asyncio.wait([self._session_end])
             while self.session is None:
                 try:
-                    await self._new_life()
-                except Exception:  # noqa: BLE001 (likewise)
+                    await self._start_session()
+                except Exception:  # noqa: BLE001 (the broker must go on)
                     _log.exception("The broker could not open another session, and tries again")
                     await self._clock.sleep(self.options.metadata_retry_s)
 
-    async def _new_life(self) -> None:
+    async def _start_session(self) -> None:
         while True:
             try:
                 store = await self._open_metadata()
@@ -246,7 +253,7 @@ class Broker:
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
-            life = BrokerSession(
+            session = BrokerSession(
                 store,
                 self._bookie_transport,
                 self._peers,
@@ -258,20 +265,19 @@ class Broker:
                 self.counters,
                 self.health,
                 self._about,
-                self._outboxes,
             )
             try:
-                await life.start()
+                await session.start()
             except (MetadataError, LedgerError, BrokerError) as error:
-                await life.close()
+                await session.close()
                 self.waits_for = f"the broker can't start in this session: {error}"
                 _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
             except BaseException:
-                await life.close()
+                await session.close()
                 raise
-            self.session = life
+            self.session = session
             self.waits_for = ""
             return
 
@@ -286,20 +292,21 @@ class Broker:
         )
 
 
-async def _give_up(life: BrokerSession) -> None:
+async def _give_up(session: BrokerSession) -> None:
+    """End a session that is lost."""
     problem = TopicUnloaded("its broker lost its metadata session: look it up again")
-    for end in (life.give_up(problem), life.close()):
+    for end in (session.give_up(problem), session.close()):
         try:
             await end
-        except Exception:  # noqa: BLE001 (whatever it is, the rest ends, and the broker goes on with another life)
+        except Exception:  # noqa: BLE001 (the rest must end, and the broker goes on with another session)
             _log.exception("A lost session was not closed completely")
 
 
-def _as_chosen(listening: str, advertised: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _resolve_ports(listening: str, advertised: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, _with_port_of(listening, address)) for name, address in advertised)
 
 
 def _with_port_of(listening: str, address: str) -> str:
-    """`address` with the port that was chosen, where it has port 0; all of where it listens, if it is empty."""
+    """Return `address` with the listener's port in place of port 0; empty: the listener's address."""
     host, _, port = address.rpartition(":")
     return f"{host}:{listening.rpartition(':')[2]}" if port == "0" else address or listening

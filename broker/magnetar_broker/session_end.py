@@ -1,10 +1,11 @@
-"""When a broker must stop believing that its metadata session lives (OWN-2).
+"""When a broker must assume that its metadata session is over (OWN-2).
 
-A lost session is told. A suspended one is not lost: topics that are open go on, and nothing new is made, since the
-store gives no answer. But the server may give the session up one time-out after the last request that it answered was
-*sent*, and another broker may have these topics from then on. So this one asks for an answer each second, and stops in
-time where none comes, a second before, by its own monotonic clock, whatever the connection looks like (CHK-40). Of a
-session time-out below four seconds both are a part, so that some answers in turn may be late.
+A lost session is reported. A suspended one is not lost: open topics go on, and nothing is created, since the store does
+not answer. But the server may expire the session one time-out after the last request that it answered was *sent*, and
+from then on another broker may own these topics. So this broker sends a request each second, and assumes that the
+session is over one second before that time-out if none is answered. It measures by its own monotonic clock, whatever
+the state of the connection (CHK-40). With a time-out below four seconds both times are a fraction of it, so that a few
+late answers do not end the session.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ __all__ = ["session_over"]
 
 _PING_S: Final = 1.0
 _MARGIN_S: Final = 1.0
-# Of the session time-out, at most.
+# The same as fractions of the session time-out, which are upper limits.
 _MARGIN_PART: Final = 0.25
 _PING_PART: Final = 0.2
 _LOOK_S: Final = 0.25
 
 
 async def session_over(store: MetadataStore, clock: Clock) -> str:
-    """Returns, with the reason in words, when the session is lost or can't be believed any more."""
+    """Return the reason, once the session is lost or must be assumed to be."""
     loop = asyncio.get_running_loop()
     lost = loop.create_task(store.session.wait_lost(), name="session lost")
     silent = loop.create_task(_silent_for_too_long(store, clock), name="session silent")

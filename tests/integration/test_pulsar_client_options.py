@@ -89,7 +89,7 @@ def looked_up(url: str) -> str:
         connection.sendall(frame(BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=lookup)))
         while True:
             reader.feed(connection.recv(65_536))
-            while (parts := reader.next()) is not None:
+            while (parts := reader.next_frame()) is not None:
                 told = BaseCommand.FromString(parts[0])
                 if told.type == BaseCommand.LOOKUP_RESPONSE:
                     return told.lookup_topic_response.broker_service_url

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.server.pulsar.acknowledged_ids import (
-    ack_in_parts,
-    ranges_of,
-    redelivery_in_parts,
+    entry_ranges,
+    split_ack,
+    split_redelivery,
     whole_and_partial,
 )
 from magnetar_broker.server.pulsar.frames import FrameReader
-from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, place_of, position_of, unacknowledged_words
+from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, start_at, to_position, unacknowledged_words
 from magnetar_broker.server.pulsar.replies import MessageHeads, ReceiptFrames
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
@@ -141,9 +141,9 @@ def encoded(command: Message) -> bytes:
 def one_frame(data: bytes) -> tuple[bytes, bytes] | None:
     reader = FrameReader(1_000_000)
     reader.feed(data)
-    found = reader.next()
-    assert len(reader.left) + reader.unfinished_bytes == 0
-    assert reader.next() is None
+    found = reader.next_frame()
+    assert len(reader.unparsed) + reader.incomplete_bytes == 0
+    assert reader.next_frame() is None
     return found
 
 
@@ -157,9 +157,9 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(commands: list[byt
     for size in sizes * (len(data) // sum(sizes) + 1):
         reader.feed(data[at : at + size])
         at += size
-        while (one := reader.next()) is not None:
+        while (one := reader.next_frame()) is not None:
             found.append(one)
-        assert len(reader.left) + reader.unfinished_bytes <= 52  # all but a byte of the largest
+        assert len(reader.unparsed) + reader.incomplete_bytes <= 52  # all but a byte of the largest
     assert found == [(command, b"entry") for command in commands]
 
 
@@ -182,7 +182,7 @@ def test_what_is_told_of_a_batch_is_understood_as_it_was_meant(acknowledged: set
 
 @given(UINT64, UINT64, WORDS)
 def test_a_place_begins_at_the_first_open_message(ledger_id: int, entry_id: int, words: list[int]) -> None:
-    place = place_of(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
+    place = start_at(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
     assert (place.ledger_id - ledger_id) % 2**64 == 0
     assert (place.entry_id - entry_id) % 2**64 == 0
     first = next((at for at in range(64 * len(words)) if words[at // 64] >> (at % 64) & 1), 0)
@@ -204,13 +204,13 @@ IDS = st.lists(
 def test_ids_become_ranges_of_the_same_entries(ids: list[MessageIdData]) -> None:
     whole, partial = whole_and_partial(ids)
     named = [(one.ledger_id, at) for one in whole for at in range(one.first_entry_id, one.last_entry_id + 1)]
-    positions = [(position_of(one), any(one.ack_set)) for one in ids]
+    positions = [(to_position(one), any(one.ack_set)) for one in ids]
     assert named == [tuple(place) for place, part in positions if not part and min(place) >= 0]
     assert [place for place, _ in partial] == [place for place, part in positions if part]
     follows = all(min(place) >= 0 for place, _ in positions)
     for before, after in pairwise(whole):  # those that follow each other are one
         assert not follows or (before.ledger_id, before.last_entry_id + 1) != (after.ledger_id, after.first_entry_id)
-    assert sum(one.last_entry_id - one.first_entry_id + 1 for one in ranges_of(ids)) == sum(
+    assert sum(one.last_entry_id - one.first_entry_id + 1 for one in entry_ranges(ids)) == sum(
         min(place) >= 0 for place, _ in positions
     )
 
@@ -223,7 +223,7 @@ def test_commands_of_many_ids_are_taken_in_parts_that_say_the_same(
     again = CommandRedeliverUnacknowledgedMessages(consumer_id=7, message_ids=ids)
     if number is not None:
         asked.request_id = again.consumer_epoch = number
-    acks, redeliveries = list(ack_in_parts(asked, most)), list(redelivery_in_parts(again, most))
+    acks, redeliveries = list(split_ack(asked, most)), list(split_redelivery(again, most))
     assert [one for part in acks for one in part.message_id] == ids
     assert [one for part in redeliveries for one in part.message_ids] == ids
     assert all(0 < len(part.message_id) <= most for part in acks if ids)
@@ -236,4 +236,4 @@ def test_commands_of_many_ids_are_taken_in_parts_that_say_the_same(
 
 def test_a_cumulative_acknowledgement_stays_whole() -> None:
     asked = CommandAck(consumer_id=1, ack_type=CommandAck.CUMULATIVE, message_id=[message_id(1, 1), message_id(1, 2)])
-    assert list(ack_in_parts(asked, 1)) == [asked]
+    assert list(split_ack(asked, 1)) == [asked]

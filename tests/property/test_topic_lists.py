@@ -46,7 +46,7 @@ def test_any_pattern_is_taken_or_refused(pattern: str, names: list[str]) -> None
     except UnusablePattern:
         return
     for name in names:
-        taken.means(name)
+        taken.matches(name)
 
 
 @given(_LOCAL, st.integers(0, MAX_PARTITION_INDEX))
@@ -54,7 +54,7 @@ def test_a_pattern_means_a_topic_and_all_of_its_partitions(local: str, index: in
     """The same topics as by the names' own rules."""
     topic = TopicName.parse(f"persistent://public/default/{local}")
     pattern = TopicPattern(f"persistent://{re.escape(str(topic.base).partition('://')[2])}", 10_000)
-    assert pattern.means(str(topic))
+    assert pattern.matches(str(topic))
     if not topic.is_partition:
-        assert pattern.means(str(topic.partition(index)))
-        assert not pattern.means(f"{topic}-partition-0{index}")
+        assert pattern.matches(str(topic.partition(index)))
+        assert not pattern.matches(f"{topic}-partition-0{index}")

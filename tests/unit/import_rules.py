@@ -8,6 +8,8 @@
 `core` modules hold rules and do no I/O: neither they nor anything of ours that they import, however indirectly, imports
 a module that does. The same holds for `RULES_BESIDE_SHELLS`, and for the modules of magnetar_wire except the few that
 implement an interface.
+
+Some packages stand beside each other and don't import each other, not even for the type checker: `APART`.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_broker.server.pulsar.topic_list_rules",
     }
 )
+APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
     f"magnetar_wire.{name}"
@@ -74,7 +77,9 @@ WIRE_SHELLS: Final = frozenset(
 class Module:
     name: str
     path: Path
+    # What it imports when it runs, and what it imports for the type checker besides.
     imports: frozenset[str]
+    all_imports: frozenset[str]
 
 
 def source_roots(project: Path) -> list[str]:
@@ -88,14 +93,16 @@ def modules(project: Path, roots: list[str]) -> dict[str, Module]:
         for path in sorted((project / root).glob("*/**/*.py")):
             parts = path.relative_to(project / root).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found[name] = Module(name, path, frozenset(_imports(ast.parse(path.read_text()), name)))
+            tree = ast.parse(path.read_text())
+            all_imports = frozenset(_imports(tree, name, with_types=True))
+            found[name] = Module(name, path, frozenset(_imports(tree, name, with_types=False)), all_imports)
     return found
 
 
-def _imports(tree: ast.AST, name: str) -> Iterator[str]:
-    """Every module that is imported anywhere in the file, but not what is for the type checker's eyes only."""
+def _imports(tree: ast.AST, name: str, *, with_types: bool) -> Iterator[str]:
+    """Yield all modules that the file imports. `with_types`: also imports for the type checker."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not with_types:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -106,7 +113,7 @@ def _imports(tree: ast.AST, name: str) -> Iterator[str]:
                 base = ".".join([*package, base]).strip(".")
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
-        yield from _imports(node, name)
+        yield from _imports(node, name, with_types=with_types)
 
 
 def violations(project: Path, roots: list[str]) -> list[str]:
@@ -121,6 +128,16 @@ def violations(project: Path, roots: list[str]) -> list[str]:
         if _is_pure(module.name):
             reached = _reached(module, known)
             found += [f"{module.name} reaches {name} through {via}" for name, via in sorted(reached.items())]
+    return found + [line for pair in APART for line in _imports_of_each_other(pair, known)]
+
+
+def _imports_of_each_other(pair: tuple[str, str], known: dict[str, Module]) -> list[str]:
+    found = []
+    for package, other in (pair, pair[::-1]):
+        for module in known.values():
+            if (module.name + ".").startswith(package + "."):
+                others = sorted(name for name in module.all_imports if (name + ".").startswith(other + "."))
+                found += [f"{module.name} imports {name}: the packages stand apart" for name in others]
     return found
 
 

@@ -46,18 +46,18 @@ class BrokerMetrics:
             of_topics = TopicMetrics(
                 self._cluster, max_topics if self._options.expose_topic_level_metrics_in_prometheus else 0
             )
-            life = self._broker.session
-            if life is not None:
-                await of_topics.gather(life.topics.loaded())
+            session = self._broker.session
+            if session is not None:
+                await of_topics.gather(session.topics.loaded())
             others = await self._others() if self._others is not None else ()
             families = [*self._own(of_topics.totals), *others]
             return await asyncio.to_thread(lambda: format_exposition([*families, *of_topics.families()]))
 
     def _own(self, totals: Totals) -> Iterator[Metric]:
         broker, counters = self._broker, self._broker.counters
-        life, connections = broker.session, broker.pulsar_connections
-        session = SessionState.LOST if life is None else life.store.session.state
-        connected = session is SessionState.CONNECTED
+        session, connections = broker.session, broker.pulsar_connections
+        state = SessionState.LOST if session is None else session.store.session.state
+        connected = state is SessionState.CONNECTED
         yield self._gauge(
             "broker_metadata_connected",
             "1: the broker has a session with the metadata store, and is connected.",
@@ -128,16 +128,16 @@ class BrokerMetrics:
         )
         yield _FAMILIES.histogram("topic_load_seconds", "Seconds to load a topic.", counters.load_seconds)
         yield from self._of_pulsar_clients(connections)
-        if life is not None:
-            yield self._gauge("lb_bundles_owned", "Bundles that this broker owns.", len(life.ownership.owned()))
-            streams = life.sessions + len(connections)
+        if session is not None:
+            yield self._gauge("lb_bundles_owned", "Bundles that this broker owns.", len(session.ownership.owned()))
+            streams = session.streams + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
             yield self._gauge(
                 "broker_pending_publish_bytes",
                 "Memory of published entries that are not stored yet, in bytes.",
-                life.budget.used_bytes,
+                session.budget.used_bytes,
             )
-            cache = life.cache
+            cache = session.cache
             yield self._gauge("ml_cache_used_size", "Bytes in the entry cache.", cache.size_bytes)
             yield self._gauge("ml_cache_entries", "Entries in the entry cache.", len(cache))
             yield self._counter("ml_cache_hits", "Entries read from the entry cache.", cache.hits)
@@ -149,17 +149,17 @@ class BrokerMetrics:
         yield self._gauge(
             "listener_producers",
             "Producers on connections of Pulsar's binary protocol.",
-            sum(len(one.producers) for one in connections),
+            sum(len(one.handlers.producers.by_id) for one in connections),
         )
         yield self._gauge(
             "listener_consumers",
             "Consumers on connections of Pulsar's binary protocol.",
-            sum(len(one.consumers) for one in connections),
+            sum(len(one.handlers.consumers.by_id) for one in connections),
         )
         yield self._gauge(
             "listener_unfinished_bytes",
             "Bytes of frames of Pulsar's binary protocol that are not received completely.",
-            self._broker.door.unfinished.bytes,
+            self._broker.pulsar_context.incomplete_frames.bytes,
         )
         yield self._counter(
             "listener_connections_opened",

@@ -13,9 +13,9 @@ __all__ = ["status_of"]
 
 
 def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
-    life = broker.session
-    session = SessionState.LOST if life is None else life.store.session.state
-    topics = [] if life is None else life.topics.loaded()
+    session = broker.session
+    state = SessionState.LOST if session is None else session.store.session.state
+    topics = [] if session is None else session.topics.loaded()
     return {
         "broker_id": broker.broker_id,
         "version": read_version(),
@@ -26,16 +26,16 @@ def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
         "pulsar_listen_addresses": broker.pulsar_addresses,
         "pulsar_advertised_listeners": dict(broker.advertised.pulsar),
         "http_address": http_address,
-        "serves": life is not None,
+        "serves": session is not None,
         # What it has to do first; empty: it serves.
         "waits_for": broker.waits_for,
-        "session": session.value,
+        "session": state.value,
         # That it owns.
-        "bundles": 0 if life is None else len(life.ownership.owned()),
+        "bundles": 0 if session is None else len(session.ownership.owned()),
         # That are loaded.
         "topics": len(topics),
         "producers": sum(len(topic.producers()) for topic in topics),
         # Of clients: over gRPC, and of Pulsar's protocol.
-        "streams": 0 if life is None else life.sessions,
+        "streams": 0 if session is None else session.streams,
         "connections": len(broker.pulsar_connections),
     }

@@ -1,7 +1,7 @@
-"""What entries for all `consume` streams of a broker may take together, while they wait to be sent.
+"""The memory of the entries that wait to be sent to consumers, over all streams and connections of a broker.
 
-Each stream has a bound of its own, and thousands of slow ones would still take gigabytes. Once all of them together
-have what they may, each has room for a little only: enough to go on, so that no stream waits for another.
+Each stream has a limit of its own, but thousands of slow ones would still take gigabytes. When all of them together
+reach the limit here, each keeps a small capacity: enough to go on, so that no stream waits for another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["OutboxBudget"]
 
-# What a stream may always have: a few entries of the usual size.
+# The capacity that a stream always has: a few entries of the usual size.
 _ALWAYS_BYTES: Final = 262_144
 
 
@@ -19,11 +19,11 @@ class OutboxBudget:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        # Of all streams.
+        # Of all streams and connections.
         self.queued_bytes = 0
 
-    def room_bytes(self, max_bytes: int, queued_bytes: int) -> int:
-        """Of a stream that may have so many bytes, and has so many."""
+    def free_bytes(self, max_bytes: int, queued_bytes: int) -> int:
+        """Return how much more a stream may queue that has queued `queued_bytes` of its own limit `max_bytes`."""
         if self.queued_bytes >= self._max_bytes:
             max_bytes = min(max_bytes, _ALWAYS_BYTES)
         return max_bytes - queued_bytes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.broker_session import BrokerSession
-from magnetar_broker.server.grpc.produce_stream import ProduceSession
+from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_protos.broker_pb2 import ProduceRequest
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
@@ -99,7 +99,7 @@ class MemoryWatch:
         self._longest_entry = max([self._longest_entry, *(size + _OVERHEAD_BYTES for size in sizes)])
         self._longest_message = max(self._longest_message, _memory(sizes))
 
-    def _check_session(self, stream: int, session: ProduceSession) -> None:
+    def _check_session(self, stream: int, session: ProduceStream) -> None:
         self._look("66")
         bound_bytes = self._world.service.options.max_pending_publish_bytes_per_connection
         check_stream(stream, _memory(session.undecided_sizes()), bound_bytes)

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from magnetar_broker.server.grpc.consume_stream import ConsumeSession
-from magnetar_broker.server.grpc.produce_stream import ProduceSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeStream
+from magnetar_broker.server.grpc.produce_stream import ProduceStream
 
 __all__ = ["ServedSessions"]
 
-T = TypeVar("T", ProduceSession, ConsumeSession)
+T = TypeVar("T", ProduceStream, ConsumeStream)
 
 
 class ServedSessions:
@@ -20,14 +20,14 @@ class ServedSessions:
 
     def __init__(self) -> None:
         # Sessions of a killed process stay: their streams' numbers are not used again.
-        self.producing: dict[int, ProduceSession] = {}
-        self.consuming: dict[int, ConsumeSession] = {}
+        self.producing: dict[int, ProduceStream] = {}
+        self.consuming: dict[int, ConsumeStream] = {}
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         with (
-            patch.object(ProduceSession, "serve", _watched(ProduceSession.serve, self.producing)),
-            patch.object(ConsumeSession, "serve", _watched(ConsumeSession.serve, self.consuming)),
+            patch.object(ProduceStream, "serve", _watched(ProduceStream.serve, self.producing)),
+            patch.object(ConsumeStream, "serve", _watched(ConsumeStream.serve, self.consuming)),
         ):
             yield
 

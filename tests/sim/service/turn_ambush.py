@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar import MessageId
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.grpc.consume_stream import ConsumeSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ConsumeRequest, OpenConsumer, StartAt
 from magnetar_wire.topic_name import TopicName
@@ -43,7 +43,7 @@ class TurnAmbush:
             return
         for opened in ConsumeRequest.FromString(message).open:
             topic = self._loaded(by, opened)
-            sessions: dict[int, ConsumeSession] = {} if topic is None else self._sessions(topic, opened.subscription)
+            sessions: dict[int, ConsumeStream] = {} if topic is None else self._sessions(topic, opened.subscription)
             if topic is not None and sessions and stream not in sessions:
                 self._armed = False
                 self._world.count(f"changed as consumers changed: {self._change}")
@@ -64,7 +64,7 @@ class TurnAmbush:
             return None
         return host.broker.session.topics.get_loaded(name)
 
-    def _sessions(self, topic: Topic, subscription: str) -> dict[int, ConsumeSession]:
+    def _sessions(self, topic: Topic, subscription: str) -> dict[int, ConsumeStream]:
         """Return the sessions of the subscription's consumers, by their streams."""
         durable = [one for one in topic.subscriptions.stats() if one.durable and one.name == subscription]
         addresses = [consumer.address for one in durable for consumer in one.consumers]
@@ -94,7 +94,7 @@ class TurnAmbush:
             judged(history.moved, number)
 
 
-def _break(sessions: list[ConsumeSession]) -> None:
+def _break(sessions: list[ConsumeStream]) -> None:
     """As where sending fails: all their consumers leave at once."""
     for session in sessions:
         session.break_off()

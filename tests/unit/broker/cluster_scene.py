@@ -132,8 +132,8 @@ class ClusterScene:
 async def kill(one: OneBroker) -> None:
     """Kills the broker as far as others can tell: it listens no more, and does nothing; its session stands."""
     life = one.broker_session
-    if one.broker._following is not None:
-        one.broker._following.cancel()
+    if one.broker._session_follower is not None:
+        one.broker._session_follower.cancel()
     for listener in one.broker._listeners:
         await listener.close()
     await life.ownership.close()

@@ -11,7 +11,7 @@ from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_options import ConsumeOptions
-from magnetar_broker.server.grpc.consume_stream import ConsumeSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
@@ -53,7 +53,7 @@ class ConsumeServer:
         self.options = options or ConsumeOptions()
         self.counters = BrokerCounters()
         self.budget = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
-        self.sessions: list[ConsumeSession] = []
+        self.sessions: list[ConsumeStream] = []
         self.transport = InProcessTransport()
         # How many streams.
         self.serving = 0
@@ -74,8 +74,13 @@ class ConsumeServer:
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         self.serving += 1
         try:
-            session = ConsumeSession(
-                stream, self.find, peer=peer, options=self.options, budget=self.budget, counters=self.counters
+            session = ConsumeStream(
+                stream,
+                self.find,
+                address=peer.address,
+                options=self.options,
+                budget=self.budget,
+                counters=self.counters,
             )
             self.sessions.append(session)
             await session.serve()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from magnetar_broker.server.grpc.produce_stream import ProduceSession
+from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topics import Topics
@@ -27,13 +27,13 @@ class ProduceServer:
         self.catalog = FakeCatalog()
         self.topics: Topics = topics_on(self.storage, self.catalog)
         self.budget = PublishBudget(self.storage.options.max_message_publish_buffer_size_in_mb << 20)
-        self.sessions: list[ProduceSession] = []
+        self.sessions: list[ProduceStream] = []
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         raise AssertionError
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        session = ProduceSession(stream, self.topics.find, self.budget, self.storage.options, peer.address)
+        session = ProduceStream(stream, self.topics.find, self.budget, self.storage.options, peer.address)
         self.sessions.append(session)
         await session.serve()
 

@@ -98,13 +98,13 @@ async def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
 
         sending = asyncio.create_task(send_all())
         answers = server.sessions
-        await until(lambda: bool(answers) and len(answers[0].answers) > 20, "answers wait")
+        await until(lambda: bool(answers) and len(answers[0].session.answers) > 20, "answers wait")
         stored = -1
         while stored != len(server.log().stored):  # until nothing moves any more
             stored = len(server.log().stored)
             await asyncio.sleep(0.05)
         assert not sending.done()
-        assert len(answers[0].answers) < 200
+        assert len(answers[0].session.answers) < 200
         client.reading = asyncio.create_task(client.read())
         await within(sending, "everything is sent")
         await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
@@ -143,6 +143,6 @@ async def test_one_message_opens_and_closes_so_much_and_no_more() -> None:
         await other.send(*opens[:201], *((number, 0, [one]) for number, one in enumerate(entries)))
         await until(lambda: other.over, "the stream is ended")
         assert isinstance(other.error, Rejected)
-        assert "301 parts, and at most 300" in str(other.error)
+        assert "301 parts, more than max_parts_per_produce_request = 300" in str(other.error)
         assert not other.opened
         await until(lambda: not server.storage.opened[0].producers(), "nobody is left")

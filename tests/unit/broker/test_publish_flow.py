@@ -117,7 +117,7 @@ async def test_a_healthy_topic_goes_on_while_several_of_the_stream_are_stuck(cou
         await until(lambda: len(client.receipts) == sum(map(len, sent.values())), "all is stored")
         assert [server.log(number).stored for number in range(count + 1)] == list(sent.values())
         await until(lambda: not any(client.paused.values()), "all are resumed")
-        assert server.budget.used_bytes == server.sessions[0].stream_budget.used_bytes == 0
+        assert server.budget.used_bytes == server.sessions[0].session.budget.used_bytes == 0
 
 
 async def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> None:
@@ -232,7 +232,7 @@ async def test_a_full_stream_that_is_ended_sends_all_receipts_and_closes() -> No
         await client.open(1)
         sending = asyncio.create_task(fill(client, server.log(), 100))
         [session] = server.sessions
-        await until(lambda: session.stream_budget.full and session._changed is not None, "the receiver waits")
+        await until(lambda: session.session.budget.full and session.session._changed is not None, "the receiver waits")
         session.end()
         for _ in range(20):
             await asyncio.sleep(0)
@@ -259,16 +259,16 @@ def test_of_flow_the_last_state_is_told_behind_the_opening_and_not_behind_the_en
     answers = ProduceAnswers()
     count = 5_000
     for producer_id in range(count):
-        answers.opened(ProducerOpened(producer_id=producer_id))
+        answers.add_opened(ProducerOpened(producer_id=producer_id))
         answers.set_flow(producer_id, True)
         if producer_id % 2:
             answers.set_flow(producer_id, False)
         if producer_id % 5 == 0:
-            answers.ended(producer_id, None)
+            answers.add_ended(producer_id, None)
     opened: set[int] = set()
     flow: dict[int, bool] = {}
     while len(answers):
-        message = answers.take()
+        message = answers.compose()
         opened.update(one.producer_id for one in message.opened)
         for one in message.flow:
             assert one.producer_id in opened
@@ -338,7 +338,7 @@ async def test_the_clients_producers_go_on_while_several_topics_are_stuck(count:
                 await within(asyncio.create_task(healthy.send(b"%d" % number)), "it goes on", 20.0)
         assert all(len(log.waiting) < len(tasks) for log, tasks in zip(logs, sending, strict=True))
         assert at_once or logs[0].pending_bytes > 31 << 20
-        assert session.stream_budget.used_bytes < session.stream_budget.max_bytes
+        assert session.session.budget.used_bytes < session.session.budget.max_bytes
         for log in logs:
             log.prompt = True
             log.decide()

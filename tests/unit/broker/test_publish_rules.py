@@ -73,15 +73,15 @@ def spread(answer: ProduceAnswer) -> list[tuple[int, int, int]]:
 def test_receipts_of_neighbours_are_one_and_what_has_left_grows_no_more() -> None:
     answers = ProduceAnswers()
     for number in range(5):
-        answers.stored(1, number, Position(7, 10 + 2 * number))  # another producer's lie between
-        answers.stored(2, number, Position(7, 11 + 2 * number))
-    answers.stored(2, 5, Position(7, 20))
-    answers.stored(2, 6, Position(7, 21))
-    answers.stored(2, 7, Position(8, 22))  # another ledger
-    first = answers.take()
+        answers.add_stored(1, number, Position(7, 10 + 2 * number))  # another producer's lie between
+        answers.add_stored(2, number, Position(7, 11 + 2 * number))
+    answers.add_stored(2, 5, Position(7, 20))
+    answers.add_stored(2, 6, Position(7, 21))
+    answers.add_stored(2, 7, Position(8, 22))  # another ledger
+    first = answers.compose()
     assert len(first.receipts) == 11
-    answers.stored(2, 8, Position(8, 23))
-    second = answers.take()
+    answers.add_stored(2, 8, Position(8, 23))
+    second = answers.compose()
     assert len(spread(first)) == 13
     assert spread(second) == [(2, 8, 23)]
     assert not len(answers)
@@ -92,14 +92,14 @@ def test_many_answers_leave_in_several_messages_and_in_order() -> None:
     answers = ProduceAnswers()
     count = 5000
     for producer_id in range(count):
-        answers.opened(ProducerOpened(producer_id=producer_id))
-        answers.stored(producer_id, 0, Position(1, 2 * producer_id))
-        answers.refused(producer_id, 1, Problem(text="x" * 100_000))
-        answers.ended(producer_id, None)
+        answers.add_opened(ProducerOpened(producer_id=producer_id))
+        answers.add_stored(producer_id, 0, Position(1, 2 * producer_id))
+        answers.add_refused(producer_id, 1, Problem(text="x" * 100_000))
+        answers.add_ended(producer_id, None)
     states = dict.fromkeys(range(count), 0)
     messages = 0
     while len(answers):
-        message = answers.take()
+        message = answers.compose()
         assert message.ByteSize() < 8 << 20
         messages += 1
         told: tuple[Iterable[Any], ...] = (message.opened, message.receipts, message.refused, message.ended)

@@ -12,7 +12,7 @@ from magnetar._message import Message
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.grpc.consume_stream import ConsumeSession
+from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
@@ -110,7 +110,7 @@ class MemoryBroker(LookupBroker):
         if method != "consume":
             return await super().serve_stream(method, stream)
         self.streams += 1
-        return await ConsumeSession(_RecordingStream(stream, self.requests, self.answering), self._find).serve()
+        return await ConsumeStream(_RecordingStream(stream, self.requests, self.answering), self._find).serve()
 
     async def _find(self, name: TopicName, incarnation: str, create: bool) -> MemoryTopic:
         problem = self.problem(str(name))

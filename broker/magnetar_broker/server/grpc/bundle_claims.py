@@ -1,11 +1,11 @@
-"""The call `claim`, of one broker to another: serve this bundle, if nobody does. See ownership.proto."""
+"""The call `claim` of another broker: serve this bundle if no broker does. See ownership.proto."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.grpc.lookup import read_request
+from magnetar_broker.server.grpc.lookup import decode_request
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest
 from magnetar_wire.bundles import BundleRange
@@ -15,41 +15,47 @@ from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["BundleClaims"]
 
-# At a time. Whoever is refused asks somebody else.
-_AT_A_TIME: Final = 1_024
+# Concurrent claims. A broker whose claim is refused sends it to another broker.
+_MAX_CLAIMS: Final = 1_024
 
 
-class _Claims(Protocol):
+class Claimant(Protocol):
+    """The ownership of bundles, as far as claims need it."""
+
     async def claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner: ...
 
 
 class BundleClaims:
-    def __init__(self, ownership: _Claims) -> None:
-        self._ownership = ownership
-        self._serving = 0
+    """Counts the claims of a broker."""
 
-    async def claim(self, request: bytes) -> bytes:
-        asked = read_request(ClaimRequest, request)
-        if self._serving >= _AT_A_TIME:
-            raise Refusal(Code.RESOURCE_EXHAUSTED, f"{_AT_A_TIME} claims of other brokers are being served")
-        self._serving += 1
+    def __init__(self) -> None:
+        self._in_flight = 0
+
+    async def claim(self, ownership: Claimant, data: bytes) -> bytes:
+        """Answer with the bundle's owner. Raises `Refusal`."""
+        request = decode_request(ClaimRequest, data)
+        if self._in_flight >= _MAX_CLAIMS:
+            raise Refusal(
+                Code.RESOURCE_EXHAUSTED, f"{_MAX_CLAIMS} claims are in flight at this broker, the maximum: ask another"
+            )
+        self._in_flight += 1
         try:
-            return await self._claim(asked)
+            return await self._claim(ownership, request)
         finally:
-            self._serving -= 1
+            self._in_flight -= 1
 
-    async def _claim(self, asked: ClaimRequest) -> bytes:
+    async def _claim(self, ownership: Claimant, request: ClaimRequest) -> bytes:
         answer = ClaimAnswer()
         try:
-            owner = await self._ownership.claim(*_named(asked))
+            owner = await ownership.claim(*_parse_bundle(request))
             answer.owner.CopyFrom(owner)
         except BrokerError as error:
             answer.problem.CopyFrom(error.problem)
         return answer.SerializeToString()
 
 
-def _named(asked: ClaimRequest) -> tuple[NamespaceName, BundleRange]:
+def _parse_bundle(request: ClaimRequest) -> tuple[NamespaceName, BundleRange]:
     try:
-        return NamespaceName.parse(asked.namespace), BundleRange.parse(asked.bundle)
+        return NamespaceName.parse(request.namespace), BundleRange.parse(request.bundle)
     except (InvalidTopicName, ValueError) as error:
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None

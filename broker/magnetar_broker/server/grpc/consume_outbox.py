@@ -1,11 +1,11 @@
-"""What one `consume` stream has to send: gathered until the stream takes the next message, and put into one.
+"""Entries and answers that wait to be sent on a `consume` stream, composed into one message whenever it can send.
 
-Entries of many consumers leave together, up to a frame's bounds; an entry joins the last run where nothing new is to be
-said of it. Within a message the parts count in the order of their fields, so whatever tells of epochs leaves before the
-entries that came after it, and what tells of an end behind those that came before.
+Entries of many consumers are sent together, up to the limits of a frame. An entry joins the run before it if it needs
+no other header. The client handles the parts of a message in the order of their fields: parts about epochs come before
+later entries, and parts about an end after earlier ones.
 
-The memory of entries is bounded (`magnetar_wire.entry_memory`): `room_bytes` is how much the stream's consumers may
-add. The rest is answers to the client's requests, and few: the session reads no further while they wait
+The memory of queued entries is limited (`magnetar_wire.entry_memory`): `free_bytes` is how much the stream's consumers
+may add. The other parts are answers to the client's requests, and few: the stream is not read while many of them wait
 (`waiting_answers`).
 """
 
@@ -35,18 +35,21 @@ from magnetar_wire.protobuf_fields import encode_field_head
 
 __all__ = ["ConsumeOutbox", "DeliveryChannel"]
 
-# In one message, beside the frame: a transport has a megabyte for it.
-_MAX_TOLD_BYTES: Final = 262_144
-# Of batches' bits in one message.
+# Maximum size of the parts besides the frame in one message. The transport allows a megabyte.
+_MAX_PARTS_BYTES: Final = 262_144
+# Maximum size of the bit sets of batches in one message.
 _MAX_BITS_BYTES: Final = 262_144
 
 
 class DeliveryChannel(Protocol):
+    """A consumer of the stream."""
+
     consumer_id: int
-    # The number of the next entry.
+    # Number of the next entry.
     next_number: int
     # Nothing more is delivered to it.
-    closed: bool
+    is_closed: bool
+    # It gets entries with the broker's metadata.
     broker_metadata: bool
 
 
@@ -55,27 +58,28 @@ class ConsumeOutbox:
         self, max_queued_bytes: int, budget: OutboxBudget | None = None, counters: BrokerCounters | None = None
     ) -> None:
         self._max_queued_bytes = max_queued_bytes
-        # Until the stream has ended.
+        # None once the stream has ended.
         self._budget = budget
         self._counters = counters
-        # Runs to deliver, and how many entries of the first one have left.
+        # Runs to deliver, and how many entries of the first one are sent.
         self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
-        self._left = 0
-        # Of these, and of what is being read for them.
+        self._sent_entries = 0
+        # Of these, and of entries that are being read for them.
         self._queued_bytes = 0
-        # What is told before entries, and behind them; each in order.
+        # Parts that are sent before entries, and after them; each in order.
         self._before: deque[ConsumerOpened | EpochBegan | ActiveChanged] = deque()
-        self._behind: deque[Done | ConsumerEnded] = deque()
+        self._after: deque[Done | ConsumerEnded] = deque()
         self._builder = FrameBuilder()
 
     def __bool__(self) -> bool:
-        return bool(self._runs or self._before or self._behind)
+        return bool(self._runs or self._before or self._after)
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
+        """How many more bytes of entries may be queued."""
         if self._budget is None:
             return self._max_queued_bytes - self._queued_bytes
-        return self._budget.room_bytes(self._max_queued_bytes, self._queued_bytes)
+        return self._budget.free_bytes(self._max_queued_bytes, self._queued_bytes)
 
     def _queue(self, size_bytes: int) -> None:
         self._queued_bytes += size_bytes
@@ -83,61 +87,61 @@ class ConsumeOutbox:
             self._budget.queued_bytes += size_bytes
 
     def close(self) -> None:
-        """Nothing leaves any more."""
+        """Drop all entries and return their memory."""
         self._queue(-self._queued_bytes)
         self._budget = None
         self._runs.clear()
 
     @property
     def waiting_answers(self) -> int:
-        return len(self._before) + len(self._behind)
+        return len(self._before) + len(self._after)
 
     def reserve(self, size_bytes: int) -> None:
-        """For what is being read; below 0: it has been."""
+        """Reserve memory for entries that are being read; below 0: return it."""
         self._queue(size_bytes)
 
     def deliver(self, channel: DeliveryChannel, run: DeliveryRun) -> None:
         self._runs.append((channel, run))
         self._queue(run.memory_bytes)
 
-    def tell_before(self, told: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
-        self._before.append(told)
+    def add_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
+        self._before.append(part)
 
-    def tell_behind(self, told: Done | ConsumerEnded) -> None:
-        self._behind.append(told)
+    def add_after(self, part: Done | ConsumerEnded) -> None:
+        self._after.append(part)
 
     def compose(self) -> bytes | None:
-        """The next message; None: there is nothing to send."""
+        """Return and remove the next message; None: there is nothing to send."""
         while True:
             if not self:
                 return None
-            parts = [_take(self._before).SerializeToString()]
-            if self._before:  # the rest of these goes before any entry
+            parts = [_take_parts(self._before).SerializeToString()]
+            if self._before:  # the rest of these must be sent before any entry
                 return parts[0]
             deliveries = self._fill_frame()
             if deliveries:
                 frame = self._builder.build_parts()
                 parts.append(encode_field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
                 parts += frame
-            told = _take(self._behind) if not self._runs else ConsumeAnswer()
-            told.deliveries.extend(deliveries)
-            parts.append(told.SerializeToString())
+            rest = _take_parts(self._after) if not self._runs else ConsumeAnswer()
+            rest.deliveries.extend(deliveries)
+            parts.append(rest.SerializeToString())
             message = b"".join(parts)
-            if message:  # else what there was had been for consumers that are closed
+            if message:  # empty: all entries were for consumers that are closed
                 return message
 
     def _fill_frame(self) -> list[Delivery]:
         deliveries: list[Delivery] = []
         builder = self._builder
         messages = entries = size = bits = 0
-        # What the next entry has to be to join the last run: whose, where, of which epoch, delivered how often.
+        # The header with which the next entry joins the last run: consumer, position, epoch, redelivery count.
         joins: tuple[int, Position, int, int] | None = None
         while self._runs and not builder.is_full and bits < _MAX_BITS_BYTES:
             channel, run = self._runs[0]
-            if not channel.closed:
-                for entry in run.entries[self._left :]:
-                    what = (channel.consumer_id, entry.position, run.epoch, run.redelivery_count)
-                    new_run = what != joins or bool(run.acknowledged)
+            if not channel.is_closed:
+                for entry in run.entries[self._sent_entries :]:
+                    header = (channel.consumer_id, entry.position, run.epoch, run.redelivery_count)
+                    new_run = header != joins or bool(run.acknowledged)
                     if not builder.try_add_entry(
                         channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
                     ):
@@ -149,7 +153,7 @@ class ConsumeOutbox:
                     if not run.acknowledged:
                         joins = (channel.consumer_id, entry.position.next, run.epoch, run.redelivery_count)
                     channel.next_number += 1
-                    self._left += 1
+                    self._sent_entries += 1
                     memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
                     self._queue(-memory_bytes)
                     run.memory_bytes -= memory_bytes
@@ -159,7 +163,7 @@ class ConsumeOutbox:
                 bits += len(run.acknowledged)
             self._queue(-run.memory_bytes)
             self._runs.popleft()
-            self._left = 0
+            self._sent_entries = 0
         self._count(messages, entries, size)
         return deliveries
 
@@ -168,8 +172,8 @@ class ConsumeOutbox:
             self._counters.delivered.count(messages, entries, size)
 
 
-def _take(told: deque[Any]) -> ConsumeAnswer:
-    """Of the first ones as many as go into one message."""
+def _take_parts(parts: deque[Any]) -> ConsumeAnswer:
+    """Remove the first parts, as many as fit into one message."""
     answer = ConsumeAnswer()
     into: dict[type[Any], Any] = {
         ConsumerOpened: answer.opened,
@@ -179,8 +183,8 @@ def _take(told: deque[Any]) -> ConsumeAnswer:
         ConsumerEnded: answer.ended,
     }
     size = 0
-    while told and size < _MAX_TOLD_BYTES:
-        one = told.popleft()
+    while parts and size < _MAX_PARTS_BYTES:
+        one = parts.popleft()
         size += one.ByteSize() + 4
         into[type(one)].append(one)
     return answer

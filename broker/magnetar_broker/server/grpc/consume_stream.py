@@ -1,13 +1,13 @@
-"""One `consume` stream: the broker's end of many consumers.
+"""One `consume` stream: many consumers, requests in, entries and answers out.
 
-What the client sends is taken in one step per message, in the order of its fields; what waits for something (opening,
-seeking, unsubscribing, receipts) goes on beside it, and the stream is not read on while too much of that waits. What
-goes out is gathered (consume_outbox.py) and sent by one task; consumers that find no room there are told when there is
-some.
+The parts of a request are handled in the order of its fields. A part that has to wait (open, seek, unsubscribe, a
+receipt of an acknowledgement) runs in a task, and the stream is not read while too many of them are pending. Entries
+and answers are gathered (consume_outbox.py) and sent by one task. Consumers that find no capacity there are called when
+there is some.
 
-When the stream breaks, its consumers leave at once, and what they had goes to others. Nothing that a client sends is
-trusted: what can't be read, or is more than anybody needs, ends the stream as INVALID_ARGUMENT; what can't be done is
-answered with its problem; and what is for a consumer that has ended is passed over.
+When the stream breaks, its consumers leave at once, and their messages go to others. A request that can't be decoded,
+or exceeds a limit, ends the stream as INVALID_ARGUMENT. One that can't be fulfilled is answered with its problem. A
+part for a consumer that has ended is ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_options import ConsumeOptions
-from magnetar_broker.server.grpc.consume_outbox import ConsumeOutbox
+from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
 from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.topic.subscriptions import Subscriptions
@@ -42,163 +42,147 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import Code, Peer, Refusal, Stream, TransportError
+from magnetar_wire.transport import Code, Refusal, Stream, TransportError
 
-__all__ = ["ConsumeSession", "FindTopic", "ServedTopic"]
+__all__ = ["ConsumeStream", "FindTopic", "ServedTopic"]
 
 _log = logging.getLogger(__name__)
 
 
 class ServedTopic(Protocol):
+    """A topic, as far as consumers need it."""
+
     @property
     def subscriptions(self) -> Subscriptions: ...
 
 
-# The topic, served here: its name, the incarnation that it must have (empty: any), and whether it may be made. Raises
-# `BrokerError`.
+# Finds a topic of this broker: its name, the incarnation that it must have (empty: any), whether it may be created.
+# Raises `BrokerError`.
 FindTopic = Callable[[TopicName, str, bool], Awaitable[ServedTopic]]
 
 _Part = OpenConsumer | Acknowledge | Redeliver | Seek | Flow | Unsubscribe | CloseConsumer
 
-# Of one message, without a turn for others.
-_LONG_S: Final = 0.005
+# The longest turn of one stream.
+_MAX_TURN_S: Final = 0.005
 _DEFAULT: Final = ConsumeOptions()
-_UNKNOWN: Final = Peer("unknown")
 
 
-class ConsumeSession:
+class ConsumeStream:
+    """Is a `broker_session.ClientStream`."""
+
     def __init__(
         self,
         stream: Stream,
         find_topic: FindTopic,
         *,
-        peer: Peer = _UNKNOWN,
+        address: str = "unknown",
         options: ConsumeOptions = _DEFAULT,
         budget: OutboxBudget | None = None,
         counters: BrokerCounters | None = None,
     ) -> None:
+        """`address`: of the client."""
         self.stream = stream
         self._find_topic = find_topic
         self._options = options
-        self.address = peer.address
-        self.outbox = ConsumeOutbox(options.max_queued_bytes_per_stream, budget, counters)
-        # Those that are opening or open.
+        self._session = ConsumeSession(address, options.max_queued_bytes_per_stream, budget, counters)
+        self.outbox = self._session.outbox
+        # Consumers that are opening or open.
         self._channels: dict[int, ConsumerChannel] = {}
-        # Those whose consumers found no room, in that order.
-        self._starved: dict[ConsumerChannel, None] = {}
-        # What is being opened, moved and deleted; oldest first.
+        # Pending requests, oldest first.
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # Receipts that are not decided.
-        self._receipts = 0
-        # The client is gone, and nothing more can be said.
-        self.broken = False
-        # A message is on its way.
-        self._sending = False
-        self._told_to_end = asyncio.Event()
-        # What the sender waits for, and what the receiver does.
-        self._to_send: asyncio.Future[None] | None = None
+        # Requested receipts of acknowledgements that are not durable yet.
+        self._pending_receipts = 0
+        self._is_sending = False
+        self._end_requested = asyncio.Event()
+        # The receiver waits for this.
         self._progress: asyncio.Future[None] | None = None
 
     async def serve(self) -> None:
+        """Return when the client has ended the stream, or after `end`, once all answers are sent. Raises `Refusal`."""
         loop = asyncio.get_running_loop()
         sender = loop.create_task(self._send())
         receiver = loop.create_task(self._receive())
-        told = loop.create_task(self._told_to_end.wait())
+        end_requested = loop.create_task(self._end_requested.wait())
         try:
-            await asyncio.wait([receiver, told], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([receiver, end_requested], return_when=asyncio.FIRST_COMPLETED)
             if receiver.done():
                 receiver.result()
             receiver.cancel()
             self._all_leave()
-            while (self._tasks or self._receipts or self.outbox or self._sending) and not self.broken:
+            while (self._tasks or self._pending_receipts or self.outbox or self._is_sending) and not self.is_broken:
                 await self._wait_progress()
         finally:
             self.break_off()
-            tasks = [sender, receiver, told, *self._tasks]
+            tasks = [sender, receiver, end_requested, *self._tasks]
             for task in tasks:
                 task.cancel()
             for task in tasks:
                 await asyncio.wait([task])
             for task in (sender, receiver):
                 if not task.cancelled():
-                    task.exception()  # the stream broke, which one of them has told
+                    task.exception()  # retrieved, so that asyncio does not log it: the stream has broken
             self.outbox.close()
 
     def end(self) -> None:
-        """Takes nothing more; `serve` returns when all is told."""
-        self._told_to_end.set()
+        """Accept nothing more. `serve` returns when all answers are sent."""
+        self._end_requested.set()
+
+    @property
+    def is_broken(self) -> bool:
+        return self._session.is_broken
 
     async def _receive(self) -> None:
         while (message := await self.stream.receive()) is not None:
-            await self._take(self._decode(message))
-            while self._too_much_waits and not self.broken:
+            await self._handle(self._decode(message))
+            while self._must_pause and not self.is_broken:
                 await self._wait_progress()
 
     # Sending.
-
-    def wake_sender(self) -> None:
-        if self._to_send is not None and not self._to_send.done():
-            self._to_send.set_result(None)
-
-    def room_for(self, channel: ConsumerChannel) -> int:
-        room = 0 if self.broken else self.outbox.room_bytes
-        if room <= 0:
-            self._starved[channel] = None
-        return room
 
     async def _send(self) -> None:
         try:
             while True:
                 message = self.outbox.compose()
-                self._feed_starved()  # what they put in is read while this message is on its way
+                self._session.offer_capacity()  # their entries are read while this message is in flight
                 if message is not None:
-                    self._sending = True
+                    self._is_sending = True
                     await self.stream.send(message)
-                    self._sending = False
+                    self._is_sending = False
                 elif not self.outbox:
-                    self._to_send = asyncio.get_running_loop().create_future()
                     self._wake_receiver()
-                    await self._to_send
+                    await self._session.wait_to_send()
                 self._wake_receiver()
         except TransportError:
-            raise  # the receiver meets it too
+            raise  # the receiver gets it too
         except Exception:
-            _log.exception("a consume stream could not be sent to")
+            _log.exception("Sending on a consume stream failed")
             self.stream.cancel()  # else the client would wait for ever
             raise
         finally:
             self.break_off()
 
-    def _feed_starved(self) -> None:
-        if not self._starved or self.outbox.room_bytes <= 0:
-            return
-        starved, self._starved = self._starved, {}
-        for channel in starved:
-            if self.outbox.room_bytes <= 0:
-                self._starved[channel] = None
-            elif channel.consumer is not None and not channel.closed:
-                channel.consumer.room_again()
-
     def break_off(self) -> None:
-        """Have all consumers leave at once: nothing can be sent to the client any more."""
-        if not self.broken:
-            self.broken = True
+        """Close all consumers at once, because nothing can be sent to the client."""
+        if not self._session.is_broken:
+            self._session.is_broken = True
             self._all_leave()
             self._wake_receiver()
 
     def _all_leave(self) -> None:
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            channel.closed = True  # what one has had must not go to another that is about to leave
-        for channel in channels.values():
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            channel.is_closed = True  # messages of one must not be dispatched to another that leaves too
+        for channel in channels:
             channel.leave()
 
     # Receiving.
 
     @property
-    def _too_much_waits(self) -> bool:
-        waiting = self.outbox.waiting_answers + self._receipts + len(self._tasks)
-        return waiting > self._options.max_waiting_answers_per_stream
+    def _must_pause(self) -> bool:
+        """Whether too many requests are pending, or answers not sent, to read the next message."""
+        pending = self.outbox.waiting_answers + self._pending_receipts + len(self._tasks)
+        return pending > self._options.max_waiting_answers_per_stream
 
     async def _wait_progress(self) -> None:
         self._progress = asyncio.get_running_loop().create_future()
@@ -212,7 +196,7 @@ class ConsumeSession:
         try:
             request = ConsumeRequest.FromString(message)
         except DecodeError as error:
-            raise Refusal(Code.INVALID_ARGUMENT, f"what a consumer asks can't be read: {error}") from None
+            raise Refusal(Code.INVALID_ARGUMENT, f"the consume request can't be decoded: {error}") from None
         parts = len(request.open) + len(request.seek) + len(request.flow)
         parts += len(request.unsubscribe) + len(request.close)
         parts += sum(1 + len(one.entries) + len(one.messages) for one in request.acknowledge)
@@ -220,15 +204,15 @@ class ConsumeSession:
         if parts > self._options.max_parts_per_consume_request:
             raise Refusal(
                 Code.INVALID_ARGUMENT,
-                f"one message has {parts} parts, and at most {self._options.max_parts_per_consume_request} are taken: "
-                "send more messages",
+                f"the consume request has {parts} parts, more than max_parts_per_consume_request = "
+                f"{self._options.max_parts_per_consume_request}: send more requests",
             )
         return request
 
-    async def _take(self, request: ConsumeRequest) -> None:
-        """In the order of the fields; others have their turn in between, where that takes long."""
+    async def _handle(self, request: ConsumeRequest) -> None:
+        """Handle the parts in the order of their fields. Other streams get turns in between if that takes long."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        began_at = loop.time()
         parts: Iterator[Any] = chain(
             request.open,
             request.acknowledge,
@@ -239,12 +223,12 @@ class ConsumeSession:
             request.close,
         )
         for part in parts:
-            self._take_part(part)
-            if loop.time() - begun > _LONG_S:
+            self._handle_part(part)
+            if loop.time() - began_at > _MAX_TURN_S:
                 await asyncio.sleep(0)
-                begun = loop.time()
+                began_at = loop.time()
 
-    def _take_part(self, part: _Part) -> None:
+    def _handle_part(self, part: _Part) -> None:
         match part:
             case OpenConsumer():
                 self._open(part)
@@ -255,78 +239,73 @@ class ConsumeSession:
         channel = self._channels.get(part.consumer_id)
         consumer = None if channel is None else channel.consumer
         if channel is not None and isinstance(part, CloseConsumer):
-            self.forget(channel)
+            channel.forget()
             self._close(channel)
         elif channel is None or consumer is None:
             if isinstance(part, Seek | Unsubscribe):
-                self._done(part.consumer_id, part.request_id, _not_open(part.consumer_id))
+                self._send_done(part.consumer_id, part.request_id, _not_open(part.consumer_id))
         elif isinstance(part, Flow):
             consumer.flow(part.epoch, part.permits)
         elif isinstance(part, Seek):
             moves = part.moves if part.HasField("moves") else None
-            self._spawn(self._ask(part.consumer_id, part.request_id, consumer.seek(part.to, moves)))
+            self._spawn(self._answer(part.consumer_id, part.request_id, consumer.seek(part.to, moves)))
         elif isinstance(part, Unsubscribe):
             self._spawn(self._unsubscribe(channel, part.request_id))
         elif isinstance(part, Redeliver):
             try:
                 consumer.redeliver(part.epoch, part.entries)
             except BrokerError as error:
-                channel.log_once("a redelivery", error)
+                channel.log_once("A redelivery request", error)
 
-    def _open(self, opened: OpenConsumer) -> None:
-        if opened.consumer_id in self._channels:
+    def _open(self, opening: OpenConsumer) -> None:
+        if opening.consumer_id in self._channels:
             raise Refusal(
-                Code.INVALID_ARGUMENT, f"consumer {opened.consumer_id} is open already: every one has an id of its own"
+                Code.INVALID_ARGUMENT, f"consumer {opening.consumer_id} is open on this stream: use another id"
             )
-        channel = ConsumerChannel(self, opened.consumer_id, opened.broker_metadata)
-        most = self._options.max_consumers_per_stream
-        if len(self._channels) >= most:
-            text = f"one stream has {most} consumers at most: use another connection"
+        channel = ConsumerChannel(self._session, self._channels, opening.consumer_id, opening.broker_metadata)
+        limit = self._options.max_consumers_per_stream
+        if len(self._channels) >= limit:
+            text = f"this stream has {limit} consumers, the maximum of max_consumers_per_stream: use another stream"
             channel.ended(Problem(code=ErrorCode.TOO_MANY_REQUESTS, text=text))
             return
-        self._channels[opened.consumer_id] = channel
-        channel.opening = self._spawn(self._open_channel(channel, opened))
+        self._channels[opening.consumer_id] = channel
+        channel.opening = self._spawn(self._open_channel(channel, opening))
 
-    async def _open_channel(self, channel: ConsumerChannel, opened: OpenConsumer) -> None:
+    async def _open_channel(self, channel: ConsumerChannel, opening: OpenConsumer) -> None:
         try:
-            topic = await self._find_topic(TopicName.parse(opened.topic), opened.incarnation, True)
-            await topic.subscriptions.subscribe(opened, channel)
+            topic = await self._find_topic(TopicName.parse(opening.topic), opening.incarnation, True)
+            await topic.subscriptions.subscribe(opening, channel)
         except BrokerError as error:
             channel.ended(error.problem)
         except InvalidTopicName as error:
             channel.ended(Problem(code=ErrorCode.INVALID_TOPIC_NAME, text=str(error)))
-        except Exception:  # noqa: BLE001 (one consumer's trouble is not the others')
-            _log.exception("a consumer of %s could not be opened", opened.topic)
+        except Exception:  # noqa: BLE001 (an error of one consumer must not affect the others)
+            _log.exception("Opening a consumer of %s failed", opening.topic)
             channel.ended(_unknown_error())
         finally:
             channel.opening = None
 
-    def forget(self, channel: ConsumerChannel) -> None:
-        if self._channels.get(channel.consumer_id) is channel:
-            del self._channels[channel.consumer_id]
-        self._starved.pop(channel, None)
-
     def _acknowledge(self, request: Acknowledge) -> None:
         channel = self._channels.get(request.consumer_id)
         if channel is None or channel.consumer is None:
-            self._done(request.consumer_id, request.request_id, _not_open(request.consumer_id))
+            self._send_done(request.consumer_id, request.request_id, _not_open(request.consumer_id))
             return
         try:
             channel.consumer.acknowledge(request)
         except BrokerError as error:
             if request.request_id:
-                self._done(request.consumer_id, request.request_id, error.problem)
+                self._send_done(request.consumer_id, request.request_id, error.problem)
             else:
-                channel.log_once("an acknowledgement", error)
+                channel.log_once("An acknowledgement", error)
             return
         if request.request_id:
-            self._receipts += 1
+            self._pending_receipts += 1
             consumer_id, request_id = request.consumer_id, request.request_id
-            channel.consumer.when_saved(lambda error: self._receipt(consumer_id, request_id, error))
+            channel.consumer.when_saved(lambda error: self._send_receipt(consumer_id, request_id, error))
 
-    def _receipt(self, consumer_id: int, request_id: int, error: BrokerError | None) -> None:
-        self._receipts -= 1
-        self._done(consumer_id, request_id, None if error is None else error.problem)
+    def _send_receipt(self, consumer_id: int, request_id: int, error: BrokerError | None) -> None:
+        self._pending_receipts -= 1
+        self._send_done(consumer_id, request_id, None if error is None else error.problem)
         self._wake_receiver()
 
     def _close(self, channel: ConsumerChannel) -> None:
@@ -335,38 +314,38 @@ class ConsumeSession:
             channel.leave()
             channel.ended(None)
             return
-        self._receipts += 1
+        self._pending_receipts += 1
 
         def saved(error: BrokerError | None) -> None:
-            self._receipts -= 1
+            self._pending_receipts -= 1
             channel.ended(None)
             self._wake_receiver()
 
         consumer.when_saved(saved)
         channel.leave()
 
-    async def _ask(self, consumer_id: int, request_id: int, asked: Coroutine[Any, Any, None]) -> None:
+    async def _answer(self, consumer_id: int, request_id: int, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` and answer the request with its result."""
         problem = None
         try:
-            await asked
+            await work
         except BrokerError as error:
             problem = error.problem
         except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("request %d of consumer %d failed", request_id, consumer_id)
+            _log.exception("Request %d of consumer %d failed", request_id, consumer_id)
             problem = _unknown_error()
-        self._done(consumer_id, request_id, problem)
+        self._send_done(consumer_id, request_id, problem)
 
     async def _unsubscribe(self, channel: ConsumerChannel, request_id: int) -> None:
         assert channel.consumer is not None
         consumer = channel.consumer
-        await self._ask(channel.consumer_id, request_id, consumer.unsubscribe())
+        await self._answer(channel.consumer_id, request_id, consumer.unsubscribe())
         if consumer.left:
             channel.ended(None)
 
-    def _done(self, consumer_id: int, request_id: int, problem: Problem | None) -> None:
-        if request_id and not self.broken:
-            self.outbox.tell_behind(Done(consumer_id=consumer_id, request_id=request_id, problem=problem))
-            self.wake_sender()
+    def _send_done(self, consumer_id: int, request_id: int, problem: Problem | None) -> None:
+        if request_id and not self.is_broken:
+            self._session.send_after(Done(consumer_id=consumer_id, request_id=request_id, problem=problem))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -377,7 +356,7 @@ class ConsumeSession:
     def _task_done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a consume stream failed within", exc_info=error)
+            _log.error("A request of a consume stream failed", exc_info=error)
         self._wake_receiver()
 
 
@@ -386,4 +365,4 @@ def _not_open(consumer_id: int) -> Problem:
 
 
 def _unknown_error() -> Problem:
-    return Problem(code=ErrorCode.UNKNOWN_ERROR, text="the broker met an error of its own: its log says which")
+    return Problem(code=ErrorCode.UNKNOWN_ERROR, text="internal error of the broker: see its log")

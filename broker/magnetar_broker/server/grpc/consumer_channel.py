@@ -1,18 +1,15 @@
-"""One consumer's channel of a `consume` stream: what the subscription tells it goes to the stream's outbox."""
+"""One consumer of a `consume` stream: what its subscription sends is queued in the stream's outbox."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.topic.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, EpochBegan, Problem
-
-if TYPE_CHECKING:
-    from magnetar_broker.server.grpc.consume_stream import ConsumeSession
 
 __all__ = ["ConsumerChannel"]
 
@@ -20,34 +17,43 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumerChannel:
-    """A `ConsumerSink`."""
+    """Is a `ConsumerSink`."""
 
     __slots__ = (
-        "_ended",
-        "_logged",
+        "_channels",
+        "_has_ended",
+        "_has_logged",
         "_session",
         "broker_metadata",
-        "closed",
         "consumer",
         "consumer_id",
+        "is_closed",
         "next_number",
         "opening",
     )
 
-    def __init__(self, session: ConsumeSession, consumer_id: int, broker_metadata: bool) -> None:
+    def __init__(
+        self,
+        session: ConsumeSession,
+        channels: dict[int, ConsumerChannel],
+        consumer_id: int,
+        broker_metadata: bool,
+    ) -> None:
+        """`channels`: those of the stream, which contain this one until it is closed. `broker_metadata`: the client
+        gets entries with the broker's metadata."""
         self._session = session
+        self._channels = channels
         self.consumer_id = consumer_id
         self.broker_metadata = broker_metadata
+        # Number of the next entry.
         self.next_number = 0
-        # Once it is open.
+        # The subscription's consumer, once it is open; until then the task that opens it.
         self.consumer: Consumer | None = None
-        # Until then.
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is delivered.
-        self.closed = False
-        # And the client has been told.
-        self._ended = False
-        self._logged = False
+        # Nothing more is delivered; ConsumerEnded was sent.
+        self.is_closed = False
+        self._has_ended = False
+        self._has_logged = False
 
     @property
     def address(self) -> str:
@@ -55,13 +61,18 @@ class ConsumerChannel:
 
     @property
     def broken(self) -> bool:
-        return self._session.broken
+        return self._session.is_broken
 
     async def lives(self) -> bool:
-        return not self.closed  # the transport looks after that
+        return not self.is_closed  # the transport checks the connection
 
     def room(self) -> int:
-        return 0 if self.closed else self._session.room_for(self)
+        return 0 if self.is_closed else self._session.capacity_for(self.on_capacity)
+
+    def on_capacity(self) -> None:
+        """The stream has capacity for entries again."""
+        if self.consumer is not None and not self.is_closed:
+            self.consumer.room_again()
 
     def reserve(self, size_bytes: int) -> None:
         self._session.outbox.reserve(size_bytes)
@@ -70,17 +81,17 @@ class ConsumerChannel:
 
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer
-        told = ConsumerOpened(
-            consumer_id=self.consumer_id,
-            consumer_name=consumer.name,
-            incarnation=consumer.incarnation,
-            epoch=consumer.epoch,
-            active=consumer.active,
-            moves=consumer.moves,
-            behind=consumer.behind(),
+        self._session.send_before(
+            ConsumerOpened(
+                consumer_id=self.consumer_id,
+                consumer_name=consumer.name,
+                incarnation=consumer.incarnation,
+                epoch=consumer.epoch,
+                active=consumer.active,
+                moves=consumer.moves,
+                behind=consumer.behind(),
+            )
         )
-        self._session.outbox.tell_before(told)
-        self._session.wake_sender()
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
@@ -88,38 +99,44 @@ class ConsumerChannel:
         self._session.wake_sender()
 
     def epoch_began(self, consumer: Consumer) -> None:
-        told = EpochBegan(
-            consumer_id=self.consumer_id,
-            epoch=consumer.epoch,
-            acknowledged_from=consumer.acknowledged_from,
-            moves=consumer.moves,
-            behind=consumer.behind(),
+        self._session.send_before(
+            EpochBegan(
+                consumer_id=self.consumer_id,
+                epoch=consumer.epoch,
+                acknowledged_from=consumer.acknowledged_from,
+                moves=consumer.moves,
+                behind=consumer.behind(),
+            )
         )
-        self._session.outbox.tell_before(told)
-        self._session.wake_sender()
 
     def active_changed(self, active: bool) -> None:
-        self._session.outbox.tell_before(ActiveChanged(consumer_id=self.consumer_id, active=active))
-        self._session.wake_sender()
+        self._session.send_before(ActiveChanged(consumer_id=self.consumer_id, active=active))
 
     def ended(self, problem: Problem | None) -> None:
-        self.closed = True
-        self._session.forget(self)
-        if not self._ended and not self._session.broken:
-            self._ended = True
-            self._session.outbox.tell_behind(ConsumerEnded(consumer_id=self.consumer_id, problem=problem))
-            self._session.wake_sender()
+        self.is_closed = True
+        self.forget()
+        if not self._has_ended and not self._session.is_broken:
+            self._has_ended = True
+            self._session.send_after(ConsumerEnded(consumer_id=self.consumer_id, problem=problem))
 
     def leave(self) -> None:
-        """The client has closed it, or is gone."""
-        self.closed = True
+        """Close the consumer without a report to the client, which has closed it or is disconnected."""
+        self.is_closed = True
         if self.opening is not None:
             self.opening.cancel()
         if self.consumer is not None:
             self.consumer.leave()
 
+    def forget(self) -> None:
+        """Remove it from the consumers of its stream."""
+        self._session.forget(self.on_capacity)
+        if self._channels.get(self.consumer_id) is self:
+            del self._channels[self.consumer_id]
+
     def log_once(self, what: str, error: BrokerError) -> None:
-        """Of what nobody waits for an answer."""
-        if not self._logged:
-            self._logged = True
-            _log.warning("consumer %d of %s: %s was dropped: %s", self.consumer_id, self.address, what, error)
+        """Log the first error of a request that has no answer."""
+        if not self._has_logged:
+            self._has_logged = True
+            _log.warning(
+                "%s of consumer %d of the client at %s is ignored: %s", what, self.consumer_id, self.address, error
+            )

@@ -1,8 +1,7 @@
-"""What a broker answers to those who come to one of its listeners: the same as to everybody, but that addresses, where
-the request asks for those of no listener by name, are those of this one.
+"""The broker's service at a named listener: lookups that name no listener get addresses of this one.
 
-So whoever reached a broker by its external address reaches the others, and bookies, by theirs, and need not know what
-that listener is called.
+So a client that reached a broker at its external address reaches the other brokers, and bookies, at theirs, and need
+not know the name of that listener.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from magnetar_wire.transport import Peer, Service, Stream
 __all__ = ["ListenerScopedService"]
 
 # The calls whose requests have a `listener_name`.
-_ASKS: Final[dict[str, type[LookupRequest | TopicHomesRequest | PlanRequest]]] = {
+_REQUESTS: Final[dict[str, type[LookupRequest | TopicHomesRequest | PlanRequest]]] = {
     "lookup": LookupRequest,
     "admin.topic_homes": TopicHomesRequest,
     "admin.plan": PlanRequest,
@@ -25,17 +24,17 @@ _ASKS: Final[dict[str, type[LookupRequest | TopicHomesRequest | PlanRequest]]] =
 
 
 class ListenerScopedService:
-    """Is a magnetar_wire.transport.Service."""
+    """Is a `magnetar_wire.transport.Service`."""
 
     def __init__(self, service: Service, listener_name: str) -> None:
         self._service = service
-        # In front of a request: of a field that comes twice the last one counts, so a name that is in the request does.
-        self._in_front = {
-            method: request(listener_name=listener_name).SerializeToString() for method, request in _ASKS.items()
+        # Prepended to the encoded request. Of a field that occurs twice the last counts, so a name in the request wins.
+        self._prefixes = {
+            method: request(listener_name=listener_name).SerializeToString() for method, request in _REQUESTS.items()
         }
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        return await self._service.call(peer, method, self._in_front.get(method, b"") + request)
+        return await self._service.call(peer, method, self._prefixes.get(method, b"") + request)
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         await self._service.stream(peer, method, stream)

@@ -1,9 +1,9 @@
-"""What a `produce` stream has to tell its client, gathered until it leaves: receipts as ranges, many per message.
+"""The answers that wait to be sent on a `produce` stream: receipts as ranges, many per message.
 
-Entries of one producer that follow each other, and lie one behind the other in one ledger, are one receipt, however
-many turns of the event loop they became durable in. Within one message things count in the order opened, receipts,
-refused, ended, flow, so `take` never lets one of these out before what stands before it for the same producer. Of flow
-a producer's last state alone is told: there never is more than one for each.
+Consecutive entries of one producer whose positions are consecutive in one ledger are one receipt, even if they became
+durable in different turns of the event loop. The client handles the parts of a message in the order opened, receipts,
+refused, ended, flow. So `compose` never puts a part into a message before an earlier part of the same producer. Of flow
+only a producer's last state is sent, so there is at most one per producer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from magnetar_protos.broker_pb2 import (
 
 __all__ = ["ProduceAnswers"]
 
-# Of each kind in one message. A problem's text has some hundred bytes: a message stays far below what is sent at most.
-_AT_ONCE: Final = 2_000
-_MAX_TEXT: Final = 1_000
+# Parts of each kind in one message. An error text has some hundred bytes, so a message stays far below its maximum
+# size.
+_MAX_PARTS: Final = 2_000
+_MAX_TEXT_LENGTH: Final = 1_000
 
 
 class _Range:
-    """A receipt that may still grow."""
+    """A receipt that may grow until it is sent."""
 
     __slots__ = ("count", "first", "first_entry_id", "ledger_id", "producer_id")
 
@@ -51,16 +52,16 @@ class ProduceAnswers:
         self._last: dict[int, _Range] = {}
         self._refused: list[EntryRefused] = []
         self._ended: list[ProducerEnded] = []
-        # By producer: whether it is paused, and what its topic waits for.
+        # By producer: whether it is paused, and the reason for which its topic waits.
         self._flow: dict[int, tuple[bool, str]] = {}
 
     def __len__(self) -> int:
         return len(self._opened) + len(self._receipts) + len(self._refused) + len(self._ended) + len(self._flow)
 
-    def opened(self, answer: ProducerOpened) -> None:
+    def add_opened(self, answer: ProducerOpened) -> None:
         self._opened.append(answer)
 
-    def stored(self, producer_id: int, number: int, position: Position) -> None:
+    def add_stored(self, producer_id: int, number: int, position: Position) -> None:
         last = self._last.get(producer_id)
         if (
             last is not None
@@ -73,31 +74,31 @@ class ProduceAnswers:
         self._last[producer_id] = receipt = _Range(producer_id, number, position)
         self._receipts.append(receipt)
 
-    def refused(self, producer_id: int, number: int, problem: Problem) -> None:
-        self._refused.append(EntryRefused(producer_id=producer_id, number=number, problem=_short(problem)))
+    def add_refused(self, producer_id: int, number: int, problem: Problem) -> None:
+        self._refused.append(EntryRefused(producer_id=producer_id, number=number, problem=_shorten(problem)))
 
-    def ended(self, producer_id: int, problem: Problem | None) -> None:
+    def add_ended(self, producer_id: int, problem: Problem | None) -> None:
         self._flow.pop(producer_id, None)
-        self._ended.append(ProducerEnded(producer_id=producer_id, problem=problem and _short(problem)))
+        self._ended.append(ProducerEnded(producer_id=producer_id, problem=problem and _shorten(problem)))
 
     def set_flow(self, producer_id: int, paused: bool, waiting_for: str = "") -> None:
-        self._flow[producer_id] = paused, waiting_for[:_MAX_TEXT]
+        self._flow[producer_id] = paused, waiting_for[:_MAX_TEXT_LENGTH]
 
-    def take(self) -> ProduceAnswer:
-        """What leaves next: all there is, or, where that is much, what stands first."""
-        opened, self._opened = self._opened[:_AT_ONCE], self._opened[_AT_ONCE:]
+    def compose(self) -> ProduceAnswer:
+        """Return and remove the next message: all parts, or the first if there are many."""
+        opened, self._opened = self._opened[:_MAX_PARTS], self._opened[_MAX_PARTS:]
         receipts: list[_Range] = []
         refused: list[EntryRefused] = []
         ended: list[ProducerEnded] = []
         flow: list[int] = []
         if not self._opened:
-            receipts, self._receipts = self._receipts[:_AT_ONCE], self._receipts[_AT_ONCE:]
-            self._last.clear()  # what has left grows no more
+            receipts, self._receipts = self._receipts[:_MAX_PARTS], self._receipts[_MAX_PARTS:]
+            self._last.clear()  # a receipt that is sent can't grow
             if not self._receipts:
-                refused, self._refused = self._refused[:_AT_ONCE], self._refused[_AT_ONCE:]
+                refused, self._refused = self._refused[:_MAX_PARTS], self._refused[_MAX_PARTS:]
             if not self._receipts and not self._refused:
-                ended, self._ended = self._ended[:_AT_ONCE], self._ended[_AT_ONCE:]
-            flow = list(islice(self._flow, _AT_ONCE))
+                ended, self._ended = self._ended[:_MAX_PARTS], self._ended[_MAX_PARTS:]
+            flow = list(islice(self._flow, _MAX_PARTS))
         return ProduceAnswer(
             opened=opened,
             receipts=[
@@ -120,8 +121,8 @@ class ProduceAnswers:
         return ProducerFlow(producer_id=producer_id, paused=paused, waiting_for=waiting_for)
 
 
-def _short(problem: Problem) -> Problem:
-    """Bounded: part of it may be what a client sent."""
-    if len(problem.text) <= _MAX_TEXT:
+def _shorten(problem: Problem) -> Problem:
+    """Limit the length of the text, since parts of it may come from a client."""
+    if len(problem.text) <= _MAX_TEXT_LENGTH:
         return problem
-    return Problem(code=problem.code, text=problem.text[:_MAX_TEXT] + " …")
+    return Problem(code=problem.code, text=problem.text[:_MAX_TEXT_LENGTH] + " …")

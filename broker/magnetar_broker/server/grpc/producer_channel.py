@@ -1,35 +1,31 @@
 """One producer of a `produce` stream, from its OpenProducer to its ProducerEnded.
 
-    opening ──► open ──► closing ──► over
+    opening ──► open ──► closing ──► ended
        └───────────┴────────────────►┘
 
-While it is opened (the topic may have to be recovered, or its predecessor's entries be decided) entries that come for
-it wait here, counted like all entries of the stream that are not decided. Numbers have no gaps: one that is not the
-next is the client's fault, and ends the stream, since nobody could say any more which receipt is for which entry.
+While the producer is being opened (its topic may be in recovery, or its predecessor's entries undecided) its entries
+wait here, and count like all undecided entries of the stream. Entries are numbered without gaps. An entry with another
+number is a mistake of the client and ends the stream, since receipts could no longer be matched with entries.
 
-**Flow.** Entries go to the topic while its budget has capacity, run by run, and wait here while it has none. The client
-is told to pause the producer while
+**Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client
+must pause the producer while
 
 - the topic is full, or entries wait here for it; or
-- the producer's undecided entries use up its share of the stream's bound (server/grpc/stream_budget.py), so that
-several full
+- the producer's undecided entries use up its share of the stream's budget (stream_budget.py), so that several full
   topics leave capacity for the others.
 
-After the pause only entries arrive that were in flight. The stream is read meanwhile, so its other producers go on. A
-client that does not pause is held by the stream's bound.
+After the pause only entries arrive that were in flight. The stream is read in the meantime, so its other producers go
+on. A client that does not pause is stopped by the stream's budget.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, Protocol
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
-from magnetar_broker.server.grpc.stream_budget import StreamBudget
+from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
@@ -37,79 +33,66 @@ from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.frame import DecodedRun
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["ChannelOwner", "ProducerChannel"]
-
-
-class ChannelOwner(Protocol):
-    """The stream, as its channels know it."""
-
-    answers: ProduceAnswers
-    stream_budget: StreamBudget
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run it as one of the stream's tasks."""
-
-    def wake(self) -> None:
-        """There are answers."""
-
-    def decided(self, memory_bytes: int) -> None: ...
-
-    def channel_over(self, channel: ProducerChannel) -> None: ...
+__all__ = ["ProducerChannel"]
 
 
 class ProducerChannel:
-    """Is its producer's `ProducerSink`."""
+    """Is a `ProducerSink`."""
 
     __slots__ = (
-        "_next",
-        "_over_share",
-        "_owner",
-        "_paused",
+        "_channels",
+        "_has_ended",
+        "_is_over_share",
+        "_is_paused",
+        "_next_number",
         "_producer",
         "_resuming",
+        "_session",
         "_topic",
         "_undecided_bytes",
         "_waiting",
         "_waiting_for",
-        "closing",
+        "is_closing",
         "opening",
-        "over",
         "producer_id",
     )
 
-    def __init__(self, producer_id: int, owner: ChannelOwner) -> None:
+    def __init__(self, producer_id: int, session: ProduceSession, channels: dict[int, ProducerChannel]) -> None:
+        """`channels`: those of the stream, which contain this one until it has ended."""
         self.producer_id = producer_id
-        self._owner = owner
+        self._session = session
+        self._channels = channels
         self._topic: Topic | None = None
         self._producer: Producer | None = None
-        # Entries that came before it was open, or while its topic had no room; in order.
+        # Entries that wait until the producer is open and its topic has capacity, in order.
         self._waiting: deque[DecodedRun] = deque()
-        # Memory of its entries that were received and are not decided.
+        # Memory of its undecided entries.
         self._undecided_bytes = 0
-        # Whether the client was told to pause, and the first of two reasons for it.
-        self._paused = False
-        self._over_share = False
-        # What the client was told that its topic waits for.
-        self._waiting_for = ""
-        # Waits until the topic has capacity.
+        # Whether the client must pause, and one of the two reasons: the share of the stream's budget is used.
+        self._is_paused = False
+        self._is_over_share = False
+        # The other reason: this task waits until the topic has capacity.
         self._resuming: asyncio.Task[None] | None = None
-        self._next = 0
-        # Its end has been told, or nobody is there to be told.
-        self.over = False
-        # What opens it; and whether it is being closed.
+        # What the topic waits for, as reported to the client.
+        self._waiting_for = ""
+        # Number of the next entry.
+        self._next_number = 0
+        # ProducerEnded was sent, or the stream has broken.
+        self._has_ended = False
+        # The task that opens it; whether it is being closed.
         self.opening: asyncio.Task[None] | None = None
-        self.closing = False
+        self.is_closing = False
 
     def undecided_sizes(self) -> list[int]:
-        """Return the bytes of each entry that was received and is not decided: see `ProduceSession.undecided_sizes`."""
+        """Return the bytes of each entry that was received and is not decided: see `ProduceStream.undecided_sizes`."""
         waiting = [len(entry) for run in self._waiting for entry in run.entries]
         return waiting if self._producer is None else [*self._producer.pending_sizes(), *waiting]
 
-    async def open(self, asked: OpenProducer, topic: Topic, address: str, max_message_bytes: int) -> None:
-        """Raises `BrokerError`."""
-        producer = await topic.open_producer(asked, self, address)
+    async def open(self, opening: OpenProducer, topic: Topic, address: str, max_message_bytes: int) -> None:
+        """Open the producer and report it to the client. Raises `BrokerError`."""
+        producer = await topic.open_producer(opening, self, address)
         self._topic, self._producer = topic, producer
-        self._owner.answers.opened(
+        self._session.answers.add_opened(
             ProducerOpened(
                 producer_id=self.producer_id,
                 producer_name=producer.producer_name,
@@ -118,19 +101,20 @@ class ProducerChannel:
                 max_message_bytes=max_message_bytes,
             )
         )
-        self._owner.wake()
+        self._session.wake_sender()
         self._publish_waiting()
 
-    def expect(self, run: DecodedRun) -> None:
-        """Raises `Refusal` unless it is what comes next."""
-        if run.first != self._next:
+    def check_next(self, run: DecodedRun) -> None:
+        """Raise `Refusal` if the run does not begin with the next number."""
+        if run.first != self._next_number:
             raise Refusal(
                 Code.INVALID_ARGUMENT,
-                f"entry {run.first} came for producer {self.producer_id}, and {self._next} is the next one",
+                f"producer {self.producer_id} got entry number {run.first} instead of {self._next_number}",
             )
 
-    def take(self, run: DecodedRun, memory_bytes: int) -> None:
-        self._next += len(run.entries)
+    def publish(self, run: DecodedRun, memory_bytes: int) -> None:
+        """Publish a run, after those that wait."""
+        self._next_number += len(run.entries)
         self._undecided_bytes += memory_bytes
         self._waiting.append(run)
         self._publish_waiting()
@@ -143,41 +127,42 @@ class ProducerChannel:
         while waiting and not topic.budget.full:
             run = waiting.popleft()
             producer.publish(run.first, run.entries)
-        if self.over:  # it ended by that
+        if self._has_ended:  # by publishing
             return
         if topic.budget.full and self._resuming is None:
-            self._resuming = self._owner.spawn(self._resume(topic))
-        self._over_share = not self._owner.stream_budget.has_share(self._undecided_bytes)
+            self._resuming = self._session.spawn(self._resume(topic))
+        self._is_over_share = not self._session.budget.has_share(self._undecided_bytes)
         self._send_flow()
 
     async def _resume(self, topic: Topic) -> None:
+        """Publish waiting entries whenever the topic has capacity, until none wait and the topic is not full."""
         while topic.budget.full or self._waiting:
             await topic.budget.room()
             self._publish_waiting()
-        if not self.over:
+        if not self._has_ended:
             self._resuming = None
             self._send_flow()
 
     def _send_flow(self) -> None:
         """Pause or resume the client's producer if that has changed."""
-        paused = self._over_share or self._resuming is not None
-        if paused is not self._paused:
-            self._paused = paused
-            self._tell_flow()
+        must_pause = self._is_over_share or self._resuming is not None
+        if must_pause is not self._is_paused:
+            self._is_paused = must_pause
+            self._add_flow()
 
-    def _tell_flow(self) -> None:
-        self._owner.answers.set_flow(self.producer_id, self._paused, self._waiting_for)
-        self._owner.wake()
+    def _add_flow(self) -> None:
+        self._session.answers.set_flow(self.producer_id, self._is_paused, self._waiting_for)
+        self._session.wake_sender()
 
     async def close(self) -> None:
         """End the producer once all entries that were sent before are decided.
 
-        A closing topic has stopped it already, which passes over what waits. The topic then ends it with an error, and
-        the client resends.
+        A closing topic has stopped the producer, which then ignores waiting entries. The topic ends it with an error,
+        and the client resends them.
         """
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
-            while self._waiting and not self.over:
+            while self._waiting and not self._has_ended:
                 await topic.budget.room()
                 self._publish_waiting()
             if producer.stopped:
@@ -186,25 +171,28 @@ class ProducerChannel:
             await producer.settled()
         self._end(None)
 
-    def broken(self, error: BrokerError) -> None:
-        """Nobody is there any more to be told."""
-        self.over = True
-        self._let_go(error)
+    def break_off(self, error: BrokerError) -> None:
+        """End the producer of a broken stream, without a report to the client."""
+        self._has_ended = True
+        self._release(error)
 
     def fail(self, error: BrokerError) -> None:
-        """It was not opened."""
+        """Report that the producer can't be opened."""
         self._end(error)
 
     def _end(self, error: BrokerError | None) -> None:
-        if self.over:
+        if self._has_ended:
             return
-        self.over = True
-        self._let_go(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed"))
-        self._owner.answers.ended(self.producer_id, None if error is None else error.problem)
-        self._owner.channel_over(self)
-        self._owner.wake()
+        self._has_ended = True
+        self._release(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed by its client"))
+        self._session.answers.add_ended(self.producer_id, None if error is None else error.problem)
+        if self._channels.get(self.producer_id) is self:
+            del self._channels[self.producer_id]
+        self._session.report_change()
+        self._session.wake_sender()
 
-    def _let_go(self, error: BrokerError) -> None:
+    def _release(self, error: BrokerError) -> None:
+        """Return the memory of waiting entries, and leave the topic."""
         waiting, self._waiting = self._waiting, deque()
         if self._resuming is not None:
             self._resuming.cancel()
@@ -214,30 +202,30 @@ class ProducerChannel:
         if self._producer is not None and self._topic is not None:
             self._topic.leave(self._producer, error)
 
-    # ── ProducerSink ──
+    # Results from the topic: `ProducerSink`.
 
     def stored(self, number: int, position: Position) -> None:
-        self._owner.answers.stored(self.producer_id, number, position)
-        self._owner.wake()
+        self._session.answers.add_stored(self.producer_id, number, position)
+        self._session.wake_sender()
 
     def refused(self, number: int, error: BrokerError) -> None:
-        self._owner.answers.refused(self.producer_id, number, error.problem)
-        self._owner.wake()
+        self._session.answers.add_refused(self.producer_id, number, error.problem)
+        self._session.wake_sender()
 
     def decided(self, memory_bytes: int) -> None:
         self._undecided_bytes -= memory_bytes
-        self._owner.decided(memory_bytes)
-        if self._over_share and not self.over and self._owner.stream_budget.has_share(self._undecided_bytes):
-            self._over_share = False
+        self._session.finish_pending(memory_bytes)
+        if self._is_over_share and not self._has_ended and self._session.budget.has_share(self._undecided_bytes):
+            self._is_over_share = False
             self._send_flow()
 
     def report_waiting(self, waiting_for: str) -> None:
-        if waiting_for != self._waiting_for and not self.over:
+        if waiting_for != self._waiting_for and not self._has_ended:
             self._waiting_for = waiting_for
-            self._tell_flow()
+            self._add_flow()
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)
 
     async def lives(self) -> bool:
-        return not self.over  # the transport looks after that
+        return not self._has_ended  # the transport checks the connection

@@ -1,86 +1,88 @@
-"""What a broker answers: calls and streams by their names.
+"""The calls and streams of a broker's gRPC listeners.
 
-    stream produce          broker/magnetar_broker/server/grpc/produce_stream.py
-    stream consume          broker/magnetar_broker/server/grpc/consume_stream.py
+    call   instance                             which process this is; always answered
     call   lookup, partitions, last_message     lookup.py
-    call   admin.<name>     admin_calls.py
-    call   here.<name>      the same between brokers
-    call   claim            broker/magnetar_broker/server/grpc/bundle_claims.py: of other brokers
-    call   instance         which process this is; answered always
+    call   claim                                bundle_claims.py, from other brokers
+    call   admin.<name>, here.<name>            magnetar_broker/admin/admin_service.py; `here` from other brokers
+    stream produce                              produce_stream.py
+    stream consume                              consume_stream.py
 
-A broker that has no session with its metadata store, or is closing, refuses all the rest as UNAVAILABLE: nothing was
-done, and the client tries again, here or elsewhere.
+While the broker has no session with its metadata store, or is closing, it refuses all calls and streams but `instance`
+as UNAVAILABLE: nothing was done, and the client retries, at this broker or another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
+from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.grpc.bundle_claims import BundleClaims
-from magnetar_broker.server.grpc.lookup import Finding
+from magnetar_broker.server.grpc.consume_stream import ConsumeStream
+from magnetar_broker.server.grpc.lookup import get_last_message, get_partitions, look_up
+from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
 
-__all__ = ["BrokerService", "Serving"]
+__all__ = ["BrokerService"]
 
 _ADMIN: Final = "admin."
 _HERE: Final = "here."
 
 
-class Serving(Protocol):
-    """What there is while the broker serves."""
-
-    finding: Finding
-    claiming: BundleClaims
-
-    async def admin(self, method: str, request: bytes) -> bytes: ...
-
-    async def here(self, method: str, request: bytes) -> bytes: ...
-
-    async def produce(self, peer: Peer, stream: Stream) -> None: ...
-
-    async def consume(self, peer: Peer, stream: Stream) -> None: ...
-
-
 class BrokerService:
-    """Is a magnetar_wire.transport.Service."""
+    """Is a `magnetar_wire.transport.Service`."""
 
-    def __init__(self, serving: Callable[[], Serving | None], instance: bytes) -> None:
-        self._serving = serving
+    def __init__(self, server: ServerContext, instance: bytes) -> None:
+        self._server = server
         self._instance = instance
+        self._claims = BundleClaims()
+        self._calls: dict[str, Callable[[BrokerSession, bytes], Awaitable[bytes]]] = {
+            "lookup": partial(look_up, server),
+            "partitions": partial(get_partitions, server),
+            "last_message": partial(get_last_message, server),
+            "claim": self._claim,
+        }
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         if method == "instance":
             return self._instance
-        serving = self._now()
+        session = self._session()
         if method.startswith(_ADMIN):
-            return await serving.admin(method.removeprefix(_ADMIN), request)
+            return await session.admin(method.removeprefix(_ADMIN), request)
         if method.startswith(_HERE):
-            return await serving.here(method.removeprefix(_HERE), request)
-        finding = serving.finding
-        calls: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
-            "lookup": finding.lookup,
-            "partitions": finding.partitions,
-            "last_message": finding.last_message,
-            "claim": serving.claiming.claim,
-        }
-        if method not in calls:
+            return await session.here(method.removeprefix(_HERE), request)
+        handler = self._calls.get(method)
+        if handler is None:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {method!r:.100}")
-        return await calls[method](request)
+        return await handler(session, request)
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        serving = self._now()
+        session, options = self._session(), self._server.options
         if method == "produce":
-            await serving.produce(peer, stream)
+            find_topic = partial(session.topics.find, to_publish=True)
+            await session.serve(ProduceStream(stream, find_topic, session.budget, options, peer.address))
         elif method == "consume":
-            await serving.consume(peer, stream)
+            await session.serve(
+                ConsumeStream(
+                    stream,
+                    session.topics.find,
+                    address=peer.address,
+                    options=options,
+                    budget=self._server.outbox_budget,
+                    counters=self._server.counters,
+                )
+            )
         else:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no stream {method!r:.100}")
 
-    def _now(self) -> Serving:
-        serving = self._serving()
-        if serving is None:
-            raise Refusal(
-                Code.UNAVAILABLE, "the broker serves nothing at the moment: it starts, ends, or has lost its session"
-            )
-        return serving
+    async def _claim(self, session: BrokerSession, request: bytes) -> bytes:
+        return await self._claims.claim(session.ownership, request)
+
+    def _session(self) -> BrokerSession:
+        try:
+            return self._server.session()
+        except TopicUnloaded as error:
+            raise Refusal(Code.UNAVAILABLE, str(error)) from None

@@ -1,19 +1,19 @@
-"""The bound on one `produce` stream's undecided entries, and each producer's share of it.
+"""The limit of one `produce` stream's undecided entries, and each producer's share of it.
 
-A stream at its bound is not read, which stops all its producers. Topics whose bookies are away must not bring it there,
-or they would stop the producers of healthy topics too. So a producer is paused when its own undecided bytes reach twice
-the unused part of three quarters of the bound (dynamic thresholds, as in switches with shared memory):
+A stream at its limit is not read, which stops all its producers. Topics whose bookies do not answer must not bring it
+there, or they would stop the producers of healthy topics too. So a producer is paused when its own undecided bytes
+reach twice the unused part of three quarters of the limit (dynamic thresholds, as in switches with shared memory):
 
-    own >= 2 * (3/4 * bound - used)
+    own >= 2 * (3/4 * limit - used)
 
-- One producer alone gets half of the bound.
-- n producers that fill up at the same time get 3/4 * bound * 2 / (2n + 1) each. Those that fill up one after another
+- One producer alone gets half of the limit.
+- n producers that fill up at the same time get 3/4 * limit * 2 / (2n + 1) each. Those that fill up one after another
   get 2/3 of the unused part each. A part is left unused in both cases.
-- A producer with nothing undecided is never paused, so a healthy one can always send.
+- A producer with no undecided entries is never paused, so a healthy one can always send.
 - The last quarter is for entries that were sent before the pause arrived, and for the first frame of each producer
   that finds the other three quarters used.
 
-The bound itself stays exact. Stuck producers stop the others only if the entries that were in flight when they were
+The limit itself stays exact. Stuck producers stop the others only if the entries that were in flight when they were
 paused fill the last quarter too. A client that does not pause fills it alone.
 
 **Resuming.** A paused producer has undecided entries. It is examined when some of its own are decided, and not when

@@ -1,7 +1,7 @@
-"""Ids that a client names, to acknowledge them or to have them again: whole entries as ranges, and parts of batches.
+"""The message ids of ACK and of redelivery requests: whole entries as ranges, and partial batches.
 
-Clients gather acknowledgements for a moment and send them in the order of the messages, so ids that follow each other
-become one range, and a thousand of them cost the cursor as much as one.
+Clients collect acknowledgements for a moment and send them in the order of the messages. So consecutive ids become one
+range, and a thousand of them cost the cursor as much as one.
 """
 
 from __future__ import annotations
@@ -9,31 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.server.pulsar.message_ids import MOST_WORDS, position_of
+from magnetar_broker.server.pulsar.message_ids import MAX_WORDS, to_position
 from magnetar_protos.broker_pb2 import EntryRange
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import CommandAck, CommandRedeliverUnacknowledgedMessages
 
-__all__ = ["OpenMessages", "ack_in_parts", "ranges_of", "redelivery_in_parts", "whole_and_partial"]
+__all__ = ["PartialBatch", "entry_ranges", "split_ack", "split_redelivery", "whole_and_partial"]
 
-# A batch of which some messages are still open, as words of the protocol's bit set.
-OpenMessages = tuple[Position, Sequence[int]]
+# A batch and its unacknowledged messages, as words of the protocol's bit set.
+PartialBatch = tuple[Position, Sequence[int]]
 
 
-def whole_and_partial(message_ids: Iterable[MessageIdData]) -> tuple[list[EntryRange], list[OpenMessages]]:
-    """Ids of no entry are passed over: an id in the range below 0 is `earliest`, or of an empty topic."""
+def whole_and_partial(message_ids: Iterable[MessageIdData]) -> tuple[list[EntryRange], list[PartialBatch]]:
+    """Return the whole entries as ranges, and the partial batches.
+
+    Ids below 0, which are `earliest` or of an empty topic, are skipped.
+    """
     whole: list[MessageIdData] = []
-    partial: list[OpenMessages] = []
+    partial: list[PartialBatch] = []
     for one in message_ids:
-        if one.ack_set and any(words := one.ack_set[:MOST_WORDS]):
-            partial.append((position_of(one), words))
+        if one.ack_set and any(words := one.ack_set[:MAX_WORDS]):
+            partial.append((to_position(one), words))
         else:
             whole.append(one)
-    return ranges_of(whole), partial
+    return entry_ranges(whole), partial
 
 
-def ranges_of(message_ids: Iterable[MessageIdData]) -> list[EntryRange]:
-    """Entries, whatever is said of their messages."""
+def entry_ranges(message_ids: Iterable[MessageIdData]) -> list[EntryRange]:
+    """Return the entries as ranges, without regard to messages of batches."""
     ranges: list[EntryRange] = []
     ledger_id, first, last = -1, 0, -2
     for one in message_ids:
@@ -43,7 +46,7 @@ def ranges_of(message_ids: Iterable[MessageIdData]) -> list[EntryRange]:
             continue
         if ledger_id >= 0:
             ranges.append(EntryRange(ledger_id=ledger_id, first_entry_id=first, last_entry_id=last))
-        position = position_of(one)
+        position = to_position(one)
         if position.ledger_id < 0 or position.entry_id < 0:
             ledger_id, first, last = -1, 0, -2
         else:
@@ -53,35 +56,38 @@ def ranges_of(message_ids: Iterable[MessageIdData]) -> list[EntryRange]:
     return ranges
 
 
-def ack_in_parts(asked: CommandAck, most: int) -> Iterator[CommandAck]:
-    """The same, of at most so many ids each; a receipt is for the last. A cumulative one stays whole: it names one."""
-    ids, last = asked.message_id, max(0, len(asked.message_id) - 1) // most * most
-    if asked.ack_type == CommandAck.CUMULATIVE:
-        yield asked
+def split_ack(request: CommandAck, max_ids: int) -> Iterator[CommandAck]:
+    """Split an acknowledgement into parts of at most `max_ids` ids. Only the last is answered.
+
+    A cumulative one has a single id, and is not split.
+    """
+    ids, last = request.message_id, max(0, len(request.message_id) - 1) // max_ids * max_ids
+    if request.ack_type == CommandAck.CUMULATIVE:
+        yield request
         return
-    for begin in range(0, last, most):
+    for begin in range(0, last, max_ids):
         yield CommandAck(
-            consumer_id=asked.consumer_id,
-            ack_type=asked.ack_type,
-            message_id=ids[begin : begin + most],
-            txnid_least_bits=asked.txnid_least_bits,
-            txnid_most_bits=asked.txnid_most_bits,
+            consumer_id=request.consumer_id,
+            ack_type=request.ack_type,
+            message_id=ids[begin : begin + max_ids],
+            txnid_least_bits=request.txnid_least_bits,
+            txnid_most_bits=request.txnid_most_bits,
         )
     del ids[:last]
-    yield asked
+    yield request
 
 
-def redelivery_in_parts(
-    asked: CommandRedeliverUnacknowledgedMessages, most: int
+def split_redelivery(
+    request: CommandRedeliverUnacknowledgedMessages, max_ids: int
 ) -> Iterator[CommandRedeliverUnacknowledgedMessages]:
-    """The same, of at most so many ids each."""
-    ids, last = asked.message_ids, max(0, len(asked.message_ids) - 1) // most * most
-    for begin in range(0, last, most):
+    """Split a redelivery request into parts of at most `max_ids` ids."""
+    ids, last = request.message_ids, max(0, len(request.message_ids) - 1) // max_ids * max_ids
+    for begin in range(0, last, max_ids):
         part = CommandRedeliverUnacknowledgedMessages(
-            consumer_id=asked.consumer_id, message_ids=ids[begin : begin + most]
+            consumer_id=request.consumer_id, message_ids=ids[begin : begin + max_ids]
         )
-        if asked.HasField("consumer_epoch"):
-            part.consumer_epoch = asked.consumer_epoch
+        if request.HasField("consumer_epoch"):
+            part.consumer_epoch = request.consumer_epoch
         yield part
     del ids[:last]
-    yield asked
+    yield request

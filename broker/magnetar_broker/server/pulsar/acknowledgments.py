@@ -1,14 +1,14 @@
-"""What a connection's consumer acknowledges: held against what there is, told to the subscription, answered when asked.
+"""The acknowledgements of one consumer: they are checked, applied to the subscription, and answered if requested.
 
-An ACK names entries, and of batches the messages that are still open. How many a batch has it does not say: that is in
-the entry, which the broker may have to read. Meanwhile other acknowledgements go on, for their order does not matter,
-and so does the rest of the same one; but each counts as of the epoch in which it came, and a consumer that closes waits
-for those that it sent before. What can't be read is refused, and nothing else.
+An ACK names entries, and of batches the messages that are not acknowledged. It does not say how many messages a batch
+has. That is part of the entry, which the broker may have to read first. Other acknowledgements, and the rest of the
+same one, do not wait for it, because their order does not matter. But each counts as of the epoch in which it was
+received, and a consumer that closes waits for its earlier ones. If an entry can't be read, only its part is refused.
 
-As on Pulsar, the acknowledgement of a consumer counts also after another consumer has taken over (Failover). The
-libraries send each acknowledgement once. Until it is closed, a consumer of the C++ library, and so of the Python one,
-drops every message up to the last one that it has acknowledged cumulatively: if the broker refused the acknowledgement
-and delivered the messages again to the same consumer, they would never be acknowledged.
+As in Pulsar, an acknowledgement also counts after another consumer has taken over (Failover). Libraries send each
+acknowledgement once. Until it is closed, a consumer of the C++ library, and so of the Python one, drops every message
+up to the last one that it has acknowledged cumulatively: if the broker refused the acknowledgement and delivered the
+messages again to the same consumer, they would never be acknowledged.
 """
 
 from __future__ import annotations
@@ -17,101 +17,101 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
-from magnetar_broker.server.pulsar.acknowledged_ids import OpenMessages, ranges_of, whole_and_partial
+from magnetar_broker.server.pulsar.acknowledged_ids import PartialBatch, entry_ranges, whole_and_partial
 from magnetar_broker.server.pulsar.error_codes import server_error
-from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, position_of
+from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, to_position
 from magnetar_broker.server.pulsar.replies import frame
+from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.topic.consumer import Consumer
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAck, CommandAckResponse
 
-if TYPE_CHECKING:
-    from magnetar_broker.server.pulsar.connection import PulsarConnection
-
-__all__ = ["Acknowledging"]
+__all__ = ["Acknowledgments"]
 
 _log = logging.getLogger(__name__)
-# Entries that are read at a time to learn how many messages they have: each may be as large as any.
-_READ_TOGETHER: Final = 4
+# Entries that are read at a time to learn the sizes of batches: each may have the maximum size.
+_MAX_READ_ENTRIES: Final = 4
 
 
-class Acknowledging:
-    """Of one consumer."""
+class Acknowledgments:
+    __slots__ = ("_consumer_id", "_has_logged", "_session", "_size_readers")
 
-    __slots__ = ("_connection", "_consumer_id", "_finding", "_logged")
-
-    def __init__(self, connection: PulsarConnection, consumer_id: int) -> None:
-        self._connection = connection
+    def __init__(self, session: ClientSession, consumer_id: int) -> None:
+        self._session = session
         self._consumer_id = consumer_id
-        # Those with parts of batches whose sizes are looked up.
-        self._finding: set[asyncio.Task[None]] = set()
-        self._logged = False
+        # Tasks that read the sizes of batches and then apply acknowledgements.
+        self._size_readers: set[asyncio.Task[None]] = set()
+        self._has_logged = False
 
     @property
-    def busy(self) -> bool:
-        return bool(self._finding)
+    def is_pending(self) -> bool:
+        """Whether acknowledgements are not applied yet."""
+        return bool(self._size_readers)
 
-    async def settled(self) -> None:
-        """Returns when all that came before is told."""
-        while self._finding:
-            await asyncio.wait(self._finding)
+    async def wait_applied(self) -> None:
+        """Return when all earlier acknowledgements are applied."""
+        while self._size_readers:
+            await asyncio.wait(self._size_readers)
 
-    def acknowledge(self, consumer: Consumer | None, asked: CommandAck, epoch: int) -> None:
-        """`epoch`: in which it came, however long finding the sizes of batches takes."""
-        if asked.txnid_least_bits or asked.txnid_most_bits:
-            no_transactions = "the acknowledgement is part of a transaction, and this broker has none"
-            self._answer(asked, BrokerError(ErrorCode.UNSUPPORTED, no_transactions))
+    def acknowledge(self, consumer: Consumer | None, request: CommandAck, epoch: int) -> None:
+        """Apply an acknowledgement. `epoch`: the one in which it was received, however long reading sizes takes."""
+        if request.txnid_least_bits or request.txnid_most_bits:
+            text = "transactions are not supported: acknowledge without a transaction"
+            self._answer(request, BrokerError(ErrorCode.UNSUPPORTED, text))
             return
-        if asked.ack_type == CommandAck.CUMULATIVE and len(asked.message_id) != 1:
-            text = f"a cumulative acknowledgement names one message, and this one {len(asked.message_id)}"
-            self._answer(asked, BrokerError(ErrorCode.INVALID_ARGUMENT, text))
+        if request.ack_type == CommandAck.CUMULATIVE and len(request.message_id) != 1:
+            text = f"a cumulative acknowledgement has {len(request.message_id)} message ids: send exactly one"
+            self._answer(request, BrokerError(ErrorCode.INVALID_ARGUMENT, text))
             return
         if consumer is None:
-            self._answer(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self._consumer_id} is not open"))
+            self._answer(
+                request,
+                BrokerError(ErrorCode.NOT_FOUND, f"consumer {self._consumer_id} is not open on this connection"),
+            )
             return
-        self._acknowledge(consumer, asked, epoch)
+        self._acknowledge(consumer, request, epoch)
 
-    def _acknowledge(self, consumer: Consumer, asked: CommandAck, epoch: int) -> None:
-        whole, partial = whole_and_partial(asked.message_id)
-        if asked.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
-            whole = _up_to_ledger(consumer, asked)
+    def _acknowledge(self, consumer: Consumer, request: CommandAck, epoch: int) -> None:
+        whole, partial = whole_and_partial(request.message_id)
+        if request.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
+            whole = _before_ledger(consumer, request)
         known: list[BatchMessages] = []
-        unknown: list[OpenMessages] = []
+        unknown: list[PartialBatch] = []
         try:
             for one in partial:
                 if (size := consumer.batch_size(one[0])) is None:
                     unknown.append(one)
                 else:
                     known += _batches([one], [size])
-        except BrokerError as error:  # the topic has ended
-            self._answer(asked, error)
+        except BrokerError as error:  # the topic is closed
+            self._answer(request, error)
             return
-        refused = _tell(consumer, asked, epoch, whole, known)
+        refused = _apply(consumer, request, epoch, whole, known)
         if unknown:
-            finding = self._connection.spawn(self._find_and_tell(consumer, asked, epoch, unknown, refused))
-            self._finding.add(finding)
-            finding.add_done_callback(self._finding.discard)
+            reader = self._session.spawn(self._read_and_apply(consumer, request, epoch, unknown, refused))
+            self._size_readers.add(reader)
+            reader.add_done_callback(self._size_readers.discard)
         else:
-            self._answer_when_saved(consumer, asked, refused)
+            self._answer_when_saved(consumer, request, refused)
 
-    async def _find_and_tell(
+    async def _read_and_apply(
         self,
         consumer: Consumer,
-        asked: CommandAck,
+        request: CommandAck,
         epoch: int,
-        unknown: list[OpenMessages],
+        unknown: list[PartialBatch],
         refused: BrokerError | None,
     ) -> None:
-        """Whole entries are read for it: few at a time, whatever clients name."""
-        parts = deque(unknown[begin : begin + _READ_TOGETHER] for begin in range(0, len(unknown), _READ_TOGETHER))
+        """Read the sizes of batches, few entries at a time, and apply the acknowledgements of each few."""
+        parts = deque(unknown[begin : begin + _MAX_READ_ENTRIES] for begin in range(0, len(unknown), _MAX_READ_ENTRIES))
         while parts:
             part = parts.popleft()
             try:
-                sizes = await self._find_sizes(consumer, part)
+                sizes = await self._read_sizes(consumer, part)
             except (LostEntry, DamagedEntry) as error:
                 if len(part) == 1:
                     refused = refused or error
@@ -119,81 +119,87 @@ class Acknowledging:
                     parts.extendleft([one] for one in part)
             except BrokerError as error:
                 refused = refused or error
-                break  # others can't be read now either
+                break  # the rest can't be read now either
             else:
-                refused = _tell(consumer, asked, epoch, [], _batches(part, sizes)) or refused
-        self._answer_when_saved(consumer, asked, refused)
+                refused = _apply(consumer, request, epoch, [], _batches(part, sizes)) or refused
+        self._answer_when_saved(consumer, request, refused)
 
-    async def _find_sizes(self, consumer: Consumer, part: list[OpenMessages]) -> list[int]:
-        """A turn of its own for each part, and one at a time of a connection: thousands hold up itself."""
-        async with self._connection.reading_sizes, self._connection.door.reading_sizes:
+    async def _read_sizes(self, consumer: Consumer, part: list[PartialBatch]) -> list[int]:
+        """Return the sizes of batches. A connection reads one part at a time, so that many delay only itself."""
+        async with self._session.batch_size_lock, self._session.context.batch_size_readers:
             return await consumer.find_batch_sizes([position for position, _ in part])
 
-    def _answer_when_saved(self, consumer: Consumer, asked: CommandAck, refused: BrokerError | None) -> None:
+    def _answer_when_saved(self, consumer: Consumer, request: CommandAck, refused: BrokerError | None) -> None:
         if refused is not None:
-            self._answer(asked, refused)
+            self._answer(request, refused)
             return
-        if not asked.HasField("request_id"):
+        if not request.HasField("request_id"):
             return
 
-        # Without what it names, which may be a megabyte: so many may wait here.
-        without_ids = CommandAck(consumer_id=asked.consumer_id, ack_type=asked.ack_type, request_id=asked.request_id)
+        # Not the request itself, since its message ids may have a megabyte, and many may wait here.
+        without_ids = CommandAck(
+            consumer_id=request.consumer_id, ack_type=request.ack_type, request_id=request.request_id
+        )
 
         def saved(error: BrokerError | None) -> None:
-            self._connection.answered()
+            self._session.requests.count_reply()
             self._answer(without_ids, error)
 
-        self._connection.asked()
+        self._session.requests.expect_reply()
         consumer.when_saved(saved)
 
-    def _answer(self, asked: CommandAck, error: BrokerError | None) -> None:
-        if not asked.HasField("request_id"):
+    def _answer(self, request: CommandAck, error: BrokerError | None) -> None:
+        if not request.HasField("request_id"):
             if error is not None:
-                self.log_once("an acknowledgement", error)
+                self.log_once("An acknowledgement", error)
             return
-        told = CommandAckResponse(consumer_id=self._consumer_id, request_id=asked.request_id)
-        told.txnid_least_bits, told.txnid_most_bits = asked.txnid_least_bits, asked.txnid_most_bits
+        response = CommandAckResponse(consumer_id=self._consumer_id, request_id=request.request_id)
+        response.txnid_least_bits, response.txnid_most_bits = request.txnid_least_bits, request.txnid_most_bits
         if error is not None:
-            told.error, told.message = server_error(error.code), str(error)
-        self._connection.write(frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told)))
+            response.error, response.message = server_error(error.code), str(error)
+        self._session.write(frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=response)))
 
     def log_once(self, what: str, error: BrokerError) -> None:
-        """Of what nobody waits for an answer."""
-        if not self._logged:
-            self._logged = True
+        """Log the first error of a command that the client wants no answer to."""
+        if not self._has_logged:
+            self._has_logged = True
             _log.warning(
-                "consumer %d of %s: %s was dropped: %s", self._consumer_id, self._connection.address, what, error
+                "%s of consumer %d of the client at %s is ignored: %s",
+                what,
+                self._consumer_id,
+                self._session.address,
+                error,
             )
 
 
-def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
-    """What is named by the place right before the first entry of a ledger.
+def _before_ledger(consumer: Consumer, request: CommandAck) -> list[EntryRange]:
+    """Return the last entry before a ledger if the acknowledgement names the position before its first entry.
 
-    A client that does not count by messages and acknowledges up to one within the batch (7, 0) names (7, -1).
+    A client that acknowledges whole entries names (7, -1) for a message within the batch (7, 0).
     """
-    for position in map(position_of, asked.message_id):
+    for position in map(to_position, request.message_id):
         if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
-            return ranges_of([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
+            return entry_ranges([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
     return []
 
 
-def _tell(
-    consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], batches: list[BatchMessages]
+def _apply(
+    consumer: Consumer, request: CommandAck, epoch: int, whole: list[EntryRange], batches: list[BatchMessages]
 ) -> BrokerError | None:
-    """Why it does not count. `epoch`: in which it came, however long finding the sizes of batches took."""
+    """Apply an acknowledgement to the subscription. Return why it does not count, or None."""
     if not whole and not batches:
         return None
-    cumulative = asked.ack_type == CommandAck.CUMULATIVE
-    request = Acknowledge(epoch=epoch, cumulative=cumulative, entries=whole, messages=batches)
+    cumulative = request.ack_type == CommandAck.CUMULATIVE
+    acknowledge = Acknowledge(epoch=epoch, cumulative=cumulative, entries=whole, messages=batches)
     try:
-        consumer.acknowledge(request, active_only=False)
+        consumer.acknowledge(acknowledge, active_only=False)
     except BrokerError as error:
         return error
     return None
 
 
-def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:
-    """What is acknowledged of each; what is no batch, or not there any more, is passed over."""
+def _batches(partial: Sequence[PartialBatch], sizes: Sequence[int]) -> list[BatchMessages]:
+    """Return the acknowledged messages of each batch. An entry that is deleted or no batch is skipped."""
     batches = []
     for (position, words), size in zip(partial, sizes, strict=True):
         bits = acknowledged_bits(words, size)

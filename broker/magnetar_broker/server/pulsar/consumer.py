@@ -1,32 +1,35 @@
-"""A consumer of a connection: what the subscription deals out goes to it as MESSAGE, entries as they are stored.
+"""One consumer of a connection: it sends the entries that its subscription dispatches to it as MESSAGE, as stored.
 
-**Permits.** The protocol's permits are one running number; the broker's begin anew with each epoch. So what the client
-has granted and was not used yet is counted here (`_permits`), and granted again when an epoch begins. Of a batch that
-was partly acknowledged only the rest counts. Libraries grant once more what they pass over of it (C++ and Java do), on
-Pulsar as here, so a client may be sent so many more than its queue was meant for.
+**Permits.** In Pulsar's protocol permits are one running number; the broker's permits begin at 0 in each epoch. So the
+permits that the client has granted and not used are counted here (`_permits`), and granted again when an epoch begins.
+Of a partly acknowledged batch only the other messages count. Libraries grant permits for the messages of it that they
+skip (C++ and Java do), with Pulsar as with Magnetar, so a client may be sent that many more than its queue is meant
+for.
 
-**Epochs.** Clients send no epoch with what they acknowledge: it counts as of the last one that was told here
-(`_told_epoch`). A subscription that is being moved has begun the next before it tells of it, and what comes meanwhile
-is of before: A acknowledges all and seeks back at once; its acknowledgement comes while the cursor moves, and would
-undo that. Clients that have an epoch of their own tell it with a redelivery, and get it back with each message that
-follows, to tell what was on its way before.
+**Epochs.** Clients send no epoch with their acknowledgements: each counts as of the last epoch that was reported here
+(`_epoch`). A subscription that is being moved begins the next epoch before it reports it. An acknowledgement that
+arrives in the meantime belongs to the epoch before: if a client acknowledges everything and then seeks back, the
+acknowledgement that arrives while the cursor moves would otherwise undo the seek. Clients that count epochs themselves
+send theirs with a redelivery request, and get it back with each later message, to recognize those sent before.
 
-**Moved.** A subscription that was moved, by a seek or an administrator, lets go of its consumers, as Pulsar does:
-clients drop what they have, and subscribe again. Until then one that is not durable is kept (`_RETURN_S`).
+**Moved subscriptions.** A subscription that is moved, by a seek or an administrator, closes its consumers, as in
+Pulsar: clients drop their messages and subscribe again. A subscription that is not durable is retained until then
+(`_RETURN_S`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.pulsar.acknowledged_ids import ranges_of
-from magnetar_broker.server.pulsar.acknowledgments import Acknowledging
-from magnetar_broker.server.pulsar.message_ids import place_of, unacknowledged_words
-from magnetar_broker.server.pulsar.producer import NO_REQUEST
-from magnetar_broker.server.pulsar.replies import MessageHeads, frame, success_frame
-from magnetar_broker.server.pulsar.subscribe_request import ONE_AT_A_TIME, open_consumer_of
+from magnetar_broker.server.pulsar.acknowledged_ids import entry_ranges
+from magnetar_broker.server.pulsar.acknowledgments import Acknowledgments
+from magnetar_broker.server.pulsar.message_ids import start_at, unacknowledged_words
+from magnetar_broker.server.pulsar.replies import NO_REQUEST, MessageHeads, frame, success_frame
+from magnetar_broker.server.pulsar.session import ClientSession
+from magnetar_broker.server.pulsar.subscribe_request import SINGLE_ACTIVE, make_open_consumer
 from magnetar_broker.topic.consumer import Consumer, DeliveryRun
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, Problem, StartAt, SubscriptionType
@@ -42,15 +45,9 @@ from magnetar_protos.pulsar_pb2 import (
 from magnetar_wire.entry import broker_metadata_bytes
 from magnetar_wire.topic_name import TopicName
 
-if TYPE_CHECKING:
-    import asyncio
+__all__ = ["ConnectedConsumer"]
 
-    from magnetar_broker.server.pulsar.connection import PulsarConnection
-    from magnetar_broker.topic.subscription import Subscription
-
-__all__ = ["ConnectedConsumer", "leave_together"]
-
-# How long a client may take to subscribe again.
+# How long a subscription that is not durable is retained for its clients to subscribe again.
 _RETURN_S: Final = 30.0
 
 
@@ -58,82 +55,92 @@ class ConnectedConsumer:
     """A `ConsumerSink`."""
 
     __slots__ = (
-        "_acknowledging",
+        "_acknowledgments",
         "_client_epoch",
-        "_connection",
-        "_consumer",
+        "_consumers",
+        "_epoch",
         "_heads",
-        "_moved",
-        "_owed",
+        "_is_closing",
+        "_is_regranting",
+        "_is_unsubscribing",
+        "_moves",
+        "_owed_permits",
         "_permits",
-        "_regranting",
         "_request_id",
-        "_told_epoch",
+        "_session",
         "_type",
-        "_unsubscribing",
-        "closed",
-        "closing",
+        "consumer",
         "consumer_id",
+        "is_closed",
         "opening",
         "topic",
     )
 
-    def __init__(self, connection: PulsarConnection, consumer_id: int) -> None:
-        self._connection = connection
+    def __init__(self, session: ClientSession, consumers: dict[int, ConnectedConsumer], consumer_id: int) -> None:
+        """`consumers`: those of the connection, which contain this one until it is closed."""
+        self._session = session
+        self._consumers = consumers
         self.consumer_id = consumer_id
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is delivered: the client has asked for its end, which waits for what it has acknowledged; it is
-        # over.
-        self.closing = False
-        self.closed = False
+        # No more is delivered: the client has closed the consumer, which waits for its acknowledgements; it is closed.
+        self._is_closing = False
+        self.is_closed = False
         self.topic: Topic | None = None
-        self._consumer: Consumer | None = None
+        # The subscription's consumer, once it is open.
+        self.consumer: Consumer | None = None
         self._heads: MessageHeads | None = None
         self._type = SubscriptionType.EXCLUSIVE
         # Of the SUBSCRIBE that opens it.
         self._request_id = 0
-        # The subscription's, of what the client acknowledges now.
-        self._told_epoch = 0
-        # What the client calls its epoch; None: it has none.
+        # The subscription's epoch to which the client's acknowledgements belong.
+        self._epoch = 0
+        # The client's own epoch; None: it counts none.
         self._client_epoch: int | None = None
-        # How often the subscription had been moved.
-        self._moved = 0
-        # What the client has granted, less what was delivered; and what of that the rule of dispatch does not know of,
-        # since an epoch began while it was below 0.
+        # How often the subscription had been moved when the consumer was opened.
+        self._moves = 0
+        # Permits that the client has granted, less delivered messages. If an epoch begins while they are below 0, the
+        # dispatch rule does not know of that part; `_owed_permits` is subtracted from what the client grants next.
         self._permits = 0
-        self._owed = 0
-        # An epoch has begun, and is granted them in a moment, with what comes until then.
-        self._regranting = False
-        # It deletes the subscription from under all its consumers, itself too.
-        self._unsubscribing = False
-        self._acknowledging = Acknowledging(connection, consumer_id)
+        self._owed_permits = 0
+        # An epoch has begun, and `_grant_again` is scheduled: it grants all permits.
+        self._is_regranting = False
+        # It deletes the subscription, which closes all its consumers, this one too.
+        self._is_unsubscribing = False
+        self._acknowledgments = Acknowledgments(session, consumer_id)
 
     @property
-    def opened_as(self) -> Consumer | None:
-        return self._consumer
-
-    @property
-    def stays_open(self) -> bool:
-        return self._consumer is not None and not self.closing and not self._unsubscribing
+    def is_open(self) -> bool:
+        return self.consumer is not None and not self._is_closing and not self._is_unsubscribing
 
     @property
     def permits(self) -> int:
         return self._permits
 
+    def forget(self) -> None:
+        """Remove it from the consumers of its connection."""
+        self._session.outbound.forget(self.on_capacity)
+        if self._consumers.get(self.consumer_id) is self:
+            del self._consumers[self.consumer_id]
+
     # Opening and closing.
 
-    async def open(self, asked: CommandSubscribe) -> None:
-        """Answers it, too. Raises `BrokerError`."""
-        serving = self._connection.door.serving()
-        name = TopicName.parse(asked.topic)
-        opening = open_consumer_of(asked, self._connection.door.clock.time_ms())
-        self._request_id = asked.request_id
+    async def open(self, request: CommandSubscribe) -> None:
+        """Open the consumer and answer the request. Raises `BrokerError`.
+
+        If an exclusive subscription has a consumer, open it once more after that consumer's client was found dead.
+        """
+        server = self._session.context.server
+        broker_session = server.session()
+        name = TopicName.parse(request.topic)
+        opening = make_open_consumer(request, server.clock.time_ms())
+        self._request_id = request.request_id
         self._type = opening.type
-        if asked.HasField("consumer_epoch"):
-            self._client_epoch = asked.consumer_epoch
+        if request.HasField("consumer_epoch"):
+            self._client_epoch = request.consumer_epoch
         self._heads = MessageHeads(self.consumer_id, name.partition_index)
-        # A partition is there when its topic is, used or not: whoever follows a pattern asks for no topic to be made.
-        self.topic = topic = await serving.topics.find(name, "", asked.force_topic_creation or name.is_partition)
+        # A partition exists with its topic, used or not: clients that subscribe by a pattern request no creation.
+        may_create = request.force_topic_creation or name.is_partition
+        self.topic = topic = await broker_session.topics.find(name, "", may_create)
         try:
             await topic.subscriptions.subscribe(opening, self)
         except BrokerError as error:
@@ -143,211 +150,205 @@ class ConnectedConsumer:
             await topic.subscriptions.subscribe(opening, self)
 
     def opened(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._told_epoch = consumer.epoch
-        self._moved = _moves(consumer)
-        self.tell_success(self._request_id)
+        """Answer SUBSCRIBE."""
+        self.consumer = consumer
+        self._epoch = consumer.epoch
+        self._moves = _count_moves(consumer)
+        self.send_success(self._request_id)
         if self._type == SubscriptionType.FAILOVER:
             self.active_changed(consumer.active)
 
-    def tell_success(self, request_id: int) -> None:
-        self._connection.write(success_frame(request_id))
+    def send_success(self, request_id: int) -> None:
+        self._session.write(success_frame(request_id))
 
     def close(self, request_id: int) -> None:
-        """The client asks for it: answered when what it has acknowledged is durable."""
-        self.closing = True
-        if self._acknowledging.busy:
-            self._connection.ask(request_id, self._close_when_acknowledged(request_id))
+        """Close the consumer at the client's request. The answer is sent when its acknowledgements are durable."""
+        self._is_closing = True
+        if self._acknowledgments.is_pending:
+            self._session.start_request(request_id, self._close_when_acknowledged(request_id))
         else:
             self._close(request_id)
 
     async def _close_when_acknowledged(self, request_id: int) -> None:
-        await self._acknowledging.settled()
+        await self._acknowledgments.wait_applied()
         self._close(request_id)
 
     def _close(self, request_id: int) -> None:
-        consumer = self._consumer
+        consumer = self.consumer
         if consumer is None:
             self.leave()
-            self.tell_success(request_id)
+            self.send_success(request_id)
             return
 
         def saved(error: BrokerError | None) -> None:
-            self._connection.answered()
-            self.tell_success(request_id)  # what was not saved comes again, as after a crash
+            self._session.requests.count_reply()
+            self.send_success(request_id)  # what was not saved is redelivered, as after a crash
 
-        self._connection.asked()
+        self._session.requests.expect_reply()
         consumer.when_saved(saved)
         self.leave()
 
     def leave(self) -> None:
-        self.closed = True
-        if self.opening is not None and self._consumer is None:
+        """Close the consumer without sending anything to the client, which has closed it or is disconnected."""
+        self.is_closed = True
+        if self.opening is not None and self.consumer is None:
             self.opening.cancel()
-        self._connection.forget_consumer(self)
-        if self._consumer is not None:
-            self._consumer.leave()
+        self.forget()
+        if self.consumer is not None:
+            self.consumer.leave()
 
     async def unsubscribe(self, request_id: int, *, force: bool) -> None:
-        """Raises `BrokerError`."""
-        consumer = self._open_consumer()
-        self._unsubscribing = True
+        """Delete the subscription and answer the request. Raises `BrokerError`."""
+        consumer = self._get_open()
+        self._is_unsubscribing = True
         try:
             await consumer.unsubscribe(force=force)
         finally:
-            self._unsubscribing = False
+            self._is_unsubscribing = False
         self.leave()
-        self.tell_success(request_id)
+        self.send_success(request_id)
 
-    def _open_consumer(self) -> Consumer:
-        if self._consumer is None:
+    def _get_open(self) -> Consumer:
+        if self.consumer is None:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {self.consumer_id} is not open on this connection")
-        return self._consumer
+        return self.consumer
 
-    # What the client asks for.
+    # Commands of the client.
 
     def flow(self, permits: int) -> None:
+        """Grant permits."""
         self._permits += permits
-        if self._consumer is None or self._regranting:
+        if self.consumer is None or self._is_regranting:
             return
-        owed = min(permits, self._owed)
-        self._owed -= owed
+        owed = min(permits, self._owed_permits)
+        self._owed_permits -= owed
         if permits > owed:
-            self._consumer.flow(self._consumer.epoch, permits - owed)
+            self.consumer.flow(self.consumer.epoch, permits - owed)
 
-    def redeliver(self, asked: CommandRedeliverUnacknowledgedMessages) -> None:
-        consumer = self._consumer
+    def redeliver(self, request: CommandRedeliverUnacknowledgedMessages) -> None:
+        """Redeliver unacknowledged messages: those of the request if it names any and the subscription is Shared."""
+        consumer = self.consumer
         if consumer is None:
             return
-        if asked.HasField("consumer_epoch"):
-            self._client_epoch = asked.consumer_epoch
-        ranges = ranges_of(asked.message_ids) if self._type == SubscriptionType.SHARED else []
-        if asked.message_ids and self._type == SubscriptionType.SHARED and not ranges:
-            return  # what it names is nothing: to name nothing would mean everything
+        if request.HasField("consumer_epoch"):
+            self._client_epoch = request.consumer_epoch
+        ranges = entry_ranges(request.message_ids) if self._type == SubscriptionType.SHARED else []
+        if request.message_ids and self._type == SubscriptionType.SHARED and not ranges:
+            return  # it names no entry; an empty list would mean all
         try:
             consumer.redeliver(consumer.epoch, ranges)
         except BrokerError as error:
-            self._acknowledging.log_once("a redelivery", error)
+            self._acknowledgments.log_once("A redelivery request", error)
 
-    async def seek(self, asked: CommandSeek) -> None:
-        """Raises `BrokerError`."""
-        if asked.HasField("message_id"):
-            to = place_of(asked.message_id)
-        elif asked.HasField("message_publish_time"):
-            to = StartAt(time_ms=min(asked.message_publish_time, 2**63 - 1))
+    async def seek(self, request: CommandSeek) -> None:
+        """Move the subscription and answer the request. Raises `BrokerError`."""
+        if request.HasField("message_id"):
+            to = start_at(request.message_id)
+        elif request.HasField("message_publish_time"):
+            to = StartAt(time_ms=min(request.message_publish_time, 2**63 - 1))
         else:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "a seek names a message or a time, and this one neither")
-        await self._open_consumer().seek(to)
-        self.tell_success(asked.request_id)
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "SEEK lacks its position: set message_id or publish time")
+        await self._get_open().seek(to)
+        self.send_success(request.request_id)
 
-    def acknowledge(self, asked: CommandAck) -> None:
-        self._acknowledging.acknowledge(self._consumer, asked, self._told_epoch)
+    def acknowledge(self, request: CommandAck) -> None:
+        self._acknowledgments.acknowledge(self.consumer, request, self._epoch)
 
-    # What the subscription tells: `ConsumerSink`.
+    # Calls of the subscription: `ConsumerSink`.
 
     @property
     def address(self) -> str:
-        return self._connection.address
+        return self._session.address
 
     @property
     def broken(self) -> bool:
-        return self.closed or self._connection.broken
+        return self.is_closed or self._session.is_closed
 
     async def lives(self) -> bool:
-        return await self._connection.lives()
+        return await self._session.check_alive()
 
     def room(self) -> int:
-        return 0 if self.closing or self.closed else self._connection.outgoing.room_for(self)
+        return 0 if self._is_closing or self.is_closed else self._session.outbound.capacity_for(self.on_capacity)
 
     def reserve(self, size_bytes: int) -> None:
-        self._connection.outgoing.reserve(size_bytes)
+        self._session.outbound.reserve(size_bytes)
 
-    def room_again(self) -> None:
-        if self._consumer is not None and not self.closed:
-            self._consumer.room_again()
+    def on_capacity(self) -> None:
+        """The connection has capacity for entries again."""
+        if self.consumer is not None and not self.is_closed:
+            self.consumer.room_again()
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         assert self._heads is not None
-        epoch = self._client_epoch if self._type in ONE_AT_A_TIME else None
-        with_broker_part = self._connection.wants_broker_part
+        epoch = self._client_epoch if self._type in SINGLE_ACTIVE else None
+        with_broker_metadata = self._session.wants_broker_metadata
         head, parts, size = self._heads.head, list[bytes](), 0
         for run in runs:
             words: Sequence[int] = ()
             if run.acknowledged:
                 [entry] = run.entries
                 words = unacknowledged_words(run.acknowledged, entry.batch_size)
-                self._give_back(int.from_bytes(run.acknowledged, "little").bit_count())
+                self._return_permits(int.from_bytes(run.acknowledged, "little").bit_count())
             plain = not run.redelivery_count and not words and epoch is None
             tail = b"" if plain else self._heads.tail(run.redelivery_count, words, epoch)
             for entry in run.entries:
                 self._permits -= entry.messages
                 stored = entry.stored
-                if not with_broker_part:
+                if not with_broker_metadata:
                     stored = stored[broker_metadata_bytes(stored) :]
                 begin = head(entry.position, tail, len(stored))
                 parts += (begin, stored)
                 size += len(begin) + len(stored)
-        self._connection.outgoing.write_all(parts, size)
+        self._session.outbound.write_all(parts, size)
 
-    def _give_back(self, permits: int) -> None:
-        """They were taken for messages that are acknowledged already, and that no application gets."""
-        self._connection.soon(lambda: None if self.closed else self.flow(permits))
+    def _return_permits(self, permits: int) -> None:
+        """Return the permits of acknowledged messages of a batch, which no application gets."""
+        self._session.call_soon(lambda: None if self.is_closed else self.flow(permits))
 
     def epoch_began(self, consumer: Consumer) -> None:
-        if self.closed:
-            return  # others leave before it does
-        self._told_epoch = consumer.epoch
-        if _moves(consumer) != self._moved:
+        if self.is_closed:
+            return  # its connection is closed, and other consumers of it leave first
+        self._epoch = consumer.epoch
+        if _count_moves(consumer) != self._moves:
             consumer.subscription.keep_for_return(_RETURN_S)
-            self.closed = True
-            self._connection.forget_consumer(self)
-            self._tell_closed()
-            self._connection.soon(self.leave)  # the subscription is telling others yet
-        elif not self._regranting:
-            self._regranting = True
-            self._connection.soon(self._grant_again)
+            self.is_closed = True
+            self.forget()
+            self._send_closed()
+            self._session.call_soon(self.leave)  # not now: the subscription is still calling its consumers
+        elif not self._is_regranting:
+            self._is_regranting = True
+            self._session.call_soon(self._grant_again)
 
     def _grant_again(self) -> None:
-        self._regranting = False
-        if self._consumer is None or self.closed:
+        """Grant all unused permits in the epoch that has begun."""
+        self._is_regranting = False
+        if self.consumer is None or self.is_closed:
             return
-        self._owed = max(0, -self._permits)
+        self._owed_permits = max(0, -self._permits)
         if self._permits > 0:
-            self._consumer.flow(self._consumer.epoch, self._permits)
+            self.consumer.flow(self.consumer.epoch, self._permits)
 
     def active_changed(self, active: bool) -> None:
-        if self.closed:
+        if self.is_closed:
             return
-        told = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
-        self._connection.write(frame(BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=told)))
+        change = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
+        command = BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change)
+        self._session.write(frame(command))
 
     def ended(self, problem: Problem | None) -> None:
-        """The client subscribes again, where the topic is by then."""
-        if self.closed:
+        """Send CLOSE_CONSUMER: the client looks the topic up and subscribes again."""
+        if self.is_closed:
             return
-        self.closed = True
-        self._connection.forget_consumer(self)
-        if not self._unsubscribing:  # it would make the subscription anew
-            self._tell_closed()
+        self.is_closed = True
+        self.forget()
+        if not self._is_unsubscribing:  # the client would create the subscription again
+            self._send_closed()
 
-    def _tell_closed(self) -> None:
-        told = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST)
-        self._connection.write(frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=told)))
-
-
-def leave_together(consumers: Sequence[ConnectedConsumer]) -> None:
-    """All of a connection that has ended: what one has had must not go to another that is about to leave."""
-    by_subscription: dict[Subscription, list[Consumer]] = {}
-    for consumer in consumers:
-        consumer.closed = True
-        if (opened := consumer.opened_as) is not None:
-            by_subscription.setdefault(opened.subscription, []).append(opened)
-    for subscription, leaving in by_subscription.items():
-        subscription.leave_together(leaving)
-    for consumer in consumers:
-        consumer.leave()
+    def _send_closed(self) -> None:
+        close = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST)
+        self._session.write(frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=close)))
 
 
-def _moves(consumer: Consumer) -> int:
-    """How often the subscription was moved; take-overs are no such."""
+def _count_moves(consumer: Consumer) -> int:
+    """Return how often the subscription was moved. Take-overs by another consumer do not count."""
     return consumer.subscription.cursor.moves

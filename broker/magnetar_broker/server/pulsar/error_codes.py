@@ -1,7 +1,7 @@
-"""What went wrong, in the public protocol's words.
+"""The protocol's error codes for errors of the broker.
 
-Libraries go by the code alone: after some they look the topic up and try again, after others they give up and tell the
-application. So what stands here is chosen by what a client should do, as Pulsar's own brokers choose it.
+Libraries decide by the code alone: after some codes they look up again and retry, after others they report an error to
+the application. So each code is chosen by what the client should do, as Pulsar's brokers choose it.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import Final
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import ServerError
 
-__all__ = ["gives_entries_up", "refusal_error", "server_error"]
+__all__ = ["refusal_error", "server_error", "survives_send_error"]
 
-# As clients call themselves when they connect.
+# Prefixes of the client version in CONNECT.
 _CPP: Final = "Pulsar-CPP"
 _GO: Final = "Pulsar-Go"
 
 _SERVER_ERRORS: Final[dict[int, ServerError]] = {
     ErrorCode.METADATA_ERROR: ServerError.METADATA_ERROR,
     ErrorCode.PERSISTENCE_ERROR: ServerError.PERSISTENCE_ERROR,
-    # Tried again, after a fresh lookup.
+    # The client looks up again and retries.
     ErrorCode.SERVICE_NOT_READY: ServerError.SERVICE_NOT_READY,
     ErrorCode.CONSUMER_BUSY: ServerError.CONSUMER_BUSY,
     ErrorCode.PRODUCER_BUSY: ServerError.PRODUCER_BUSY,
     ErrorCode.PRODUCER_FENCED: ServerError.PRODUCER_FENCED,
     ErrorCode.TOPIC_NOT_FOUND: ServerError.TOPIC_NOT_FOUND,
     ErrorCode.SUBSCRIPTION_NOT_FOUND: ServerError.SUBSCRIPTION_NOT_FOUND,
-    # Of namespaces and tenants: what clients know of is topics.
+    # A missing namespace or tenant: clients know topics only.
     ErrorCode.NOT_FOUND: ServerError.TOPIC_NOT_FOUND,
     ErrorCode.INVALID_TOPIC_NAME: ServerError.INVALID_TOPIC_NAME,
     ErrorCode.CHECKSUM_ERROR: ServerError.CHECKSUM_ERROR,
     ErrorCode.TOO_MANY_REQUESTS: ServerError.TOO_MANY_REQUESTS,
     ErrorCode.TOPIC_TERMINATED: ServerError.TOPIC_TERMINATED_ERROR,
-    # Given up: it would fail again.
+    # The client reports an error: a retry would fail again.
     ErrorCode.ALREADY_EXISTS: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.NOT_ALLOWED: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.INVALID_ARGUMENT: ServerError.NOT_ALLOWED_ERROR,
@@ -48,22 +48,22 @@ def server_error(code: int) -> ServerError:
     return _SERVER_ERRORS.get(code, ServerError.UNKNOWN_ERROR)
 
 
-def gives_entries_up(client_version: str) -> bool:
-    """Whether its library can be told by SEND_ERROR that an entry may not be stored.
+def survives_send_error(client_version: str) -> bool:
+    """Return whether the client's library handles SEND_ERROR for one entry.
 
-    Go's takes that to be about the whole producer: after NOT_ALLOWED_ERROR it hears nothing more of it, and publishes
-    on without its application ever learning of what is stored; after most others it closes the connection. Where its
-    producer is closed instead, it opens it anew and sends the same again, until that message's time is over: it has
-    failed then, and those behind it go on.
+    Go's library applies it to the whole producer: after NOT_ALLOWED_ERROR it ignores all later receipts and continues
+    to publish, so its application never learns which messages are stored; after most other codes it closes the
+    connection. If its producer is closed instead, it reopens it and resends the entry until the message times out. Then
+    that message has failed, and later ones continue.
     """
     return not client_version.startswith(_GO)
 
 
 def refusal_error(code: int, client_version: str) -> ServerError:
-    """Of an entry that may not be stored, so that the library gives it up.
+    """Return the code after which the library fails the message instead of resending it.
 
-    Libraries in C++ and what stands on them (Python, Node.js) know one such error; after any other one they connect
-    again and send the same, ten times a second, for all producers of that connection. Others go by NOT_ALLOWED_ERROR,
-    and of CHECKSUM_ERROR those that look whether the entry is sound send it again.
+    The C++ library and those built on it (Python, Node.js) fail a message after one code only, CHECKSUM_ERROR. After
+    any other they reconnect and resend it, ten times a second, for all producers of the connection. Other libraries
+    fail it after NOT_ALLOWED_ERROR; after CHECKSUM_ERROR those that verify the checksum resend it.
     """
     return ServerError.CHECKSUM_ERROR if client_version.startswith(_CPP) else server_error(code)

@@ -1,13 +1,14 @@
-"""Whether anybody is at the other end of a connection.
+"""The liveness check of a connection's client.
 
-Who has said nothing for an interval is asked, by PING, and cut off where nothing comes in the next one. Who has not
-begun with CONNECT by the first look is cut off, whatever else it has sent. Who takes what waits for it is alive, too:
-while a long message is on its way to a slow client, there is nothing for it to say. Only what waited in this process
-counts, since the machine's own buffer takes a while whoever is at the other end; where something waits, that was full.
+A client that sends nothing for an interval gets a PING, and is disconnected if it sends nothing in the next interval. A
+client that has not sent CONNECT by the first check is disconnected, whatever else it has sent. A client that takes
+bytes that waited for it is alive too: while a long message is in flight to a slow client, the client has nothing to
+send. Only bytes that waited in this process count. The operating system's buffer takes bytes for a while even if the
+client is gone; where bytes wait in this process, that buffer was full.
 
-While a connection is not read, because the broker has too much to do for it, its silence says nothing; because its
-client takes no answers, it lives as long as it takes some. It is asked all the same: what is written and not
-acknowledged by the other machine in time has this one close the connection (listener.py).
+While reading from a connection is paused because the broker is overloaded, its silence has no meaning. While it is
+paused because the client takes no answers, the client counts as alive as long as it takes some. It gets PINGs anyway:
+if its machine does not acknowledge bytes in time, this machine closes the connection (listener.py).
 """
 
 from __future__ import annotations
@@ -20,107 +21,107 @@ from magnetar_broker.server.pulsar.options import PulsarOptions
 from magnetar_broker.server.pulsar.replies import frame
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandPing
 
-__all__ = ["LifeSigns", "Watched"]
+__all__ = ["Keepalive", "Peer"]
 
 _log = logging.getLogger(__name__)
 _PING: Final = frame(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
 
 
-class Watched(Protocol):
-    """A connection."""
+class Peer(Protocol):
+    """A connection's client."""
 
     address: str
-    broken: bool
-    # CONNECT has come.
-    connected: bool
+    is_closed: bool
+    # Its CONNECT was received.
+    is_connected: bool
+    # Reading from it is paused.
+    is_paused: bool
 
     @property
-    def held(self) -> bool:
-        """It is not read at the moment."""
-
-    @property
-    def behind(self) -> bool:
-        """Its client takes too little of what it is sent."""
+    def is_behind(self) -> bool:
+        """Whether it takes too little of the bytes that are sent to it."""
 
     @property
     def waiting_bytes(self) -> int:
-        """What its client has not taken."""
+        """Bytes that it has not taken."""
 
     @property
     def taken_bytes(self) -> int:
-        """What it has, ever."""
+        """Bytes that it has taken since the connection was opened."""
 
     def write(self, data: bytes) -> None: ...
 
     def abort(self) -> None: ...
 
 
-class LifeSigns:
-    __slots__ = ("_asked", "_loop", "_options", "_stood_at", "_timer", "_who", "asked_now", "heard")
+class Keepalive:
+    __slots__ = ("_is_pinged", "_loop", "_options", "_peer", "_taken_bytes", "_timer", "has_received", "waiters")
 
-    def __init__(self, who: Watched, options: PulsarOptions) -> None:
-        self._who = who
+    def __init__(self, peer: Peer, options: PulsarOptions) -> None:
+        self._peer = peer
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        # Something has come since the last look: whoever reads says so; how much was taken then; and whether a sign of
-        # life was asked for.
-        self.heard = True
-        self._stood_at: int | None = None
-        self._asked = False
-        # Those who want to know now: `tell` is to be called when something comes.
-        self.asked_now: list[asyncio.Future[None]] = []
+        # Since the last check: whether bytes were received (the connection sets this), how many bytes had been taken if
+        # more waited, and whether the client was pinged because it was silent.
+        self.has_received = True
+        self._taken_bytes: int | None = None
+        self._is_pinged = False
+        # Pending calls of `check_alive`. The connection calls `wake` when it receives bytes.
+        self.waiters: list[asyncio.Future[None]] = []
 
-    def begin(self) -> None:
-        self._timer = self._loop.call_later(self._options.keep_alive_interval_seconds, self._look)
+    def start(self) -> None:
+        self._timer = self._loop.call_later(self._options.keep_alive_interval_seconds, self._check)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.tell()
+        self.wake()
 
-    def _look(self) -> None:
-        who = self._who
-        if not who.connected:
-            self._cut_off("it has not said CONNECT")
+    def _check(self) -> None:
+        peer = self._peer
+        if not peer.is_connected:
+            self._disconnect("it has not sent CONNECT within keep_alive_interval_seconds")
             return
-        silent = (who.behind if who.held else not self.heard) and not self._took_since(self._stood_at)
-        if silent and self._asked:
-            self._cut_off("it gave no sign of life")
+        is_quiet = peer.is_behind if peer.is_paused else not self.has_received
+        is_silent = is_quiet and not self._has_taken_since(self._taken_bytes)
+        if is_silent and self._is_pinged:
+            self._disconnect("it has not answered a PING within keep_alive_interval_seconds")
             return
-        self._asked, self.heard, self._stood_at = silent, False, self._stands_at()
-        if silent or who.held:
-            who.write(_PING)
-        self.begin()
+        self._is_pinged, self.has_received, self._taken_bytes = is_silent, False, self._count_taken()
+        if is_silent or peer.is_paused:
+            peer.write(_PING)
+        self.start()
 
-    def _stands_at(self) -> int | None:
-        """How much is taken, where more waits."""
-        return self._who.taken_bytes if self._who.waiting_bytes else None
+    def _count_taken(self) -> int | None:
+        """Return how many bytes the client has taken, or None if no more wait for it."""
+        return self._peer.taken_bytes if self._peer.waiting_bytes else None
 
-    def _took_since(self, stood_at: int | None) -> bool:
-        return stood_at is not None and self._who.taken_bytes > stood_at
+    def _has_taken_since(self, taken_bytes: int | None) -> bool:
+        return taken_bytes is not None and self._peer.taken_bytes > taken_bytes
 
-    def _cut_off(self, why: str) -> None:
-        _log.info("the connection of %s is closed: %s", self._who.address, why)
-        self._who.abort()
+    def _disconnect(self, reason: str) -> None:
+        _log.info("Closing the connection of the client at %s: %s", self._peer.address, reason)
+        self._peer.abort()
 
-    async def lives(self) -> bool:
-        """Whether a sign of life comes now; where none does, the connection is closed."""
-        who = self._who
-        if who.broken:
+    async def check_alive(self) -> bool:
+        """Ping the client and return whether it is alive. If it is not, its connection is closed."""
+        peer = self._peer
+        if peer.is_closed:
             return False
-        stood_at = self._stands_at()
-        sign: asyncio.Future[None] = self._loop.create_future()
-        if not self.asked_now:
-            who.write(_PING)
-        self.asked_now.append(sign)
-        await asyncio.wait([sign], timeout=self._options.connection_liveness_check_timeout_millis / 1000)
-        if not sign.done() and not who.held and not self._took_since(stood_at):
-            self._cut_off("somebody else asks for what it has, and it is silent")
-        return not who.broken
+        taken_bytes = self._count_taken()
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        if not self.waiters:
+            peer.write(_PING)
+        self.waiters.append(waiter)
+        await asyncio.wait([waiter], timeout=self._options.connection_liveness_check_timeout_millis / 1000)
+        if not waiter.done() and not peer.is_paused and not self._has_taken_since(taken_bytes):
+            self._disconnect("another client requests its producer name or subscription, and it does not answer a PING")
+        return not peer.is_closed
 
-    def tell(self) -> None:
-        waiting, self.asked_now = self.asked_now, []
-        for sign in waiting:
-            if not sign.done():
-                sign.set_result(None)
+    def wake(self) -> None:
+        """Report to pending calls of `check_alive` that bytes were received, or that the connection is closed."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

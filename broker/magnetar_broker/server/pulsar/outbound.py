@@ -1,173 +1,184 @@
-"""What goes to one client: gathered within a turn of the loop, so that a thousand receipts are one write.
+"""The frames that are sent to one client. Frames of one turn of the event loop, such as a thousand receipts, are one
+write.
 
-**Room.** What is dealt out to consumers is bounded before it is written: `room_for` says how much more may come, of
-this connection and of all (server/outbox_budget.py). A client that takes nothing costs what that says, and no other
-one waits for it. Answers are not bounded here: a connection whose client does not take them is not read on (`behind`).
+**Capacity.** Entries for consumers are limited before they are read: `capacity_for` returns how many more bytes the
+connection, and all connections together (server/outbox_budget.py), may queue. A client that takes nothing costs at most
+that, and no other client waits for it. Answers are not limited here. Instead the connection is not read while its
+client does not take them (`is_behind`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from magnetar_broker.server.pulsar.listener_context import Door
+from magnetar_broker.options import BrokerOptions
+from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.server.pulsar.options import HIGH_WATER_BYTES
 
-__all__ = ["Outgoing", "Starving"]
+__all__ = ["OutboundFrames"]
 
-# Pieces of this size on average are written one by one, and smaller ones put together first.
-_LARGE_PIECE_BYTES: Final = 8_192
-
-
-class Starving(Protocol):
-    """Who found no room."""
-
-    def room_again(self) -> None: ...
+# Frames of this size on average are written one by one; smaller ones are joined first.
+_LARGE_FRAME_BYTES: Final = 8_192
 
 
-class Outgoing:
+class OutboundFrames:
     __slots__ = (
-        "_broken",
         "_counted_bytes",
         "_flushed_bytes",
-        "_flushing",
+        "_frames",
+        "_is_closed",
+        "_is_flush_scheduled",
         "_loop",
-        "_most_bytes",
-        "_most_waiting_bytes",
-        "_out",
-        "_out_bytes",
-        "_outboxes",
+        "_max_queued_bytes",
+        "_max_waiting_bytes",
+        "_on_taken",
+        "_outbox_budget",
         "_reserved_bytes",
-        "_starved",
-        "_taken",
         "_transport",
+        "_unwritten_bytes",
+        "_without_capacity",
     )
 
-    def __init__(self, door: Door, taken: Callable[[], object]) -> None:
-        """`taken` is called whenever the client may have taken something."""
-        self._outboxes = door.outboxes
-        self._most_bytes = door.options.max_queued_bytes_per_stream
-        self._most_waiting_bytes = self._most_bytes + door.options.max_waiting_answers_bytes
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        options: BrokerOptions,
+        outbox_budget: OutboxBudget,
+        on_taken: Callable[[], object],
+    ) -> None:
+        """`on_taken` is called whenever the client may have taken bytes."""
+        self._transport = transport
+        self._outbox_budget = outbox_budget
+        self._on_taken = on_taken
+        self._max_queued_bytes = options.max_queued_bytes_per_stream
+        self._max_waiting_bytes = self._max_queued_bytes + options.max_waiting_answers_bytes
         self._loop = asyncio.get_running_loop()
-        self._taken = taken
-        self._transport: asyncio.Transport | None = None
-        self._broken = False
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._flushing = False
-        # All that the transport was ever given.
+        self._is_closed = False
+        self._frames: list[bytes] = []
+        # Of these frames.
+        self._unwritten_bytes = 0
+        self._is_flush_scheduled = False
+        # Bytes passed to the transport since the connection was opened.
         self._flushed_bytes = 0
-        # Of what is read for consumers, and what the budget of all connections knows of this one.
+        # Bytes that are being read for consumers, and bytes of this connection that the budget counts.
         self._reserved_bytes = 0
         self._counted_bytes = 0
-        # In the order in which they found no room.
-        self._starved: dict[Starving, None] = {}
-
-    def begin(self, transport: asyncio.Transport) -> None:
-        """Whoever finds no room is told of some only where more had waited than the upper limit: so that is less than
-        what may wait, and than what each connection may always have (outbox_budget.py)."""
-        self._transport = transport
-        high = min(HIGH_WATER_BYTES, self._most_bytes) - 1
+        # Callbacks of consumers that found no capacity, in that order.
+        self._without_capacity: dict[Callable[[], object], None] = {}
+        # The transport reports that bytes were taken only if more than the upper mark had waited. So the mark is below
+        # what may wait, and below what each connection may always queue (outbox_budget.py).
+        high = min(HIGH_WATER_BYTES, self._max_queued_bytes) - 1
         transport.set_write_buffer_limits(high=high, low=high // 4)
 
-    def end(self) -> None:
-        """Nobody has room any more."""
-        self._broken = True
-        self._starved.clear()
-
-    def gone(self) -> None:
-        """The connection is."""
-        self._out, self._out_bytes = [], 0
-        self._count(0)
-
     def write(self, data: bytes) -> None:
-        self._out.append(data)
-        self._out_bytes += len(data)
-        if not self._flushing:
-            self._flushing = True
+        """Send a frame at the end of this turn of the event loop."""
+        self._frames.append(data)
+        self._unwritten_bytes += len(data)
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
             self._loop.call_soon(self.flush)
 
     def write_all(self, parts: Sequence[bytes], size_bytes: int) -> None:
-        """The same for many, of which the caller knows the size."""
-        self._out += parts
-        self._out_bytes += size_bytes
-        if not self._flushing:
-            self._flushing = True
+        """Send several frames, or parts of frames, whose total size the caller knows."""
+        self._frames += parts
+        self._unwritten_bytes += size_bytes
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        self._flushing = False
-        out, self._out = self._out, []
-        size, self._out_bytes = self._out_bytes, 0
+        """Pass all frames to the transport."""
+        self._is_flush_scheduled = False
+        frames, self._frames = self._frames, []
+        size, self._unwritten_bytes = self._unwritten_bytes, 0
         transport = self._transport
-        if not out or transport is None or transport.is_closing():
+        if not frames or transport.is_closing():
             return
         self._flushed_bytes += size
-        if size > _LARGE_PIECE_BYTES * len(out):
-            transport.writelines(out)
+        if size > _LARGE_FRAME_BYTES * len(frames):
+            transport.writelines(frames)
         else:
-            transport.write(b"".join(out))
-        self.taken()
+            transport.write(b"".join(frames))
+        self.update_capacity()
 
-    def taken(self) -> None:
+    def close(self) -> None:
+        """Offer no more capacity to consumers."""
+        self._is_closed = True
+        self._without_capacity.clear()
+
+    def release(self) -> None:
+        """Drop the frames of a connection that is lost, and return their memory to the budget."""
+        self._frames, self._unwritten_bytes = [], 0
+        self._count(0)
+
+    def update_capacity(self) -> None:
+        """Offer the capacity that is free now, because the client may have taken bytes."""
         waiting = self.waiting_bytes
         if waiting or self._reserved_bytes or self._counted_bytes:
             self._count(waiting)
-        if self._starved:
-            self._feed_starved()
-        self._taken()
+        if self._without_capacity:
+            self._offer_capacity()
+        self._on_taken()
 
     @property
     def waiting_bytes(self) -> int:
-        """Written, and not taken by the client's side yet."""
-        return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        """Bytes that were written here, and that the client's side has not taken."""
+        return self._unwritten_bytes + self._transport.get_write_buffer_size()
 
     @property
     def taken_bytes(self) -> int:
-        """Of all that was ever written, what the client's side has taken."""
-        return self._flushed_bytes - (0 if self._transport is None else self._transport.get_write_buffer_size())
+        """Bytes that the client's side has taken since the connection was opened."""
+        return self._flushed_bytes - self._transport.get_write_buffer_size()
 
     @property
-    def behind(self) -> bool:
-        """More waits than the client may leave: it is told when it has taken some."""
-        waiting = self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
-        return waiting > 0 and self._outboxes.room_bytes(self._most_waiting_bytes, waiting) < 0
+    def is_behind(self) -> bool:
+        """Whether more bytes wait than may wait. The transport reports when the client has taken some."""
+        waiting = self._unwritten_bytes + self._transport.get_write_buffer_size()
+        return waiting > 0 and self._outbox_budget.free_bytes(self._max_waiting_bytes, waiting) < 0
 
     def _count(self, size_bytes: int) -> None:
-        size_bytes += 0 if self._broken else self._reserved_bytes
-        self._outboxes.queued_bytes += size_bytes - self._counted_bytes
+        size_bytes += 0 if self._is_closed else self._reserved_bytes
+        self._outbox_budget.queued_bytes += size_bytes - self._counted_bytes
         self._counted_bytes = size_bytes
 
-    # For consumers.
+    # Capacity for consumers.
 
-    def room_for(self, who: Starving) -> int:
-        if self._broken:
+    def capacity_for(self, on_capacity: Callable[[], object]) -> int:
+        """Return how many bytes of entries may be read for this connection.
+
+        If there is no capacity, `on_capacity` is called once there is.
+        """
+        if self._is_closed:
             return 0
-        # As `_room_bytes`, which is asked several times for each message.
-        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        room = self._outboxes.room_bytes(self._most_bytes, waiting + self._out_bytes + self._reserved_bytes)
-        if room <= 0:
-            self._starved[who] = None
-        return room
+        # Not by `_free_bytes`: this is called several times for each message.
+        waiting = self._transport.get_write_buffer_size()
+        free = self._outbox_budget.free_bytes(
+            self._max_queued_bytes, waiting + self._unwritten_bytes + self._reserved_bytes
+        )
+        if free <= 0:
+            self._without_capacity[on_capacity] = None
+        return free
 
-    @property
-    def _room_bytes(self) -> int:
-        return self._outboxes.room_bytes(self._most_bytes, self.waiting_bytes + self._reserved_bytes)
-
-    def forget(self, who: Starving) -> None:
-        self._starved.pop(who, None)
+    def forget(self, on_capacity: Callable[[], object]) -> None:
+        self._without_capacity.pop(on_capacity, None)
 
     def reserve(self, size_bytes: int) -> None:
+        """Reserve capacity for entries that are being read; below 0: return it."""
         self._reserved_bytes += size_bytes
-        if size_bytes < 0 and self._starved:
-            self._loop.call_soon(self.taken)
+        if size_bytes < 0 and self._without_capacity:
+            self._loop.call_soon(self.update_capacity)
 
-    def _feed_starved(self) -> None:
-        """As many as there is room for: those who find none are starved again, behind the others."""
-        for _ in range(len(self._starved)):
-            if self._broken or not self._starved or self._room_bytes <= 0:
+    @property
+    def _free_bytes(self) -> int:
+        return self._outbox_budget.free_bytes(self._max_queued_bytes, self.waiting_bytes + self._reserved_bytes)
+
+    def _offer_capacity(self) -> None:
+        """Call consumers while there is capacity. One that finds none joins the end of the line."""
+        for _ in range(len(self._without_capacity)):
+            if self._is_closed or not self._without_capacity or self._free_bytes <= 0:
                 return
-            who = next(iter(self._starved))
-            del self._starved[who]
-            who.room_again()
+            on_capacity = next(iter(self._without_capacity))
+            del self._without_capacity[on_capacity]
+            on_capacity()

@@ -1,7 +1,7 @@
-"""What one connection's client has asked, and is not answered yet.
+"""The requests of one connection that are not answered yet.
 
-What takes its time goes on in a task, which keeps the command for so long. A command may have a megabyte, and in memory
-a multiple of that; so not only how many wait is bounded, but also their bytes.
+A request that has to wait runs in a task, which holds the command in memory until it is answered. A command may have a
+megabyte, and a multiple of that in memory. Therefore both the number and the bytes of pending requests are limited.
 """
 
 from __future__ import annotations
@@ -9,54 +9,63 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.options import BrokerOptions
 from magnetar_broker.server.pulsar.error_codes import server_error
-from magnetar_broker.server.pulsar.replies import OWN_ERROR, error_frame
+from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, error_frame
 from magnetar_protos.pulsar_pb2 import ServerError
 from magnetar_wire.errors import InvalidTopicName
 
-if TYPE_CHECKING:
-    from magnetar_broker.server.pulsar.connection import PulsarConnection
-
-__all__ = ["Requests"]
+__all__ = ["PendingRequests"]
 
 _log = logging.getLogger(__name__)
 
 
-class Requests:
+class PendingRequests:
     __slots__ = (
-        "_answered",
-        "_asked",
+        "_address",
         "_bytes",
-        "_connection",
+        "_is_closed",
         "_loop",
-        "_most",
-        "_most_bytes",
+        "_max_bytes",
+        "_max_requests",
+        "_on_answered",
+        "_replies_due",
+        "_write",
         "command_bytes",
         "tasks",
     )
 
-    def __init__(self, connection: PulsarConnection, answered: Callable[[], object]) -> None:
-        """`answered` is called whenever fewer wait."""
-        self._connection = connection
-        self._most = connection.door.options.max_waiting_requests_per_connection
-        self._most_bytes = connection.door.options.max_waiting_requests_bytes_per_connection
-        self._answered = answered
+    def __init__(
+        self,
+        options: BrokerOptions,
+        address: str,
+        write: Callable[[bytes], None],
+        on_answered: Callable[[], object],
+    ) -> None:
+        """`address`: of the client, for the log. `on_answered` is called whenever fewer requests are pending."""
+        self._max_requests = options.max_waiting_requests_per_connection
+        self._max_bytes = options.max_waiting_requests_bytes_per_connection
+        self._address = address
+        self._write = write
+        self._on_answered = on_answered
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[None]] = set()
-        # Those that no task answers.
-        self._asked = 0
-        # Of the command that is being taken, and of those whose tasks go on.
+        # Requests that are answered by no task.
+        self._replies_due = 0
+        # Size of the command that is being handled, and of all commands whose tasks run.
         self.command_bytes = 0
         self._bytes = 0
+        self._is_closed = False
 
     @property
-    def too_much(self) -> bool:
-        return self._asked + len(self.tasks) > self._most or self._bytes > self._most_bytes
+    def is_full(self) -> bool:
+        return self._replies_due + len(self.tasks) > self._max_requests or self._bytes > self._max_bytes
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work`, which answers by itself in all cases, in a task of the connection."""
         size = self.command_bytes
         self._bytes += size
 
@@ -64,42 +73,48 @@ class Requests:
             self._bytes -= size
             self.tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("a request of %s failed", self._connection.address, exc_info=error)
-            self._answered()
+                _log.error("A request of the client at %s failed", self._address, exc_info=error)
+            self._on_answered()
 
         task = self._loop.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(done)
         return task
 
-    def ask(self, request_id: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Has it done, which answers by itself; what it raises is answered as ERROR, as is that it was cancelled."""
+    def start(self, request_id: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work`, which answers a request if it succeeds. Errors and cancellation are answered with ERROR."""
 
         def done(task: asyncio.Task[None]) -> None:
             work.close()  # it may be cancelled before it has begun
-            if task.cancelled() and not self._connection.broken:
-                text = "it was closed before that was done"
-                self._connection.write(error_frame(request_id, ServerError.SERVICE_NOT_READY, text))
+            if task.cancelled() and not self._is_closed:
+                text = "the producer or consumer was closed before the request was completed"
+                self._write(error_frame(request_id, ServerError.SERVICE_NOT_READY, text))
 
-        task = self.spawn(self._ask(request_id, work))
+        task = self.spawn(self._answer_errors(request_id, work))
         task.add_done_callback(done)
         return task
 
-    async def _ask(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _answer_errors(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except BrokerError as error:
-            self._connection.write(error_frame(request_id, server_error(error.code), str(error)))
+            self._write(error_frame(request_id, server_error(error.code), str(error)))
         except InvalidTopicName as error:
-            self._connection.write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
+            self._write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
         except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("request %d of %s failed", request_id, self._connection.address)
-            self._connection.write(error_frame(request_id, ServerError.UNKNOWN_ERROR, OWN_ERROR))
+            _log.exception("Request %d of the client at %s failed", request_id, self._address)
+            self._write(error_frame(request_id, ServerError.UNKNOWN_ERROR, INTERNAL_ERROR))
 
-    def asked(self) -> None:
-        """Something is to be answered, by no task."""
-        self._asked += 1
+    def expect_reply(self) -> None:
+        """Count a request that is answered by no task, until `count_reply`."""
+        self._replies_due += 1
 
-    def answered(self) -> None:
-        self._asked -= 1
-        self._answered()
+    def count_reply(self) -> None:
+        self._replies_due -= 1
+        self._on_answered()
+
+    def cancel_all(self) -> None:
+        """Cancel the tasks of a closed connection."""
+        self._is_closed = True
+        for task in self.tasks:
+            task.cancel()

@@ -1,7 +1,7 @@
-"""What goes out to a client of the public protocol, as frames.
+"""Encoding of the frames that are sent to clients.
 
-The two that come per entry, receipts and messages, are put together from bytes that are made once for each producer and
-consumer: a protobuf object for each would take three times as long.
+The two kinds that are sent per entry, receipts and messages, are assembled from bytes that are prepared once for each
+producer and consumer. A protobuf object for each would take three times as long.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from magnetar_broker.core.position import Position
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAckResponse, CommandError, CommandSuccess, ServerError
 
 __all__ = [
-    "OWN_ERROR",
+    "INTERNAL_ERROR",
+    "NO_REQUEST",
     "MessageHeads",
     "ReceiptFrames",
     "error_frame",
     "frame",
     "no_consumer_frame",
+    "shorten",
     "success_frame",
-    "told_text",
     "topic_update_frame",
 ]
 
@@ -30,27 +31,29 @@ _UINT64: Final = 2**64 - 1
 _SEND_RECEIPT: Final = b"\x08\x07\x3a"  # type = SEND_RECEIPT, send_receipt: size follows
 _MESSAGE: Final = b"\x08\x09\x4a"  # type = MESSAGE, message: size follows
 _TOPIC_UPDATE: Final = b"\x08\x42\x92\x04"  # type = WATCH_TOPIC_UPDATE, watch_topic_update: size follows
-# What a client is told where the broker has met a bug.
-OWN_ERROR: Final = "the broker met an error of its own, of which its log tells"
-# Part of it may be what a client sent.
+# The text of an unexpected error in the broker.
+INTERNAL_ERROR: Final = "internal error of the broker: see its log"
+# The request id of frames that answer no request.
+NO_REQUEST: Final = 2**64 - 1
+# Maximum length of an error text, since parts of it may come from a client.
 _MAX_TEXT: Final = 1_000
 
 
 def frame(command: BaseCommand) -> bytes:
-    """Of a command without a payload."""
+    """Encode a command without a payload."""
     data = command.SerializeToString()
     return (len(data) + 4).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data
 
 
-def told_text(what: object) -> str:
-    """What went wrong, as long as a client may be told."""
-    text = str(what)
+def shorten(error: object) -> str:
+    """Return the text of an error, cut to the maximum length."""
+    text = str(error)
     return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
 
 
 def error_frame(request_id: int, error: ServerError, text: str) -> bytes:
-    told = CommandError(request_id=request_id, error=error, message=told_text(text))
-    return frame(BaseCommand(type=BaseCommand.ERROR, error=told))
+    command = CommandError(request_id=request_id, error=error, message=shorten(text))
+    return frame(BaseCommand(type=BaseCommand.ERROR, error=command))
 
 
 def success_frame(request_id: int) -> bytes:
@@ -58,14 +61,14 @@ def success_frame(request_id: int) -> bytes:
 
 
 def no_consumer_frame(consumer_id: int, request_id: int, text: str) -> bytes:
-    """Of an acknowledgement whose consumer is not there (any more)."""
+    """Encode the answer to an acknowledgement whose consumer is not open."""
     error = ServerError.CONSUMER_NOT_FOUND
-    told = CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=error, message=text)
-    return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told))
+    response = CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=error, message=text)
+    return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=response))
 
 
 def topic_update_frame(watcher_id: int, update: bytes) -> bytes:
-    """A WATCH_TOPIC_UPDATE for one watcher; `update` is all but the watcher's number, and the same for many."""
+    """Encode WATCH_TOPIC_UPDATE for one watcher. `update`: all fields but the watcher's id, shared by many watchers."""
     inner = b"\x08" + _varint(watcher_id) + update
     command = _TOPIC_UPDATE + _varint(len(inner)) + inner
     return (len(command) + 4).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command
@@ -74,7 +77,7 @@ def topic_update_frame(watcher_id: int, update: bytes) -> bytes:
 def _varint(value: int) -> bytes:
     if value < 128:
         return _SMALL[value]
-    if value < 16_384:  # most entries of a ledger, and numbers of messages, are below one of these
+    if value < 16_384:  # most entry ids and sequence ids are below this limit or the next
         return bytes((value & 127 | 128, value >> 7))
     if value < 2_097_152:
         return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
@@ -87,14 +90,16 @@ def _varint(value: int) -> bytes:
 
 
 class _Block:
-    """Entries of one ledger whose ids differ in the lowest seven bits alone: what is written of an id is the same for
-    all of them, but for one byte. What comes per entry is put together from that in half the time."""
+    """The encoding of 128 consecutive message ids of a ledger, which differ in the lowest seven bits of the entry id.
+
+    All but one byte of it is the same for them, which halves the time per entry.
+    """
 
     __slots__ = ("after", "before", "block", "ledger_id", "lowest")
 
     def __init__(self) -> None:
-        self.ledger_id = self.block = -2  # no entry's: -1 stands for none
-        # Of a message id, and in between one of these.
+        self.ledger_id = self.block = -2  # no entry's; -1 means that there is none
+        # The parts of a message id before and after its lowest byte, and all values of that byte.
         self.before = self.after = b""
         self.lowest = _SMALL
 
@@ -107,18 +112,18 @@ class _Block:
 
 
 def _lowest_and_rest(block: int) -> tuple[list[bytes], bytes]:
-    """Of a number that is `block` without its lowest seven bits: how those are written, and what follows."""
+    """Return the encodings of the lowest seven bits, and of the rest, of a number whose other bits are `block`."""
     return (_CONTINUED, _varint(block & _UINT64 >> 7)) if block else (_SMALL, b"")
 
 
-# By the size of what follows, which is far below 128: six varints.
+# By the size of the rest, which is far below 128 bytes: six varints.
 _RECEIPT_HEADS: Final = [
     (size + 8).to_bytes(4, "big") + (size + 4).to_bytes(4, "big") + _SEND_RECEIPT + _SMALL[size] for size in range(128)
 ]
 
 
 class ReceiptFrames:
-    """Of one producer."""
+    """Encodes the SEND_RECEIPTs of one producer."""
 
     __slots__ = (
         "_after",
@@ -134,7 +139,7 @@ class ReceiptFrames:
     def __init__(self, producer_id: int, partition: int) -> None:
         self._producer = b"\x08" + _varint(producer_id) + b"\x10"
         self._partition = b"" if partition < 0 else b"\x18" + _varint(partition)
-        # Of the last receipt, as those that follow are like it in all but the lowest bits of two numbers.
+        # From the last receipt. The next one usually differs in the lowest bits of two numbers only.
         self._entries = _Block()
         self._sequence_block = -1
         self._sequences = _SMALL
@@ -163,14 +168,14 @@ class ReceiptFrames:
 
 
 class MessageHeads:
-    """What stands in front of the entries that one consumer gets: sizes and commands."""
+    """Encodes what precedes the entries of one consumer: sizes and MESSAGE commands."""
 
     __slots__ = ("_after", "_before", "_bytes", "_consumer", "_entries", "_partition", "_tail")
 
     def __init__(self, consumer_id: int, partition: int) -> None:
         self._consumer = b"\x08" + _varint(consumer_id) + b"\x12"
         self._partition = b"" if partition < 0 else b"\x18" + _varint(partition)
-        # Of the last one, as those that follow are like it in all but the lowest bits of a number.
+        # From the last entry. The next one usually differs in the lowest bits of one number only.
         self._entries = _Block()
         self._tail = b""
         self._before = self._after = b""
@@ -178,7 +183,7 @@ class MessageHeads:
 
     @staticmethod
     def tail(redelivery_count: int, unacknowledged: Sequence[int], consumer_epoch: int | None) -> bytes:
-        """What is said of all entries of a run, besides where each is."""
+        """Encode the fields that are the same for all entries of a run."""
         tail = b"" if not redelivery_count else b"\x18" + _varint(redelivery_count)
         for word in unacknowledged:
             tail += b"\x20" + _varint(word & _UINT64)
@@ -200,5 +205,5 @@ class MessageHeads:
         command = _MESSAGE + _varint(len(inner) + 1 + len(self._after)) + inner
         command_bytes = len(command) + 1 + len(self._after)
         self._before = command_bytes.to_bytes(4, "big") + command
-        # Of the whole frame, besides the entry and this number itself.
+        # Size of the frame without the entry and the field of its total size.
         self._bytes = 4 + command_bytes

@@ -1,4 +1,4 @@
-"""A SUBSCRIBE, in the words of the topic's subscriptions."""
+"""Translation of SUBSCRIBE into the broker's own request."""
 
 from __future__ import annotations
 
@@ -6,50 +6,54 @@ from typing import Any, Final
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.pulsar.message_ids import place_of, position_of
+from magnetar_broker.server.pulsar.message_ids import start_at, to_position
 from magnetar_broker.server.pulsar.schemas import check_schema
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import CommandSubscribe
 
-__all__ = ["ONE_AT_A_TIME", "open_consumer_of"]
+__all__ = ["SINGLE_ACTIVE", "make_open_consumer"]
 
-ONE_AT_A_TIME: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+# Types of subscriptions of which one consumer at a time receives messages.
+SINGLE_ACTIVE: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 _MAX_PRIORITY: Final = 2**31 - 1
 
 
-def open_consumer_of(asked: CommandSubscribe, now_ms: int) -> OpenConsumer:
+def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
     """Raises `BrokerError`."""
-    check_schema(asked.schema if asked.HasField("schema") else None)
-    if asked.sub_type not in SubscriptionType.values():
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"there is no subscription type {asked.sub_type}")
-    if asked.read_compacted and asked.sub_type not in ONE_AT_A_TIME:
+    check_schema(request.schema if request.HasField("schema") else None)
+    if request.sub_type not in SubscriptionType.values():
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"subscription type {request.sub_type} is not supported: use Exclusive, Shared or Failover",
+        )
+    if request.read_compacted and request.sub_type not in SINGLE_ACTIVE:
         raise BrokerError(
             ErrorCode.NOT_ALLOWED,
-            "read_compacted is for Exclusive and Failover subscriptions: others read all there is",
+            "read_compacted is allowed for Exclusive and Failover subscriptions only: subscribe without it",
         )
     return OpenConsumer(
-        consumer_id=asked.consumer_id,
-        topic=asked.topic,
-        subscription=asked.subscription,
-        type=SubscriptionType.Name(SubscriptionType.ValueType(asked.sub_type)),
-        consumer_name=asked.consumer_name,
-        priority_level=min(max(asked.priority_level, 0), _MAX_PRIORITY),
-        durable=asked.durable,
-        start=_start(asked, now_ms),
-        properties={one.key: one.value for one in asked.metadata},
-        subscription_properties={one.key: one.value for one in asked.subscription_properties},
-        # Nothing is compacted yet, so what a client gets that asks for what is left of that is everything.
+        consumer_id=request.consumer_id,
+        topic=request.topic,
+        subscription=request.subscription,
+        type=SubscriptionType.Name(SubscriptionType.ValueType(request.sub_type)),
+        consumer_name=request.consumer_name,
+        priority_level=min(max(request.priority_level, 0), _MAX_PRIORITY),
+        durable=request.durable,
+        start=_start(request, now_ms),
+        properties={one.key: one.value for one in request.metadata},
+        subscription_properties={one.key: one.value for one in request.subscription_properties},
+        # Topics are never compacted, so a client that requests it gets all messages.
         read_compacted=False,
     )
 
 
-def _start(asked: CommandSubscribe, now_ms: int) -> StartAt:
-    """Where the subscription begins if this makes it. Clients pass over what is before their id in its entry."""
-    if asked.start_message_rollback_duration_sec:
-        return StartAt(time_ms=max(0, now_ms - asked.start_message_rollback_duration_sec * 1000))
-    if not asked.durable and asked.HasField("start_message_id"):
-        position = position_of(asked.start_message_id)
-        start: Any = place_of(asked.start_message_id)
+def _start(request: CommandSubscribe, now_ms: int) -> StartAt:
+    """Return where the subscription begins if it is created. Clients skip the messages of the entry before their id."""
+    if request.start_message_rollback_duration_sec:
+        return StartAt(time_ms=max(0, now_ms - request.start_message_rollback_duration_sec * 1000))
+    if not request.durable and request.HasField("start_message_id"):
+        position = to_position(request.start_message_id)
+        start: Any = start_at(request.start_message_id)
         start.place.batch_index = -1
         return StartAt(earliest=True) if position < Position(0, 0) else start
-    return StartAt(earliest=True) if asked.initial_position == 1 else StartAt(latest=True)
+    return StartAt(earliest=True) if request.initial_position == 1 else StartAt(latest=True)

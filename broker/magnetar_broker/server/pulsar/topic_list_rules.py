@@ -1,13 +1,13 @@
-"""Lists of a namespace's topics: their hash, which of them a pattern means, and what has changed between two.
+"""The rules of topic lists: their hash, patterns, and the differences of two lists.
 
-**The hash** is Pulsar's, so that a client may have a list from one broker and ask another whether it is still so: the
-CRC-32C of the names, sorted as Java sorts text (by its UTF-16 units) and joined by commas, as hexadecimal digits with
-the lowest byte first.
+**The hash** is Pulsar's, so that a client that has a list from one broker can ask another broker whether it has
+changed: the CRC-32C of the names, sorted as Java sorts strings (by UTF-16 code units) and joined by commas, as
+hexadecimal digits with the lowest byte first.
 
-**Patterns** come from the network, and are held against every name there is. So they are RE2's, as on Pulsar: nothing
-that one can say in those takes more than a bounded time for each character of a name, or more than a bounded memory. A
-pattern means a topic whole, without its domain and without the suffix of a partition:
-`persistent://public/default/orders-.*` means partition `persistent://public/default/orders-eu-partition-3`.
+**Patterns** come from clients, and are matched against every name. They are RE2's, as in Pulsar: matching takes bounded
+time per character of a name, and bounded memory. A pattern matches a whole topic name, without its domain and without
+its partition suffix: `persistent://public/default/orders-.*` matches partition
+`persistent://public/default/orders-eu-partition-3`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["Difference", "Listing", "TopicPattern", "UnusablePattern", "differen
 
 _SEPARATOR: Final = "://"
 _PARTITION: Final = "-partition-"
-_EVERYTHING: Final = ".*"
-# Of what RE2 makes of a pattern: the worst that fits takes some milliseconds for the longest name.
+_ALL: Final = ".*"
+# Memory of a compiled pattern. The slowest pattern within it takes some milliseconds for the longest name.
 _PATTERN_BYTES: Final = 131_072
-# Of a name in a frame, besides its own bytes: what kind of field it is, and how long.
-_AROUND_NAME_BYTES: Final = 4
+# Added to the size of a name in a frame: its tag and its length.
+_NAME_HEAD_BYTES: Final = 4
 
 
 class _Regex(Protocol):
@@ -36,31 +36,31 @@ class _Regex(Protocol):
 
 
 class UnusablePattern(Exception):
-    """It can't be held against names here; a client may be able to."""
+    """The pattern can't be matched by the broker. The client may be able to match it."""
 
 
 class TopicPattern:
-    """Raises `UnusablePattern`."""
-
     __slots__ = ("_regex", "text")
 
     def __init__(self, text: str, max_length: int) -> None:
+        """Raises `UnusablePattern`."""
         self.text = _without_domain(text)
         if len(self.text) > max_length:
             raise UnusablePattern(
-                f"a pattern of {len(self.text)} characters is too long: subscription_pattern_max_length is {max_length}"
+                f"the pattern has {len(self.text)} characters, more than subscription_pattern_max_length = "
+                f"{max_length}: use a shorter one"
             )
-        # None: it means everything.
-        self._regex = None if self.text == _EVERYTHING else _compiled(self.text)
+        # None: it matches all names.
+        self._regex = None if self.text == _ALL else _compiled(self.text)
 
-    def means(self, name: str) -> bool:
-        """`name` is a topic's full name."""
+    def matches(self, name: str) -> bool:
+        """Return whether the pattern matches a topic's full name."""
         return self._regex is None or self._regex.fullmatch(_matched_part(name)) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Names, sorted, and their hash."""
+    """Sorted names and their hash."""
 
     names: tuple[str, ...]
     hash: str
@@ -72,22 +72,22 @@ class Listing:
 
     @property
     def bytes(self) -> int:
-        """In a frame."""
+        """Size of the names in a frame."""
         return _size_of(self.names)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """As much of one as a frame may have."""
+    """As many changes as fit into one frame."""
 
     new: Sequence[str]
     deleted: Sequence[str]
 
 
 def differences(before: Collection[str], after: Collection[str], max_bytes: int) -> Iterator[Difference]:
-    """What makes `after` of `before`: first all that is gone."""
-    gone, new = _lacking(before, after), _lacking(after, before)
-    for piece in _pieces(gone, max_bytes):
+    """Yield the changes from `before` to `after`: deletions first."""
+    deleted, new = _lacking(before, after), _lacking(after, before)
+    for piece in _pieces(deleted, max_bytes):
         yield Difference([], piece)
     for piece in _pieces(new, max_bytes):
         yield Difference(piece, [])
@@ -113,7 +113,7 @@ def _pieces(names: Sequence[str], max_bytes: int) -> Iterator[list[str]]:
 
 
 def _size_of(names: Iterable[str]) -> int:
-    return sum(len(name if name.isascii() else name.encode()) + _AROUND_NAME_BYTES for name in names)
+    return sum(len(name if name.isascii() else name.encode()) + _NAME_HEAD_BYTES for name in names)
 
 
 def _sorted(names: Iterable[str]) -> list[str]:
@@ -135,18 +135,18 @@ def _matched_part(name: str) -> str:
 
 
 def _without_domain(pattern: str) -> str:
-    """`^persistent://…` means what `^…` does: what stands before the domain stays."""
+    """Remove the domain: `^persistent://…` matches like `^…`."""
     before, separator, rest = pattern.partition(_SEPARATOR)
     if not separator:
         return pattern
     for domain in (TopicDomain.NON_PERSISTENT, TopicDomain.PERSISTENT):
         if before.endswith(domain) and _SEPARATOR not in rest:
             return before.removesuffix(domain) + rest
-    raise UnusablePattern(f"pattern {pattern!r:.100} has a domain that is none: write persistent://tenant/namespace/…")
+    raise UnusablePattern(f"pattern {pattern!r:.100} has an invalid domain: use persistent://tenant/namespace/…")
 
 
 def _compiled(text: str) -> _Regex:
-    import re2  # a broker whose clients send no patterns does without
+    import re2  # not at the top: a broker whose clients send no patterns does not need it
 
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES
@@ -157,5 +157,5 @@ def _compiled(text: str) -> _Regex:
     except re2.error as error:
         [reason] = error.args
         why = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-        raise UnusablePattern(f"pattern {text!r:.100} is none that RE2 takes: {why}") from None
+        raise UnusablePattern(f"pattern {text!r:.100} is not supported by RE2: {why}") from None
     return regex

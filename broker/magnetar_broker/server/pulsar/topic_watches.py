@@ -1,103 +1,99 @@
-"""Clients that are told as topics of a namespace come and go.
+"""Watches of a namespace's topics: clients are notified when topics are created and deleted.
 
-**One follower a namespace**, however many clients watch it and with however many patterns. It has two watches of the
-metadata store, on the folders in which the namespace's topics and its partitioned topics stand; a watch says only that
-it is time to look (store.py), and then all names are listed and held against those that were known. Looking is spread:
-many changes within an interval are one look. Now and then it looks unasked: the number of a topic's partitions grows
-without any folder being changed.
+**One follower per namespace** serves all its clients and patterns. It has two watches of the metadata store, on the
+folders of the namespace's topics and of its partitioned topics. A watch reports only that it is time to look
+(store.py). Then all names are listed and compared with the known ones. Many changes within an interval cause one look.
+The follower also looks at regular times, because a topic's partitions can grow without a change of these folders.
 
-**One list a pattern**, which its watchers share. A watcher remembers the list that it was told last; so one whose
-client does not read is passed over, and later told in one go what has changed since.
+**One list per pattern** is shared by its watchers. A watcher remembers the list that it was sent last. A client that
+does not read is skipped, and later gets all changes since its list at once.
 
-**The session** with the metadata store may be lost: names are kept, and held against what the next one lists.
+**The session** with the metadata store may be lost: names are retained, and compared with those of the next session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.pulsar.replies import topic_update_frame
+from magnetar_broker.server.context import ServerContext
+from magnetar_broker.server.pulsar.outbound import OutboundFrames
+from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, topic_update_frame
 from magnetar_broker.server.pulsar.topic_list_rules import Listing, TopicPattern, differences
-from magnetar_broker.server.pulsar.topic_names import partitions_of, those_meant, topic_names
+from magnetar_broker.server.pulsar.topic_names import count_partitions, filter_names, list_topic_names
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Watch
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import CommandWatchTopicUpdate
-from magnetar_wire.clock import Clock
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import NamespaceName, TopicDomain
-
-if TYPE_CHECKING:
-    from magnetar_broker.server.pulsar.connection import PulsarConnection
-    from magnetar_broker.server.pulsar.listener_context import Serving
 
 __all__ = ["TopicWatcher", "TopicWatches"]
 
 _log = logging.getLogger(__name__)
-# Of all clients of this broker: patterns that differ, and names in their lists.
+# Different patterns of all clients, and names in their lists.
 _MAX_PATTERNS: Final = 1_000
-_MAX_KEPT_NAMES: Final = 10_000_000
-# Of names in one update.
+_MAX_LISTED_NAMES: Final = 10_000_000
+# Size of the names in one update.
 _UPDATE_BYTES: Final = 262_144
-# What a client has not taken yet, before it is passed over.
+# Bytes that a client has not read, above which it is skipped.
 _MAX_WAITING_BYTES: Final = 1_048_576
-# Looked at unasked, and partitions counted anew.
-_LOOK_AGAIN_S: Final = 60.0
+# Time between two looks without a change, and between two counts of a topic's partitions.
+_REFRESH_S: Final = 60.0
 _DOMAIN: Final = TopicDomain.PERSISTENT
 
 
 class TopicWatcher:
-    """A watch of one client, by the client's number."""
+    """A watch of one client. `watcher_id` is the client's."""
 
-    def __init__(self, connection: PulsarConnection, watcher_id: int) -> None:
-        self._connection = connection
+    def __init__(self, outbound: OutboundFrames, watcher_id: int) -> None:
+        self._outbound = outbound
         self._watcher_id = watcher_id
-        # What the client knows; None: its request is not answered yet.
-        self.told: Listing | None = None
+        # The last list that the client was sent; None: its request is not answered yet.
+        self.sent: Listing | None = None
 
     @property
-    def has_room(self) -> bool:
-        return self._connection.waiting_bytes <= _MAX_WAITING_BYTES
+    def has_capacity(self) -> bool:
+        return self._outbound.waiting_bytes <= _MAX_WAITING_BYTES
 
-    def tell(self, updates: Sequence[bytes], listing: Listing) -> None:
+    def send(self, updates: Sequence[bytes], listing: Listing) -> None:
+        """Send the updates that lead to `listing`."""
         for update in updates:
-            self._connection.write(topic_update_frame(self._watcher_id, update))
-        self.told = listing
+            self._outbound.write(topic_update_frame(self._watcher_id, update))
+        self.sent = listing
 
 
 class TopicWatches:
-    """Of all connections."""
+    """The watches of all connections."""
 
-    def __init__(self, serving: Callable[[], Serving], clock: Clock, interval_s: float) -> None:
-        """`serving` raises `BrokerError` while nothing is served."""
-        self._serving = serving
-        self._clock = clock
-        self._interval_s = interval_s
+    def __init__(self, server: ServerContext) -> None:
+        self._server = server
         self._followers: dict[NamespaceName, _Follower] = {}
-        # Where each watcher is.
-        self._places: dict[TopicWatcher, tuple[_Follower, _Watched]] = {}
-        # Of those that nobody needs any more, until they have ended.
+        self._watchers: dict[TopicWatcher, tuple[_Follower, _Watched]] = {}
+        # Cancelled tasks of followers without watchers, until they have ended.
         self._ending: set[asyncio.Task[None]] = set()
 
     async def watch(self, namespace: NamespaceName, pattern: TopicPattern, watcher: TopicWatcher) -> Listing:
-        """The list from which on it is told; from when its `told` is set. Raises `BrokerError`, and then it is not
-        watched."""
+        """Add a watcher and return the current list. Updates begin once the caller has set the watcher's `sent`.
+
+        Raises `BrokerError`, and then the watcher is not added.
+        """
         follower = self._followers.get(namespace)
         if follower is None or pattern.text not in follower.watched:
             self._check_patterns()
         if follower is None:
-            follower = _Follower(namespace, self._serving, self._clock, self._interval_s)
+            follower = _Follower(namespace, self._server)
             self._followers[namespace] = follower
         watched = follower.add(pattern, watcher)
-        self._places[watcher] = follower, watched
+        self._watchers[watcher] = follower, watched
         try:
-            await follower.listed(watched)
+            await follower.wait_listed(watched)
             self._check_names()
         except BaseException:
             self.leave(watcher)
@@ -106,9 +102,9 @@ class TopicWatches:
         return watched.listing
 
     def leave(self, watcher: TopicWatcher) -> None:
-        if watcher not in self._places:
+        if watcher not in self._watchers:
             return
-        follower, watched = self._places.pop(watcher)
+        follower, watched = self._watchers.pop(watcher)
         follower.remove(watched, watcher)
         if not follower.watched:
             del self._followers[follower.namespace]
@@ -117,7 +113,7 @@ class TopicWatches:
             follower.task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """When no connection is left."""
+        """Stop all followers. Called when all connections are closed."""
         followers, self._followers = self._followers, {}
         tasks = [*self._ending, *(follower.task for follower in followers.values())]
         for task in tasks:
@@ -129,50 +125,54 @@ class TopicWatches:
         patterns = sum(len(follower.watched) for follower in self._followers.values())
         if patterns >= _MAX_PATTERNS:
             raise BrokerError(
-                ErrorCode.NOT_ALLOWED, f"{patterns:,} patterns are watched at this broker already: ask now and then"
+                ErrorCode.NOT_ALLOWED,
+                f"{patterns:,} patterns are watched at this broker, the maximum: poll the list instead",
             )
 
     def _check_names(self) -> None:
-        kept = sum(follower.kept_names for follower in self._followers.values())
-        if kept > _MAX_KEPT_NAMES:
+        names = sum(follower.listed_names for follower in self._followers.values())
+        if names > _MAX_LISTED_NAMES:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"the topics that are watched at this broker would be {kept:,}, and {_MAX_KEPT_NAMES:,} is the most: "
-                "ask now and then",
+                f"the lists of watched topics at this broker would have {names:,} names, more than the maximum of "
+                f"{_MAX_LISTED_NAMES:,}: poll the list instead",
             )
 
 
 class _Watched:
-    """A pattern, and who watches by it."""
+    """A pattern and its watchers."""
 
     def __init__(self, pattern: TopicPattern) -> None:
         self.pattern = pattern
         self.watchers: dict[TopicWatcher, None] = {}
-        # None: it has not been made yet; they wait for it.
+        # None: it is not made yet, and the futures of `waiting` wait for it.
         self.listing: Listing | None = None
         self.waiting: list[asyncio.Future[BrokerError | None]] = []
 
-    async def tell(self) -> bool:
-        """False: somebody had no room. What has changed since a list is found out once for all who were told that one,
-        and others have their turns meanwhile."""
-        listing, all_told = self.listing, True
+    async def send_updates(self) -> bool:
+        """Send the changes to all watchers. Return False if a watcher was skipped, because its client does not read.
+
+        Changes are found once for all watchers with the same last list. Other tasks get their turns between watchers.
+        """
+        listing, has_sent_all = self.listing, True
         assert listing is not None
-        # By the identities of the lists, which are kept with them so that those stay theirs.
+        # By the identity of the last list. The list is stored too, so that its identity is not reused.
         updates: dict[int, tuple[Listing, list[bytes]]] = {}
         for watcher in list(self.watchers):
-            told = watcher.told
-            if told is None or told is listing or watcher not in self.watchers:
+            sent = watcher.sent
+            if sent is None or sent is listing or watcher not in self.watchers:
                 continue
-            if not watcher.has_room:
-                all_told = False
+            if not watcher.has_capacity:
+                has_sent_all = False
                 continue
-            if id(told) not in updates:
-                updates[id(told)] = told, _updates(told, listing)
-            watcher.tell(updates[id(told)][1], listing)
+            if id(sent) not in updates:
+                updates[id(sent)] = sent, _updates(sent, listing)
+            watcher.send(updates[id(sent)][1], listing)
             await asyncio.sleep(0)
-        return all_told
+        return has_sent_all
 
     def wake(self, error: BrokerError | None) -> None:
+        """Report that the list is made, or why it can't be."""
         for one in self.waiting:
             if not one.done():
                 one.set_result(error)
@@ -180,32 +180,30 @@ class _Watched:
 
 
 class _Follower:
-    """Of one namespace."""
+    """Follows the topics of one namespace."""
 
-    def __init__(
-        self, namespace: NamespaceName, serving: Callable[[], Serving], clock: Clock, interval_s: float
-    ) -> None:
+    def __init__(self, namespace: NamespaceName, server: ServerContext) -> None:
         self.namespace = namespace
-        self._serving = serving
-        self._clock = clock
-        self._interval_s = interval_s
-        # By the patterns' texts.
+        self._server = server
+        self._clock = server.clock
+        self._interval_s = server.options.topic_list_watch_interval_s
+        # By the text of the pattern.
         self.watched: dict[str, _Watched] = {}
-        # Which all lists have been made of.
+        # The names of which all lists are made.
         self._names: set[str] = set()
-        # Of partitioned topics: when they were counted, and how many partitions each has.
+        # By partitioned topic: when its partitions were counted, and how many it has.
         self._counts: dict[str, tuple[float, int]] = {}
-        # A folder has changed; somebody waits for a list; somebody who had no room is to be told.
-        self._changed = False
-        self._asked = False
-        self._behind = False
-        self._looked_at = clock.monotonic() - _LOOK_AGAIN_S
-        # One of these is so, since it was looked at last.
-        self._prompt = asyncio.Event()
+        # Reasons to look: a folder has changed; a new pattern waits for its list; a watcher was skipped.
+        self._is_changed = False
+        self._is_requested = False
+        self._is_behind = False
+        self._looked_at = self._clock.monotonic() - _REFRESH_S
+        # Set when one of these reasons arises.
+        self._reason = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"topics of {namespace}")
 
     @property
-    def kept_names(self) -> int:
+    def listed_names(self) -> int:
         return sum(len(one.listing.names) for one in self.watched.values() if one.listing is not None)
 
     def add(self, pattern: TopicPattern, watcher: TopicWatcher) -> _Watched:
@@ -217,111 +215,112 @@ class _Follower:
         del watched.watchers[watcher]
         if not watched.watchers:
             del self.watched[watched.pattern.text]
-            watched.wake(BrokerError(ErrorCode.NOT_ALLOWED, "the watch was closed before it had begun"))
+            watched.wake(BrokerError(ErrorCode.NOT_ALLOWED, "the watch was closed before it began"))
 
-    async def listed(self, watched: _Watched) -> None:
-        """Returns when the pattern has its list. Raises `BrokerError`."""
+    async def wait_listed(self, watched: _Watched) -> None:
+        """Return when the pattern has its list. Raises `BrokerError`."""
         if watched.listing is None:
             made: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
             watched.waiting.append(made)
-            self._asked = True
-            self._prompt.set()
+            self._is_requested = True
+            self._reason.set()
             if (error := await made) is not None:
                 raise error.again()
 
     async def _run(self) -> None:
         while True:
             try:
-                await self._follow(self._serving())
+                await self._follow(self._server.session())
             except* (BrokerError, MetadataError) as errors:
-                _log.info("the topics of %s can't be listed now: %s", self.namespace, errors.exceptions)
-                self._fail(ErrorCode.METADATA_ERROR, "the metadata store, or this broker's session with it, fails now")
-            except* Exception:  # noqa: BLE001 (whatever it is, those who watch are still to be told)
-                _log.exception("the topics of %s are not listed, and that is tried again", self.namespace)
-                self._fail(ErrorCode.UNKNOWN_ERROR, "the broker met an error of its own, of which its log tells")
+                _log.info("Can't list the topics of %s now, and retry: %s", self.namespace, errors.exceptions)
+                self._fail(ErrorCode.METADATA_ERROR, "the broker has no connection to the metadata store: retry later")
+            except* Exception:  # noqa: BLE001 (the follower must go on)
+                _log.exception("Can't list the topics of %s, and retry", self.namespace)
+                self._fail(ErrorCode.UNKNOWN_ERROR, INTERNAL_ERROR)
             await self._clock.sleep(self._interval_s)
 
     def _fail(self, code: ErrorCode, text: str) -> None:
         for watched in self.watched.values():
-            watched.wake(BrokerError(code, f"the topics of {self.namespace} can't be listed: {text}"))
+            watched.wake(BrokerError(code, f"can't list the topics of {self.namespace}: {text}"))
 
-    async def _follow(self, serving: Serving) -> None:
-        """Until the session is over, or the metadata store fails."""
+    async def _follow(self, session: BrokerSession) -> None:
+        """Follow the topics until the session ends or the metadata store fails."""
         folders = [f"{root}/{self.namespace}/{_DOMAIN}" for root in (paths.TOPICS, paths.PARTITIONED)]
-        flags = [serving.store.watch(folder) for folder in folders]
+        flags = [session.store.watch(folder) for folder in folders]
         try:
             async with OrderedTaskGroup() as tasks:
                 for flag in flags:
-                    tasks.create_task(self._pass_on(flag))
-                tasks.create_task(self._keep_up(serving.catalog))
+                    tasks.create_task(self._watch(flag))
+                tasks.create_task(self._keep_up(session.catalog))
         finally:
             for flag in flags:
                 flag.close()
 
-    async def _pass_on(self, flag: Watch) -> None:
+    async def _watch(self, flag: Watch) -> None:
         while True:
             await flag.wait()
-            self._changed = True
-            self._prompt.set()
+            self._is_changed = True
+            self._reason.set()
 
     async def _keep_up(self, catalog: Catalog) -> None:
-        self._changed = True
+        self._is_changed = True
         while True:
             while (wait_s := self._due_in_s()) > 0:
-                self._prompt.clear()
+                self._reason.clear()
                 try:
                     async with asyncio.timeout(wait_s):
-                        await self._prompt.wait()
+                        await self._reason.wait()
                 except TimeoutError:
                     break
             await self._look(catalog)
 
     def _due_in_s(self) -> float:
-        if self._asked:
+        if self._is_requested:
             return 0.0
-        pause_s = self._interval_s if self._changed or self._behind else _LOOK_AGAIN_S
+        pause_s = self._interval_s if self._is_changed or self._is_behind else _REFRESH_S
         return self._looked_at + pause_s - self._clock.monotonic()
 
     async def _look(self, catalog: Catalog) -> None:
-        """What is begun and not done leaves all lists as they were."""
-        self._changed = self._asked = False
+        """List all names, and update all lists. If that fails, all lists stay as they were."""
+        self._is_changed = self._is_requested = False
         self._looked_at = self._clock.monotonic()
         counted: dict[str, tuple[float, int]] = {}
 
         async def count(topic: str) -> int:
             known = self._counts.get(topic)
-            if known is None or self._looked_at - known[0] >= _LOOK_AGAIN_S:
-                known = self._looked_at, await partitions_of(catalog, topic)
+            if known is None or self._looked_at - known[0] >= _REFRESH_S:
+                known = self._looked_at, await count_partitions(catalog, topic)
             counted[topic] = known
             return known[1]
 
-        names = await topic_names(catalog, self.namespace, count, lambda name: name.startswith(_DOMAIN))
-        gone, new = self._names - names, names - self._names
+        names = await list_topic_names(catalog, self.namespace, count, lambda name: name.startswith(_DOMAIN))
+        deleted, new = self._names - names, names - self._names
         watched_now = list(self.watched.values())
-        made = [(watched, await _made_anew(watched, names, gone, new)) for watched in watched_now]
+        made = [(watched, await _update_listing(watched, names, deleted, new)) for watched in watched_now]
         self._names, self._counts = names, counted
         for watched, listing in made:
             watched.listing = listing
             watched.wake(None)
-        all_told = [await watched.tell() for watched, _ in made]
-        self._behind = not all(all_told)
+        has_sent_all = [await watched.send_updates() for watched, _ in made]
+        self._is_behind = not all(has_sent_all)
 
 
-def _updates(told: Listing, listing: Listing) -> list[bytes]:
-    """What whoever was told the one is told of the other; the watcher's number is lacking."""
+def _updates(sent: Listing, listing: Listing) -> list[bytes]:
+    """Return the changes from `sent` to `listing`, encoded without a watcher's id."""
     return [
         CommandWatchTopicUpdate(
             new_topics=one.new, deleted_topics=one.deleted, topics_hash=listing.hash
         ).SerializePartialToString()
-        for one in differences(told.names, listing.names, _UPDATE_BYTES)
+        for one in differences(sent.names, listing.names, _UPDATE_BYTES)
     ]
 
 
-async def _made_anew(watched: _Watched, names: set[str], gone: set[str], new: set[str]) -> Listing:
+async def _update_listing(watched: _Watched, names: set[str], deleted: set[str], new: set[str]) -> Listing:
+    """Return the pattern's current list, which is the same object if nothing of it has changed."""
     if watched.listing is None:
-        return Listing.of(await those_meant(names, watched.pattern.means))
-    more = await those_meant(new, watched.pattern.means)
-    if not more and gone.isdisjoint(watched.listing.names):
+        return Listing.of(await filter_names(names, watched.pattern.matches))
+    more = await filter_names(new, watched.pattern.matches)
+    if not more and deleted.isdisjoint(watched.listing.names):
         return watched.listing
-    await asyncio.sleep(0)  # others have their turns between many patterns
-    return Listing.of([*(name for name in watched.listing.names if name not in gone), *more])
+    await asyncio.sleep(0)  # other tasks get their turns between many patterns
+    return Listing.of([*(name for name in watched.listing.names if name not in deleted), *more])

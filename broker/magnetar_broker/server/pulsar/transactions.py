@@ -1,23 +1,19 @@
-"""What a client asks of transactions, of which there are none: refused, as Pulsar does it with transactions off.
+"""The handler of all commands of transactions, which are not supported.
 
-The answer is an ERROR to the request, and the connection goes on: an application that asks for a transaction is told
-so, and whatever else the client does stays as it is.
+Each is answered with ERROR, as by Pulsar with transactions disabled, and the connection stays open. The application
+gets the error where it begins a transaction; its other producers and consumers go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from magnetar_broker.server.pulsar.replies import error_frame
+from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError, TransactionRequest
 
-if TYPE_CHECKING:
-    from magnetar_broker.server.pulsar.connection import PulsarConnection
+__all__ = ["refuse_transaction"]
 
-__all__ = ["transaction_commands"]
-
-_NAMES: Final = {
+_FIELDS: Final = {
     BaseCommand.NEW_TXN: "new_txn",
     BaseCommand.ADD_PARTITION_TO_TXN: "add_partition_to_txn",
     BaseCommand.ADD_SUBSCRIPTION_TO_TXN: "add_subscription_to_txn",
@@ -28,10 +24,7 @@ _NAMES: Final = {
 }
 
 
-def transaction_commands(connection: PulsarConnection) -> dict[int, Callable[[BaseCommand], None]]:
-    def refuse(command: BaseCommand) -> None:
-        asked: TransactionRequest = getattr(command, _NAMES[command.type])
-        text = "this broker has no transactions: publish and acknowledge without"
-        connection.write(error_frame(asked.request_id, ServerError.NOT_ALLOWED_ERROR, text))
-
-    return dict.fromkeys(_NAMES, refuse)
+def refuse_transaction(session: ClientSession, command: BaseCommand) -> None:
+    request: TransactionRequest = getattr(command, _FIELDS[command.type])
+    text = "transactions are not supported: publish and acknowledge without them"
+    session.fail(request.request_id, ServerError.NOT_ALLOWED_ERROR, text)

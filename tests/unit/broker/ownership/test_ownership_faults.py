@@ -10,6 +10,7 @@ import pytest
 from magnetar.admin import AsyncAdmin
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.server.grpc.bundle_claims import BundleClaims
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import NamespaceNode
@@ -399,7 +400,7 @@ async def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> 
         assert scene["b1"].ownership.owned() == []
         await connection.close()
         with pytest.raises(Refusal) as unreadable:
-            await scene["b1"].broker_session.claiming.claim(b"\xff")
+            await BundleClaims().claim(scene["b1"].ownership, b"\xff")
         assert unreadable.value.code is Code.INVALID_ARGUMENT
 
 

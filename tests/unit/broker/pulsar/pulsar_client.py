@@ -1,6 +1,6 @@
-"""A client of Pulsar's protocol that sends what it is told to, however wrong, and remembers what it is told.
+"""A client of Pulsar's protocol that sends any bytes, also invalid ones, and records all answers.
 
-Commands are protobuf objects on both sides: nothing of the broker's own encoding is shared.
+It encodes and decodes by protobuf objects, and shares no code with the broker's own encoding.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 from magnetar_broker.server.pulsar.connection import PulsarConnection
+from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
+from magnetar_broker.server.pulsar.producer import ConnectedProducer
+from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -40,7 +43,7 @@ __all__ = ["Delivered", "PulsarClient", "framed", "sent"]
 
 
 def framed(command: BaseCommand, payload: bytes = b"") -> bytes:
-    """Also of a command that lacks what it needs."""
+    """Encode a frame, also of a command that lacks required fields."""
     data = command.SerializePartialToString()
     total = 4 + len(data) + len(payload)
     return total.to_bytes(4, "big") + len(data).to_bytes(4, "big") + data + payload
@@ -63,17 +66,35 @@ class PulsarClient:
         self.transport = transport
         self.answers: list[BaseCommand] = []
         self.delivered: list[Delivered] = []
-        # To each PING, as a client that means well.
+        # Whether it answers each PING, as real clients do.
         self.answers_pings = False
         self._left = b""
         self._requests = 0
         transport.takes = self._take
         connection.connection_made(transport)
 
+    # The broker's end of the connection.
+
+    @property
+    def session(self) -> ClientSession:
+        return self.connection.session
+
+    @property
+    def producers(self) -> dict[int, ConnectedProducer]:
+        return self.connection.handlers.producers.by_id
+
+    @property
+    def consumers(self) -> dict[int, ConnectedConsumer]:
+        return self.connection.handlers.consumers.by_id
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return self.session.requests.tasks
+
     # Bytes.
 
     def send(self, *commands: BaseCommand) -> None:
-        """In one piece."""
+        """Send commands in one piece."""
         self.send_bytes(b"".join(map(framed, commands)))
 
     def send_bytes(self, data: bytes) -> None:
@@ -91,7 +112,7 @@ class PulsarClient:
 
     @property
     def gone(self) -> bool:
-        """The broker has closed the connection."""
+        """Whether the broker has closed the connection."""
         return self.transport.closing
 
     async def wait_gone(self) -> None:
@@ -111,7 +132,7 @@ class PulsarClient:
         self._left = self._left[at:]
 
     def _note(self, command: BaseCommand, payload: bytes) -> None:
-        assert command.IsInitialized(), f"the broker sent a command that lacks what it needs: {command}"
+        assert command.IsInitialized(), f"the broker sent a command that lacks required fields: {command}"
         self.answers.append(command)
         assert bool(payload) == (command.type == BaseCommand.MESSAGE)
         if command.type == BaseCommand.PING and self.answers_pings:
@@ -132,7 +153,7 @@ class PulsarClient:
                 )
             )
 
-    # Asking.
+    # Requests.
 
     def request_id(self) -> int:
         self._requests += 1
@@ -142,7 +163,7 @@ class PulsarClient:
         return [one for one in self.answers if one.type == kind]
 
     async def wait_told(self, kind: BaseCommand.Type, count: int = 1) -> BaseCommand:
-        """The last of so many."""
+        """Return the last of the first `count` commands of this type, once they are received."""
         await until(lambda: len(self.told(kind)) >= count, f"{count} of {BaseCommand.Type.Name(kind)} came")
         return self.told(kind)[count - 1]
 
@@ -156,12 +177,12 @@ class PulsarClient:
         return next((one for one in self.answers if _request_id_of(one) == request_id), None)
 
     async def ask(self, kind: int, **part: Message) -> BaseCommand:
-        """Sends a command whose request has an id already, and waits for what answers it."""
+        """Send a request that has an id, and return its answer."""
         [asked] = part.values()
         self.send(BaseCommand(type=kind, **part))  # type: ignore[arg-type]
         return await self.answer(asked.request_id)  # type: ignore[attr-defined]
 
-    # What clients usually do.
+    # The usual requests of clients.
 
     async def connect(
         self, *, broker_entry_metadata: bool = False, protocol_version: int = 21, client_version: str = "test"
@@ -189,7 +210,7 @@ class PulsarClient:
         return answer.producer_success
 
     def publish(self, producer_id: int, *sequence_ids: int, name: str, payload: bytes = b"x") -> None:
-        """One message to an entry, in one piece."""
+        """Publish messages in one piece, each as an entry of its own."""
         self.send_bytes(b"".join(sent(producer_id, number, entry(number, payload, name)) for number in sequence_ids))
 
     async def receipts(self, producer_id: int, count: int) -> list[CommandSendReceipt]:
@@ -201,7 +222,7 @@ class PulsarClient:
         return mine()
 
     async def subscribe(self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **asked: Any) -> None:
-        """From the beginning, with permits."""
+        """Subscribe from the earliest message, and grant permits."""
         permits = asked.pop("permits", 1000)
         answer = await self.try_subscribe(consumer_id, topic, subscription, **asked)
         assert answer.type == BaseCommand.SUCCESS, answer
@@ -253,7 +274,7 @@ class PulsarClient:
 
 
 def sent(producer_id: int, sequence_id: int, stored: bytes) -> bytes:
-    """A SEND of an entry."""
+    """Encode a SEND of an entry."""
     send = CommandSend(producer_id=producer_id, sequence_id=sequence_id)
     return framed(BaseCommand(type=BaseCommand.SEND, send=send), stored)
 

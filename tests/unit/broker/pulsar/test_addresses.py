@@ -9,7 +9,6 @@ import pytest
 from magnetar_broker.daemon.run import BrokerDaemon
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Advertised, advertised_as, listeners_told
-from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse, ServerError
 from tests.http_client import ask_json
@@ -27,10 +26,10 @@ _LISTENERS = (
 
 
 async def _looked_up(
-    daemon: BrokerDaemon, listener: PulsarListener, named: str = "", came_to: Any = None
+    daemon: BrokerDaemon, listener: PulsarListener, named: str = "", reached: Any = None
 ) -> CommandLookupTopicResponse:
-    connection = PulsarConnection(daemon.broker.door, listener)
-    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), came_to))
+    connection = listener.make_connection()
+    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), reached))
     await client.connect()
     asked = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
     answer = (await client.ask(BaseCommand.LOOKUP, lookup_topic=asked)).lookup_topic_response
@@ -49,14 +48,14 @@ async def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> N
         await becomes_ready(daemon)
         inside, outside = daemon.broker.pulsar_listeners
         port = inside.address.rpartition(":")[2]
-        for came_to, named, told in (
+        for reached, named, told in (
             (inside, "", f"inside:{port}"),
             (outside, "", "outside:7001"),
             (outside, "internal", f"inside:{port}"),
             (inside, "external", "outside:7001"),
             (inside, "wide", "far:7002"),
         ):
-            answer = await _looked_up(daemon, came_to, named)
+            answer = await _looked_up(daemon, reached, named)
             assert answer.broker_service_url == f"pulsar://{told}"
         answer = await _looked_up(daemon, inside, "nowhere")
         assert answer.response == CommandLookupTopicResponse.FAILED
@@ -76,13 +75,13 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
     async with machine.running(pulsar_listen_addresses="") as daemon:
         await becomes_ready(daemon)
         assert daemon.broker.pulsar_listeners == []
-        answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
+        answer = await _looked_up(daemon, PulsarListener(daemon.broker.pulsar_context, ""))
         assert answer.response == CommandLookupTopicResponse.FAILED
         assert "no listener for Pulsar's binary protocol" in answer.message
 
 
 @pytest.mark.parametrize(
-    ("came_to", "told"),
+    ("reached", "told"),
     [
         (("10.0.0.9", 6650), "10.0.0.9:6650"),
         (("::ffff:10.0.0.9", 6650, 0, 0), "10.0.0.9:6650"),
@@ -91,7 +90,7 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
     ],
 )
 async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(
-    came_to: Any, told: str
+    reached: Any, told: str
 ) -> None:
     """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
 
@@ -100,12 +99,12 @@ async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_i
     async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
         await becomes_ready(daemon)
         [listener] = daemon.broker.pulsar_listeners
-        answer = await _looked_up(daemon, listener, came_to=came_to)
+        answer = await _looked_up(daemon, listener, reached=reached)
         assert answer.broker_service_url == "pulsar://inside:7000"
-        daemon.broker.door.tells_where_they_came = True
-        answer = await _looked_up(daemon, listener, came_to=came_to)
+        daemon.broker.pulsar_context.advertises_reached_address = True
+        answer = await _looked_up(daemon, listener, reached=reached)
         assert answer.broker_service_url == f"pulsar://{told}"
-        answer = await _looked_up(daemon, listener, "internal", came_to)
+        answer = await _looked_up(daemon, listener, "internal", reached)
         assert answer.broker_service_url == "pulsar://inside:7000"
 
 
@@ -124,7 +123,7 @@ async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
 
     async with running_pulsar_broker(**{bound: 2}) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
-        scene.listener = PulsarListener(scene.door, "outside")
+        scene.listener = PulsarListener(scene.context, "outside")
         scene.broker.pulsar_listeners.append(scene.listener)
         refused = scene.raw_client()
         await refused.wait_gone()
@@ -133,7 +132,7 @@ async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
         assert bound in told.error.message
         assert not first.gone
         second.cut()
-        await until(lambda: scene.door.connections == 1, "who is gone is not counted")
+        await until(lambda: scene.context.connections == 1, "who is gone is not counted")
         assert (await scene.pulsar_client()).connection in scene.listener.connections
 
 

@@ -76,7 +76,7 @@ async def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connec
 
 async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: it is cut off after a moment."""
-    monkeypatch.setattr("magnetar_broker.server.pulsar.listener._TELLING_S", 0.05)
+    monkeypatch.setattr("magnetar_broker.server.pulsar.listener._CLOSE_TIMEOUT_S", 0.05)
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()

@@ -60,23 +60,23 @@ async def test_the_lower_version_of_the_two_is_spoken() -> None:
 
 
 BROKEN: list[tuple[bytes, str]] = [
-    (framed(PING), "CONNECT comes first"),
-    (framed(PONG), "CONNECT comes first"),
-    (framed(CONNECT) + framed(CONNECT), "CONNECT comes once"),
-    (framed(CONNECT) + framed(BaseCommand(type=BaseCommand.MESSAGE)), "none that a broker takes"),
-    (framed(CONNECT) + framed(BaseCommand(type=99)), "none that a broker takes"),  # type: ignore[arg-type]
-    (framed(CONNECT) + framed(BaseCommand()), "none that a broker takes"),
-    (framed(BaseCommand(type=BaseCommand.CONNECT, connect=CommandConnect())), "lacks what it needs"),
+    (framed(PING), "before CONNECT"),
+    (framed(PONG), "before CONNECT"),
+    (framed(CONNECT) + framed(CONNECT), "CONNECT twice"),
+    (framed(CONNECT) + framed(BaseCommand(type=BaseCommand.MESSAGE)), "not one that clients send"),
+    (framed(CONNECT) + framed(BaseCommand(type=99)), "not one that clients send"),  # type: ignore[arg-type]
+    (framed(CONNECT) + framed(BaseCommand()), "not one that clients send"),
+    (framed(BaseCommand(type=BaseCommand.CONNECT, connect=CommandConnect())), "lacks a required field"),
     (
         framed(CONNECT) + framed(BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=CommandLookupTopic(topic="t"))),
-        "lacks what it needs",
+        "lacks a required field",
     ),
-    (b"\0\0\0\4\0\0\0\0", "none that a broker takes"),
-    (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", "speaks HTTP"),
-    (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "speaks TLS"),
-    (b"\0\0\0\x09\0\0\0\x05\xff\xff\xff\xff\xff", "can't be read"),
+    (b"\0\0\0\4\0\0\0\0", "not one that clients send"),
+    (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", "uses HTTP"),
+    (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "uses TLS"),
+    (b"\0\0\0\x09\0\0\0\x05\xff\xff\xff\xff\xff", "can't be decoded"),
     # Text that is no UTF-8.
-    (b"\0\0\0\x0c\0\0\0\x08\x08\x02\x12\x04\x0a\x02\xff\xfe", "can't be read"),
+    (b"\0\0\0\x0c\0\0\0\x08\x08\x02\x12\x04\x0a\x02\xff\xfe", "can't be decoded"),
 ]
 
 
@@ -103,7 +103,7 @@ async def test_what_stands_before_a_bad_frame_is_done() -> None:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
         client.send_bytes(sent(1, 0, entry(0, producer=name)) + b"\xff" * 8)
-        assert "too large" in await refused(client)
+        assert "the maximum is" in await refused(client)
         await other.subscribe()
         await other.wait_delivered(1)
 
@@ -174,7 +174,7 @@ async def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -
         client.send_bytes(sent(1, 0, entry(0, producer=name)) + framed(close))
         await until(lambda: topic.log.pending_bytes > 0, "the entry is on its way")
         await asyncio.sleep(0)
-        [producer] = client.connection.producers.values()
+        [producer] = client.producers.values()
         for number in range(1, 100):
             client.send_bytes(sent(1, number, entry(number, producer=name)))
         client.send(again)
@@ -183,7 +183,7 @@ async def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -
             bookie.let_go()
         assert (await client.answer(100)).type == BaseCommand.SUCCESS
         assert [one.send_receipt.sequence_id for one in client.told(BaseCommand.SEND_RECEIPT)] == [0]
-        assert not producer.opened
+        assert not producer.is_open
 
 
 # When it is held.
@@ -192,7 +192,7 @@ async def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -
 @pytest.fixture
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection is held for nothing but what it has asked or sent."""
-    monkeypatch.setattr(connection, "_LONG_S", 1e9)
+    monkeypatch.setattr(connection, "_MAX_TURN_S", 1e9)
 
 
 async def held_by(options: dict[str, int], load: Callable[[PulsarClient], None]) -> None:
@@ -201,10 +201,10 @@ async def held_by(options: dict[str, int], load: Callable[[PulsarClient], None])
         name = (await client.open_producer(1, "t", producer_name="p", user_provided_producer_name=False)).producer_name
         assert name == "p"
         load(client)
-        assert client.transport.holds
+        assert client.transport.pauses
         client.send(PING)
         await client.wait_told(BaseCommand.PONG)  # it was read on
-        await until(lambda: not client.transport.reading_held, "it is read")
+        await until(lambda: not client.transport.is_reading_paused, "it is read")
 
 
 def _publish(client: PulsarClient) -> None:
@@ -233,7 +233,7 @@ async def test_a_connection_whose_topic_has_too_much_undecided_is_held() -> None
     share = 100 * ENTRY_OVERHEAD_BYTES
     bounds = {"max_pending_publish_bytes_per_topic": 1000, "max_pending_publish_bytes_per_connection": 8 * share}
     await held_by(bounds, _publish_twice)
-    with pytest.raises(AssertionError, match="holds"):
+    with pytest.raises(AssertionError, match="pauses"):
         await held_by({"max_pending_publish_bytes_per_topic": 1000}, _publish_twice)
 
 
@@ -250,9 +250,9 @@ async def test_a_connection_that_has_asked_too_much_is_held() -> None:
 
 @pytest.mark.usefixtures("no_turns")
 async def test_a_connection_without_any_of_that_is_not_held() -> None:
-    with pytest.raises(AssertionError, match="holds"):
+    with pytest.raises(AssertionError, match="pauses"):
         await held_by({}, _publish)
-    with pytest.raises(AssertionError, match="holds"):
+    with pytest.raises(AssertionError, match="pauses"):
         await held_by({}, _ask)
 
 
@@ -265,8 +265,8 @@ async def flooded(client: PulsarClient) -> None:
     for _ in range(100):
         client.send_bytes(PINGS)
         await asyncio.sleep(0)
-        await until(lambda: not client.transport.reading_held or client.connection.behind, "others had their turn")
-        if client.connection.behind:
+        await until(lambda: not client.transport.is_reading_paused or client.session.is_behind, "others had their turn")
+        if client.session.is_behind:
             break
 
 
@@ -277,13 +277,13 @@ async def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() 
     async with running_pulsar_broker(max_queued_bytes_per_stream=65536, max_waiting_answers_bytes=262144) as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await flooded(client)
-        assert client.connection.behind
-        assert client.connection.waiting_bytes < 262_144 + 65_536 + 2 * len(PINGS)
-        assert scene.door.outboxes.queued_bytes >= client.connection.waiting_bytes
+        assert client.session.is_behind
+        assert client.session.waiting_bytes < 262_144 + 65_536 + 2 * len(PINGS)
+        assert scene.context.server.outbox_budget.queued_bytes >= client.session.waiting_bytes
         await other.open_producer()
         client.read_on()
         client.send(PING)
-        await until(lambda: not client.transport.reading_held, "it is read on")
+        await until(lambda: not client.transport.is_reading_paused, "it is read on")
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -292,8 +292,8 @@ async def test_where_all_answers_together_are_too_many_each_may_have_little() ->
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         for client in (first, second):
             await flooded(client)
-        assert first.connection.waiting_bytes > 400_000
-        assert 262_144 < second.connection.waiting_bytes < 262_144 + 2 * len(PINGS)
+        assert first.session.waiting_bytes > 400_000
+        assert 262_144 < second.session.waiting_bytes < 262_144 + 2 * len(PINGS)
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -305,7 +305,7 @@ async def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> N
         client.send_bytes(PINGS * 10)  # more than may wait, and all of it is taken in one go
         client.send(PING)
         await client.wait_told(BaseCommand.PONG, 30_001)
-        assert client.transport.holds
+        assert client.transport.pauses
 
 
 async def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
@@ -387,7 +387,7 @@ async def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
         for bookie in scene.bookies:
             bookie.hold()
         client.publish(1, *range(100), name="p")
-        await until(lambda: client.transport.reading_held, "it is held")
+        await until(lambda: client.transport.is_reading_paused, "it is held")
         asked = CommandProducer(topic="t", producer_id=1, request_id=other.request_id(), producer_name="p")
         answer = await other.ask(BaseCommand.PRODUCER, producer=asked)
         assert answer.error.error == ServerError.PRODUCER_BUSY

@@ -45,14 +45,14 @@ async def connecting(scene: PulsarScene, client: PulsarClient) -> None: ...
 
 async def in_a_frame(scene: PulsarScene, client: PulsarClient) -> None:
     client.send_bytes(framed(OPEN, b"p" * 100_000)[:50_000])
-    assert scene.door.unfinished.bytes == 50_000
+    assert scene.context.incomplete_frames.bytes == 50_000
 
 
 async def opening(scene: PulsarScene, client: PulsarClient) -> None:
     client.send(
         OPEN, SUBSCRIBE, BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=CommandLookupTopic(topic="t", request_id=3))
     )
-    assert len(client.connection.tasks) == 3
+    assert len(client.tasks) == 3
 
 
 async def opening_further(scene: PulsarScene, client: PulsarClient) -> None:
@@ -72,7 +72,7 @@ async def publishing(scene: PulsarScene, client: PulsarClient) -> None:
 async def held(scene: PulsarScene, client: PulsarClient) -> None:
     await publishing(scene, client)
     client.publish(1, *range(100, 10_000), name="p", payload=b"x" * 100)
-    assert client.transport.reading_held
+    assert client.transport.is_reading_paused
 
 
 async def closing_a_producer(scene: PulsarScene, client: PulsarClient) -> None:
@@ -93,7 +93,7 @@ async def consuming(scene: PulsarScene, client: PulsarClient) -> None:
     await client.receipts(1, 200)
     client.stop_reading()
     client.send(SUBSCRIBE)
-    await until(lambda: any(one.opened_as for one in client.connection.consumers.values()), "it is subscribed")
+    await until(lambda: any(one.consumer for one in client.consumers.values()), "it is subscribed")
     client.flow(1, 1000)
     seek = CommandSeek(consumer_id=1, request_id=3, message_id=MessageIdData(ledgerId=0, entryId=0))
     client.send(BaseCommand(type=BaseCommand.SEEK, seek=seek))
@@ -106,7 +106,7 @@ async def starved(scene: PulsarScene, client: PulsarClient) -> None:
     await client.receipts(1, 1000)
     client.stop_reading()
     client.flow(1, 1000)
-    await until(lambda: scene.door.outboxes.queued_bytes > 60_000, "the client is behind")
+    await until(lambda: scene.context.server.outbox_budget.queued_bytes > 60_000, "the client is behind")
 
 
 async def seeking(scene: PulsarScene, client: PulsarClient) -> None:
@@ -134,7 +134,7 @@ async def acknowledging_in_steps(scene: PulsarScene, client: PulsarClient) -> No
     ids = [MessageIdData(ledgerId=0, entryId=at) for at in range(5_000)]
     ack = CommandAck(consumer_id=1, ack_type=CommandAck.INDIVIDUAL, message_id=ids, request_id=9)
     client.send(BaseCommand(type=BaseCommand.ACK, ack=ack), OPEN)
-    assert not client.connection.producers  # it comes behind
+    assert not client.producers  # it comes behind
 
 
 async def unsubscribing(scene: PulsarScene, client: PulsarClient) -> None:
@@ -186,7 +186,7 @@ async def test_what_it_had_is_given_back_and_others_get_it(state: State) -> None
         for bookie in scene.bookies:
             bookie.let_go()
         await scene.wait_nothing_left(but=[other])
-        assert not client.connection.tasks
+        assert not client.tasks
         await other.open_producer(1, producer_name="p")
         await other.subscribe()
         other.publish(1, 100_000, name="p")

@@ -167,4 +167,4 @@ async def test_who_acknowledges_thousands_of_parts_holds_up_nobody_else(monkeypa
         assert sorted(asked) == [1, 4]
         go_on.set()
         assert not (await modest.answer(300)).ack_response.HasField("error")
-        await until(lambda: not greedy.connection.tasks, "the rest is read")
+        await until(lambda: not greedy.tasks, "the rest is read")

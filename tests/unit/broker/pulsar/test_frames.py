@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from magnetar_broker.server.pulsar.frames import MAX_COMMAND_BYTES, BadFrame, FrameReader
+from magnetar_broker.server.pulsar.frames import MAX_COMMAND_BYTES, FrameReader, ProtocolViolation
 
 MAX_MESSAGE = 100_000
 FRAMES = [(b"c" * 3, b""), (b"", b""), (b"d", b"payload"), (b"c" * 1000, b"p" * 90_000), (b"last", b"x")]
@@ -22,7 +22,7 @@ WHOLE = b"".join(framed(*parts) for parts in FRAMES)
 
 def taken(reader: FrameReader) -> list[tuple[bytes, bytes]]:
     parts = []
-    while (one := reader.next()) is not None:
+    while (one := reader.next_frame()) is not None:
         assert all(type(part) is bytes for part in one)
         parts.append(one)
     return parts
@@ -40,7 +40,7 @@ def test_frames_byte_by_byte() -> None:
         reader.feed(WHOLE[at : at + 1])
         found += taken(reader)
     assert found == FRAMES
-    assert len(reader.left) + reader.unfinished_bytes == 0
+    assert len(reader.unparsed) + reader.incomplete_bytes == 0
 
 
 def test_frames_cut_anywhere() -> None:
@@ -58,7 +58,7 @@ def test_pieces_that_wait_are_taken_behind_each_other() -> None:
     for at in range(0, len(WHOLE), 50_000):
         reader.feed(WHOLE[at : at + 50_000])  # nothing is taken in between
         if at == 0:
-            assert reader.next() == FRAMES[0]
+            assert reader.next_frame() == FRAMES[0]
     assert taken(reader) == FRAMES[1:]
 
 
@@ -73,24 +73,24 @@ def test_pieces_that_come_in_the_same_memory(size: int, takes_at_once: bool) -> 
         reader.feed(memoryview(memory)[: len(piece)])
         if takes_at_once:
             found += taken(reader)
-        elif (one := reader.next()) is not None:
+        elif (one := reader.next_frame()) is not None:
             found.append(one)
-        reader.keep()
+        reader.copy_rest()
         memory[:] = b"\xff" * size
     assert found + taken(reader) == FRAMES
-    assert len(reader.left) + reader.unfinished_bytes == 0
+    assert len(reader.unparsed) + reader.incomplete_bytes == 0
 
 
 @pytest.mark.parametrize(
     ("total", "command", "says"),
     [
-        (0, 0, "can't have"),
-        (3, 0, "can't have"),
-        (4, 1, "can't have"),
-        (100, 97, "can't have"),
-        (2**31, 4, "too large"),
-        (2**32 - 1, 2**32 - 1, "too large"),
-        (MAX_COMMAND_BYTES + 5, MAX_COMMAND_BYTES + 1, "too large"),
+        (0, 0, "can't contain"),
+        (3, 0, "can't contain"),
+        (4, 1, "can't contain"),
+        (100, 97, "can't contain"),
+        (2**31, 4, "the maximum is"),
+        (2**32 - 1, 2**32 - 1, "the maximum is"),
+        (MAX_COMMAND_BYTES + 5, MAX_COMMAND_BYTES + 1, "the maximum is"),
     ],
 )
 def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
@@ -98,9 +98,9 @@ def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
 ) -> None:
     reader = FrameReader(5_242_880)
     reader.feed(framed(b"good") + total.to_bytes(4, "big") + command.to_bytes(4, "big"))
-    assert reader.next() == (b"good", b"")
-    with pytest.raises(BadFrame, match=says):
-        reader.next()
+    assert reader.next_frame() == (b"good", b"")
+    with pytest.raises(ProtocolViolation, match=says):
+        reader.next_frame()
 
 
 @pytest.mark.parametrize(
@@ -109,25 +109,25 @@ def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
         (b"GET / HTTP/1.1", "HTTP"),
         (b"PRI * HTTP/2.0", "gRPC"),
         (bytes((0x16, 3, 1, 2, 0, 1, 0, 1)), "TLS"),
-        (b"\x7f\0\0\0\0\0\0\0", "too large"),
+        (b"\x7f\0\0\0\0\0\0\0", "the maximum is"),
     ],
 )
 def test_who_came_to_the_wrong_port_is_told_so(begins: bytes, says: str) -> None:
     """WIRE-1"""
     reader = FrameReader(MAX_MESSAGE)
     reader.feed(begins)
-    with pytest.raises(BadFrame, match=says):
-        reader.next()
+    with pytest.raises(ProtocolViolation, match=says):
+        reader.next_frame()
 
 
 def test_the_largest_message_and_its_metadata_fit_and_no_more() -> None:
     reader = FrameReader(MAX_MESSAGE)
     largest = MAX_MESSAGE + 10_240 + 4_096
     reader.feed(framed(b"c", b"p" * (largest - 5)))
-    assert reader.next() is not None
+    assert reader.next_frame() is not None
     reader.feed((largest + 1).to_bytes(4, "big") + b"\0\0\0\1")
-    with pytest.raises(BadFrame, match=f"one may have {largest}"):
-        reader.next()
+    with pytest.raises(ProtocolViolation, match=f"the maximum is {largest}"):
+        reader.next_frame()
 
 
 def test_an_idle_reader_keeps_nothing_of_what_was_taken() -> None:
@@ -136,7 +136,7 @@ def test_an_idle_reader_keeps_nothing_of_what_was_taken() -> None:
     for piece in (data[:2_000_000], data[2_000_000:] + b"\0\0"):
         reader.feed(piece)
         assert len(taken(reader)) == (piece[-1:] == b"\0")
-    assert len(reader.left) + reader.unfinished_bytes == 2
+    assert len(reader.unparsed) + reader.incomplete_bytes == 2
 
 
 def test_a_frame_that_comes_byte_by_byte_takes_about_its_size() -> None:
@@ -148,11 +148,11 @@ def test_a_frame_that_comes_byte_by_byte_takes_about_its_size() -> None:
         before = tracemalloc.get_traced_memory()[0]
         for at in range(len(data) - 1):
             reader.feed(bytes(bytearray(data[at : at + 1])))
-            assert reader.next() is None
+            assert reader.next_frame() is None
         assert tracemalloc.get_traced_memory()[0] - before < 2 * size
     finally:
         tracemalloc.stop()
-    assert (len(reader.left), reader.unfinished_bytes) == (0, len(data) - 1)
+    assert (len(reader.unparsed), reader.incomplete_bytes) == (0, len(data) - 1)
     reader.feed(data[-1:])
     assert taken(reader) == [(b"c", b"p" * size)]
 
@@ -162,5 +162,5 @@ def test_the_beginning_of_a_frame_does_not_keep_what_was_taken_before_it() -> No
     reader = FrameReader(MAX_MESSAGE)
     reader.feed(framed(b"c", b"p" * 50_000) + b"\0\0")
     assert len(taken(reader)) == 1
-    assert len(reader.left.obj) == len(reader.left) == 2  # type: ignore[arg-type]
-    assert not reader.unfinished_bytes
+    assert len(reader.unparsed.obj) == len(reader.unparsed) == 2  # type: ignore[arg-type]
+    assert not reader.incomplete_bytes

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar_broker.server.pulsar.incomplete_frames import UnfinishedFrames
+from magnetar_broker.server.pulsar.incomplete_frames import IncompleteFrames
 from magnetar_protos.entry_pb2 import KeyValue, MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -74,7 +74,7 @@ async def test_the_number_of_ids_at_once_can_be_set() -> None:
         client = await scene.pulsar_client()
         await client.subscribe()
         client.send(ack([MessageIdData(ledgerId=1, entryId=at) for at in range(10)]))
-        assert client.transport.holds == 1
+        assert client.transport.pauses == 1
         client.send(PING)
         await client.wait_told(BaseCommand.PONG)
 
@@ -192,8 +192,8 @@ async def test_names_and_properties_of_a_megabyte_are_refused_in_few_words() -> 
             answer = await client.answer(9)
             assert answer.type == BaseCommand.ERROR or answer.lookup_topic_response.HasField("error")
             assert answer.ByteSize() < 3_000
-        assert not client.connection.producers
-        assert not client.connection.consumers
+        assert not client.producers
+        assert not client.consumers
         assert (await client.lookup("t")).lookup_topic_response.broker_service_url
 
 
@@ -204,16 +204,16 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         bad = b"".join(sent(1, at, b"no entry") for at in range(2_000))
         client.send_bytes(bad)
         await client.wait_told(BaseCommand.SEND_ERROR, 2_000)
-        [producer] = client.connection.producers.values()
-        assert producer.untold == 0
+        [producer] = client.producers.values()
+        assert producer.undecided_entries == 0
         for bookie in scene.bookies:
             bookie.hold()
         client.publish(1, 0, name=name)
         for _ in range(100):
             client.send_bytes(bad)  # to be told behind it
             await asyncio.sleep(0)
-        assert client.transport.reading_held
-        assert producer.untold < 2_100
+        assert client.transport.is_reading_paused
+        assert producer.undecided_entries < 2_100
         for bookie in scene.bookies:
             bookie.let_go()
         await client.receipts(1, 1)
@@ -249,9 +249,9 @@ async def test_places_that_are_nowhere_harm_nothing(kind: int) -> None:
         for time_ms in (0, 1, 2**63 - 1, 2**64 - 1):
             await client.subscribe(100, subscription="times")
             assert (await client.seek(100, message_publish_time=time_ms)).type == BaseCommand.SUCCESS
-            await until(lambda: 100 not in client.connection.consumers, "who was moved is let go of")
+            await until(lambda: 100 not in client.consumers, "who was moved is let go of")
         assert (await client.seek(1, message_id=ids[0])).type == BaseCommand.SUCCESS
-        await until(lambda: 1 not in client.connection.consumers, "who was moved is let go of")
+        await until(lambda: 1 not in client.consumers, "who was moved is let go of")
         client.delivered.clear()
         await client.subscribe(sub_type=kind)
         assert [one.entry_id for one in await client.wait_delivered(20)] == list(range(20))
@@ -265,24 +265,24 @@ class Sender:
         self.number = number
         self._closed = closed
 
-    def take_no_more(self, why: str) -> None:
-        assert "max_unfinished_frames_bytes = 100" in why
+    def close_overloaded(self, reason: str) -> None:
+        assert "max_unfinished_frames_bytes = 100" in reason
         self._closed.append(self.number)
 
 
 def test_whose_frame_began_first_is_closed_where_all_are_too_much() -> None:
     closed: list[int] = []
-    unfinished = UnfinishedFrames(100)
+    unfinished = IncompleteFrames(100)
     a, b, c = (Sender(number, closed) for number in range(3))
-    unfinished.keeps(a, 40, another=True)
-    unfinished.keeps(b, 40, another=True)
-    unfinished.keeps(a, 50, another=False)
+    unfinished.update(a, 40, is_new=True)
+    unfinished.update(b, 40, is_new=True)
+    unfinished.update(a, 50, is_new=False)
     assert unfinished.bytes == 90
-    unfinished.keeps(a, 5, another=True)  # that one came whole
-    unfinished.keeps(c, 60, another=True)
+    unfinished.update(a, 5, is_new=True)  # that one came whole
+    unfinished.update(c, 60, is_new=True)
     assert closed == [1]
     assert unfinished.bytes == 65
-    unfinished.keeps(c, 101, another=False)
+    unfinished.update(c, 101, is_new=False)
     assert closed == [1, 0, 2]
     assert unfinished.bytes == 0
 
@@ -297,7 +297,7 @@ async def test_connections_that_never_finish_a_frame_do_not_keep_others_from_the
         hostile = [await scene.pulsar_client() for _ in range(20)]
         for client in hostile:
             client.send_bytes(whole[:100_000])
-            assert scene.door.unfinished.bytes <= 500_000
+            assert scene.context.incomplete_frames.bytes <= 500_000
         assert [client.gone for client in hostile] == [True] * 15 + [False] * 5
         for at in range(0, len(whole), 50_000):
             honest.send_bytes(whole[at : at + 50_000])
@@ -348,18 +348,17 @@ async def test_thousands_of_consumers_that_find_no_room_cost_nothing_where_there
         client.stop_reading()
         for number in range(50):
             client.flow(number, 1000)
-        await until(lambda: client.connection.waiting_bytes > 4_000, "the client is behind")
-        outgoing = client.connection.outgoing
+        await until(lambda: client.session.waiting_bytes > 4_000, "the client is behind")
+        outgoing = client.session.outbound
         looks = 0
 
-        class Looking:
-            def room_again(self) -> None:
-                nonlocal looks
-                looks += 1
+        def look() -> None:
+            nonlocal looks
+            looks += 1
 
-        outgoing.room_for(Looking())
+        outgoing.capacity_for(look)
         for _ in range(100):
-            outgoing.taken()
+            outgoing.update_capacity()
         assert looks == 0
         client.read_on()
         await until(lambda: len(client.delivered) == 50 * 300, "all of them get all")

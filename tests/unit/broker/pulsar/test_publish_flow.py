@@ -31,17 +31,21 @@ async def test_a_connections_other_producers_go_on_while_one_topic_has_no_room()
             client.publish(2, first, name="p2")
             assert len(await client.receipts(2, first // 5 + 1)) == first // 5 + 1
         assert full.log.pending_bytes == 0
-        assert not client.transport.reading_held
+        assert not client.transport.is_reading_paused
         closing = asyncio.create_task(client.close_producer(1))
         client.publish(2, 50, name="p2")
         await client.receipts(2, 11)
         assert not closing.done()
-        left = client.connection.producers[3]
+        left = client.producers[3]
         full.budget.give_back(much)
         assert (await within(closing, "it is closed")).type == BaseCommand.SUCCESS
         assert [one.sequence_id for one in await client.receipts(1, 50)] == list(range(50))
         assert [one.sequence_id for one in await client.receipts(3, 10)] == list(range(0, 50, 5))
-        assert (left.untold, client.connection.waiting_publish_bytes, client.connection.undecided_bytes) == (0, 0, 0)
+        assert (
+            left.undecided_entries,
+            client.session.waiting_publish_bytes,
+            client.session.pending_publish_bytes,
+        ) == (0, 0, 0)
         assert scene.broker_session.budget.used_bytes == full.budget.used_bytes == 0
 
 
@@ -74,7 +78,7 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
             undecided.set()
             await within(closing, "the topic is closed")
         assert [one.close_producer.producer_id for one in client.told(BaseCommand.CLOSE_PRODUCER)] == [2, 1]
-        assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
+        assert client.session.waiting_publish_bytes == client.session.pending_publish_bytes == 0
 
 
 @pytest.mark.parametrize("how", ["cut", "the topic ends"])
@@ -92,6 +96,6 @@ async def test_entries_that_wait_for_room_are_given_back_when_their_producer_end
             full.producers()[0].end(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
             await client.wait_told(BaseCommand.CLOSE_PRODUCER)
         await until(lambda: scene.broker_session.budget.used_bytes == 0, "they are given back")
-        assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
+        assert client.session.waiting_publish_bytes == client.session.pending_publish_bytes == 0
         assert full.log.pending_bytes == 0
         full.budget.give_back(1 << 40)

@@ -139,7 +139,7 @@ async def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> N
             request_id=client.request_id(), watcher_id=1, namespace="public/default", topics_pattern=".*"
         )
         waiting.append(asyncio.create_task(client.ask(BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=watch)))
-        await until(lambda: scene.broker_session.finding._under_way == 7, "they wait")
+        await until(lambda: scene.context.server.lookup_limit.in_flight == 7, "they wait")
         await until(lambda: begun == 5, "four lists and the watch's are begun")
         assert (await topics_of(client)).error.error == ServerError.TOO_MANY_REQUESTS
         watch.request_id, watch.watcher_id = client.request_id(), 2

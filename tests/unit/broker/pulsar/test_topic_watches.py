@@ -149,8 +149,8 @@ async def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store
         for client in clients:
             client.cut()
         await until(lambda: not watches(), "nobody watches any more")
-        assert not scene.door.watches._followers
-        assert not scene.door.watches._places
+        assert not scene.context.topic_watches._followers
+        assert not scene.context.topic_watches._watchers
 
 
 async def test_what_changed_while_the_session_was_lost_is_told() -> None:
@@ -175,7 +175,7 @@ async def test_partitions_that_are_added_are_told_though_nobody_has_used_them(mo
     async def nothing(partitions: object) -> None:
         """There are no subscriptions to be made."""
 
-    monkeypatch.setattr(topic_watches, "_LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(topic_watches, "_REFRESH_S", 0.05)
 
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
@@ -193,11 +193,11 @@ async def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows
     """Nothing is told twice, and nothing is left out, wherever looking is broken off."""
     chance = random.Random(seed)
 
-    async def those_meant(names: Iterable[str], means: Callable[[str], bool]) -> list[str]:
+    async def filter_names(names: Iterable[str], means: Callable[[str], bool]) -> list[str]:
         await asyncio.sleep(chance.choice((0, 0.002)))
         return [name for name in names if means(name)]
 
-    monkeypatch.setattr(topic_watches, "those_meant", those_meant)
+    monkeypatch.setattr(topic_watches, "filter_names", filter_names)
 
     async with running_pulsar_broker(topic_list_watch_interval_s=0.002) as scene:
         client = await scene.pulsar_client()
@@ -245,7 +245,7 @@ async def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.Mon
         for count, name in enumerate(names, 1):
             await scene.admin.topics.create(name)
             await quick_known.wait(*names[:count])
-        assert slow.connection.waiting_bytes < 1000
+        assert slow.session.waiting_bytes < 1000
         slow.read_on()
         await slow_known.wait(*names)
         assert slow_known.updates < 6 == quick_known.updates
@@ -258,7 +258,7 @@ async def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(
     found: list[int] = []
     turns = 0
     told_in_turns: list[int] = []
-    updates, tell = topic_watches._updates, TopicWatcher.tell
+    updates, tell = topic_watches._updates, TopicWatcher.send
 
     def counted(told: Listing, listing: Listing) -> list[bytes]:
         found.append(len(listing.names))
@@ -269,7 +269,7 @@ async def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(
         tell(watcher, *told)
 
     monkeypatch.setattr(topic_watches, "_updates", counted)
-    monkeypatch.setattr(TopicWatcher, "tell", noted)
+    monkeypatch.setattr(TopicWatcher, "send", noted)
 
     async with running_pulsar_broker(**_SOON) as scene:
 
@@ -316,7 +316,7 @@ async def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) ->
         assert (await _ask_to_watch(other, 2, namespace="public/x")).type == BaseCommand.ERROR
         await _watch(other, 2)
         monkeypatch.setattr(topic_watches, "_MAX_PATTERNS", 10)
-        monkeypatch.setattr(topic_watches, "_MAX_KEPT_NAMES", 1)
+        monkeypatch.setattr(topic_watches, "_MAX_LISTED_NAMES", 1)
         await scene.admin.topics.create("a1")
         await known.wait("a1")
         await _ask_to_watch(other, 1, topics_pattern="nothing")
@@ -342,16 +342,16 @@ async def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
         assert scene.store is not None
         scene.metadata.cut_silently(scene.store)
         asking = asyncio.create_task(_ask_to_watch(client))
-        await until(lambda: bool(scene.door.watches._places), "it waits for the list")
+        await until(lambda: bool(scene.context.topic_watches._watchers), "it waits for the list")
         close = CommandWatchTopicListClose(request_id=client.request_id(), watcher_id=1)
         answer = await client.ask(BaseCommand.WATCH_TOPIC_LIST_CLOSE, watch_topic_list_close=close)
         assert answer.type == BaseCommand.SUCCESS
         assert (await asking).error.error == ServerError.NOT_ALLOWED_ERROR
         gone = await scene.pulsar_client()
         leaving = asyncio.create_task(_ask_to_watch(gone))
-        await until(lambda: bool(scene.door.watches._places), "it waits for the list")
+        await until(lambda: bool(scene.context.topic_watches._watchers), "it waits for the list")
         gone.cut()
-        await until(lambda: not scene.door.watches._places, "it waits no more")
+        await until(lambda: not scene.context.topic_watches._watchers, "it waits no more")
         leaving.cancel()
         scene.metadata.heal(scene.store)
         await asyncio.wait([leaving])

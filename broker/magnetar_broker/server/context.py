@@ -1,0 +1,42 @@
+"""What both listeners share: the broker's current session, its options, and the limits that hold for all clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.options import BrokerOptions
+from magnetar_broker.server.lookup_limit import LookupLimit
+from magnetar_broker.server.outbox_budget import OutboxBudget
+from magnetar_wire.clock import Clock
+
+__all__ = ["ServerContext"]
+
+
+class ServerContext:
+    """Owned by the broker, for as long as its process."""
+
+    def __init__(
+        self,
+        session: Callable[[], BrokerSession | None],
+        options: BrokerOptions,
+        clock: Clock,
+        counters: BrokerCounters,
+    ) -> None:
+        self._session = session
+        self.options = options
+        self.clock = clock
+        self.counters = counters
+        self.outbox_budget = OutboxBudget(options.max_queued_bytes_of_all_streams)
+        self.lookup_limit = LookupLimit(options.max_concurrent_lookup_request)
+
+    def session(self) -> BrokerSession:
+        """Return the broker's session. Raises `TopicUnloaded` while it has none: clients then look up again."""
+        session = self._session()
+        if session is None:
+            raise TopicUnloaded(
+                "the broker serves no topics now, because it is starting, closing or has lost its session"
+            )
+        return session

@@ -1,0 +1,239 @@
+"""What a client asks to find its way, by its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.entry_pb2 import MessageIdData, MessageMetadata
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandGetLastMessageId,
+    CommandGetLastMessageIdResponse,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    ServerError,
+)
+from magnetar_wire.batch import encode_batch
+from magnetar_wire.messages import Messages
+from magnetar_wire.topic_name import TopicName
+from tests.produce_client import entry
+from tests.running import until
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient, sent
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
+
+_NONE = 2**64 - 1
+
+
+async def _lookup(client: PulsarClient, topic: str, **asked: Any) -> CommandLookupTopicResponse:
+    command = CommandLookupTopic(topic=topic, request_id=client.request_id(), **asked)
+    return (await client.ask(BaseCommand.LOOKUP, lookup_topic=command)).lookup_topic_response
+
+
+async def _partitions(client: PulsarClient, topic: str, **asked: Any) -> CommandPartitionedTopicMetadataResponse:
+    command = CommandPartitionedTopicMetadata(topic=topic, request_id=client.request_id(), **asked)
+    answer = await client.ask(BaseCommand.PARTITIONED_METADATA, partition_metadata=command)
+    return answer.partition_metadata_response
+
+
+async def _try_last(client: PulsarClient, consumer_id: int = 1) -> BaseCommand:
+    command = CommandGetLastMessageId(consumer_id=consumer_id, request_id=client.request_id())
+    return await client.ask(BaseCommand.GET_LAST_MESSAGE_ID, get_last_message_id=command)
+
+
+async def _last(client: PulsarClient) -> CommandGetLastMessageIdResponse:
+    answer = await _try_last(client)
+    assert answer.type == BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE, answer
+    return answer.get_last_message_id_response
+
+
+def _place(message_id: MessageIdData) -> tuple[int, int]:
+    return message_id.ledgerId, message_id.entryId
+
+
+def _batch(sequence_id: int, producer: str) -> bytes:
+    shared = MessageMetadata(producer_name=producer, sequence_id=sequence_id, publish_time=1)
+    return encode_batch(Messages([b"x"] * 5), shared)
+
+
+async def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it() -> None:
+    """As a Pulsar 4.0.7 answered it. WIRE-1."""
+    refused = {
+        "one/two": ServerError.INVALID_TOPIC_NAME,
+        "persistent://public/default": ServerError.INVALID_TOPIC_NAME,
+        "nobody/default/t": ServerError.TOPIC_NOT_FOUND,
+        "public/nowhere/t": ServerError.TOPIC_NOT_FOUND,
+        "x" * 100_000: ServerError.INVALID_TOPIC_NAME,
+    }
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        for topic, error in refused.items():
+            found = await _lookup(client, topic)
+            assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, error)
+            counted = await _partitions(client, topic)
+            assert (counted.response, counted.error) == (CommandPartitionedTopicMetadataResponse.FAILED, error)
+            assert len(found.message) < 2000
+        assert not client.gone
+
+
+async def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
+    """WIRE-1."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        await scene.admin.topics.create_partitioned("parted", 3)
+        assert (await _partitions(client, "parted")).partitions == 3
+        assert (await _partitions(client, "parted-partition-2")).partitions == 0
+        made = await _partitions(client, "new")
+        assert (made.response, made.partitions) == (CommandPartitionedTopicMetadataResponse.SUCCESS, 0)
+        not_made = await _partitions(client, "other", metadata_auto_creation_enabled=False)
+        assert not_made.error == ServerError.TOPIC_NOT_FOUND
+        other_kind = await _partitions(client, "non-persistent://public/default/t")
+        assert other_kind.error == ServerError.NOT_ALLOWED_ERROR
+
+
+async def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WIRE-1: nobody waits for an answer that never comes."""
+    monkeypatch.setattr(logging.getLogger("magnetar_broker.server.pulsar.lookup"), "propagate", False)
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+
+        async def fails(*_: object) -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(scene.broker_session.ownership, "home", fails)
+        monkeypatch.setattr(scene.broker_session.catalog, "partitions", fails)
+        found, counted = await _lookup(client, "t"), await _partitions(client, "t")
+        assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, ServerError.UNKNOWN_ERROR)
+        assert counted.response == CommandPartitionedTopicMetadataResponse.FAILED
+        assert counted.error == ServerError.UNKNOWN_ERROR
+        assert "bug" not in found.message + counted.message
+
+
+async def test_a_listener_that_nobody_knows_is_named_in_few_words() -> None:
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        found = await _lookup(client, "t", advertised_listener_name="x" * 500_000)
+        assert found.response == CommandLookupTopicResponse.FAILED
+        assert len(found.message) < 2000
+        assert not client.gone
+
+
+async def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_pulsar_broker(max_concurrent_lookup_request=2) as scene:
+        client = await scene.pulsar_client()
+        go_on = asyncio.Event()
+
+        async def partitions(name: TopicName, create: bool) -> int:
+            await go_on.wait()
+            return 5
+
+        monkeypatch.setattr(scene.broker_session.catalog, "partitions", partitions)
+        waiting = [asyncio.create_task(_partitions(client, f"t{number}")) for number in range(2)]
+        await until(lambda: scene.context.server.lookup_limit.in_flight == 2, "they wait")
+        assert (await _lookup(client, "other")).error == ServerError.TOO_MANY_REQUESTS
+        assert (await _partitions(client, "other")).error == ServerError.TOO_MANY_REQUESTS
+        go_on.set()
+        assert [one.partitions for one in await asyncio.gather(*waiting)] == [5, 5]
+        assert (await _lookup(client, "other")).response == CommandLookupTopicResponse.CONNECT
+
+
+async def test_the_last_message_is_told_with_its_place_in_its_batch_and_how_far_is_acknowledged() -> None:
+    """WIRE-1. Libraries hold one against the other to say whether there is more to read."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        await client.subscribe()
+        nothing = await _last(client)
+        assert nothing.last_message_id.entryId == _NONE
+        name = opened.producer_name
+        client.send_bytes(sent(1, 0, entry(0, producer=name)))
+        [single] = await client.receipts(1, 1)
+        one = await _last(client)
+        assert _place(one.last_message_id) == _place(single.message_id)
+        assert one.last_message_id.batch_index == -1
+        client.send_bytes(sent(1, 1, _batch(1, name)))
+        receipts = await client.receipts(1, 2)
+        batch = receipts[1].message_id
+        two = await _last(client)
+        assert _place(two.last_message_id) == _place(batch)
+        assert (two.last_message_id.batch_index, two.last_message_id.batch_size) == (4, 5)
+        assert _place(two.consumer_mark_delete_position) < _place(single.message_id) or (
+            two.consumer_mark_delete_position.entryId == _NONE
+        )
+        await client.wait_delivered(2)
+        await client.acknowledge(1, [single.message_id, batch])
+        assert _place((await _last(client)).consumer_mark_delete_position) == _place(batch)
+
+
+async def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        await client.subscribe()
+        client.publish(1, 0, 1, name=opened.producer_name)
+        await client.receipts(1, 2)
+        await scene.admin.topics.truncate("t")
+        await client.subscribe(2, subscription="other")
+        command = CommandGetLastMessageId(consumer_id=2, request_id=client.request_id())
+        answer = await client.ask(BaseCommand.GET_LAST_MESSAGE_ID, get_last_message_id=command)
+        told = answer.get_last_message_id_response
+        assert told.last_message_id.entryId == _NONE
+        client.publish(1, 2, name=opened.producer_name)
+        receipts = await client.receipts(1, 3)
+        command.request_id = client.request_id()
+        answer = await client.ask(BaseCommand.GET_LAST_MESSAGE_ID, get_last_message_id=command)
+        assert _place(answer.get_last_message_id_response.last_message_id) == _place(receipts[2].message_id)
+
+
+async def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-67: a lost last entry is passed over, or a client that reads up to the last message would wait for ever."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        await client.subscribe()
+        client.publish(1, 0, 1, name=opened.producer_name)
+        first, last = [Position(*_place(receipt.message_id)) for receipt in await client.receipts(1, 2)]
+        lost: list[Position] = []
+        read_at = ManagedLedger.read_at
+
+        async def read(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
+            for position in positions:
+                if position in lost:
+                    raise LostEntry(position, "gone") if position == last else DamagedEntry(position, "bad")
+            return await read_at(log, positions)
+
+        monkeypatch.setattr(ManagedLedger, "read_at", read)
+        assert _place((await _last(client)).last_message_id) == last
+        lost.append(last)
+        assert _place((await _last(client)).last_message_id) == first
+        lost.append(first)
+        assert (await _last(client)).last_message_id.entryId == _NONE
+
+        async def not_now(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
+            raise BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
+
+        monkeypatch.setattr(ManagedLedger, "read_at", not_now)
+        assert (await _try_last(client)).error.error == ServerError.PERSISTENCE_ERROR
+
+
+async def test_whoever_is_no_consumer_is_told_to_come_again() -> None:
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        assert (await _try_last(client, 7)).error.error == ServerError.SERVICE_NOT_READY
+        assert not client.gone

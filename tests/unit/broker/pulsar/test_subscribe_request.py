@@ -1,0 +1,69 @@
+"""What a client's SUBSCRIBE asks for that few clients ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar.admin import NextMessage
+from magnetar_broker.server.pulsar.subscribe_request import make_open_consumer
+from magnetar_protos.broker_pb2 import StartAt
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSubscribe,
+    ServerError,
+)
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
+
+
+@pytest.mark.parametrize(
+    ("asked", "start"),
+    [
+        ({"start_message_rollback_duration_sec": 60}, StartAt(time_ms=40_000)),
+        ({"start_message_rollback_duration_sec": 101, "initial_position": 1}, StartAt(time_ms=0)),
+        ({"initial_position": 1}, StartAt(earliest=True)),
+        ({}, StartAt(latest=True)),
+    ],
+)
+def test_a_subscription_begins_where_it_is_asked_to(asked: dict[str, Any], start: StartAt) -> None:
+    """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
+    command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **asked)
+    assert make_open_consumer(command, 100_000).start == start
+
+
+async def test_a_progress_subscription_refuses_consumers() -> None:
+    """SPK-1, WIRE-1: with an error that client libraries do not retry, and the connection goes on. A reader's
+    subscription of the same name is another one."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        client.publish(1, 0, 1, name=opened.producer_name)
+        await scene.admin.reading.advance_progress("t", "", "p", NextMessage(0, 0, 0), only_make=True)
+        for kind in (0, 1, 2):
+            refused = await client.try_subscribe(1, subscription="p", sub_type=kind)
+            assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
+            assert "subscription p stores the progress" in refused.error.message
+        await client.subscribe(2, subscription="p", durable=False)
+        assert len(await client.wait_delivered(2, 2)) == 2
+
+
+async def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
+    """WIRE-1: it drops what is of an earlier one; without a redelivery it is the one that it subscribed with."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        client.publish(1, 0, 1, name=opened.producer_name)
+        await client.subscribe(consumer_epoch=4)
+        assert [one.consumer_epoch for one in await client.wait_delivered(2)] == [4, 4]
+        again = CommandRedeliverUnacknowledgedMessages(consumer_id=1, consumer_epoch=5)
+        command = BaseCommand(
+            type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver_unacknowledged_messages=again
+        )
+        client.send(command)
+        assert [one.consumer_epoch for one in await client.wait_delivered(4)] == [4, 4, 5, 5]
+        await client.subscribe(2, subscription="other")
+        assert [one.consumer_epoch for one in await client.wait_delivered(2, 2)] == [None, None]

@@ -1,0 +1,28 @@
+"""What a broker has running besides calls and streams: it goes on, whatever it meets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from magnetar_broker.broker_session import BrokerSession
+from magnetar_testing.clock import ManualClock
+from tests.unit.broker.subscription_scene import settle
+
+
+async def test_what_breaks_off_begins_anew_after_a_pause() -> None:
+    """Without one it would leave no turn to anybody else."""
+    life = BrokerSession.__new__(BrokerSession)
+    life._clock = clock = ManualClock()
+    begun = 0
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        raise RuntimeError("it broke off")
+
+    keeping = asyncio.ensure_future(life._restart_on_error(work))
+    for times in (1, 2, 3):
+        await settle()
+        assert begun == times
+        clock.advance(1.0)
+    keeping.cancel()

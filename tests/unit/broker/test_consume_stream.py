@@ -1,0 +1,383 @@
+"""The `consume` stream's broker end: many consumers, answers, bounds, and clients that mean harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.server.grpc.consume_options import ConsumeOptions
+from magnetar_protos.broker_pb2 import (
+    CloseConsumer,
+    ConsumeRequest,
+    EntryRange,
+    ErrorCode,
+    OpenConsumer,
+    Redeliver,
+    Seek,
+    SubscriptionType,
+    Unsubscribe,
+)
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.entry import add_broker_metadata, encode_entry
+from magnetar_wire.transport import Code, Rejected
+from tests.unit.broker.consume_client import ConsumeClient, ConsumeServer, eventually
+from tests.unit.broker.subscription_scene import EARLIEST, Scene
+
+SHARED = SubscriptionType.SHARED
+
+
+@asynccontextmanager
+async def _running(options: ConsumeOptions | None = None) -> AsyncIterator[tuple[Scene, ConsumeServer, ConsumeClient]]:
+    scene = Scene()
+    server = ConsumeServer(options)
+    server.topics["topic"] = scene.subscriptions
+    client = (await server.client()).start()
+    try:
+        yield scene, server, client
+    finally:
+        await client.stop()
+        await scene.subscriptions.close()
+
+
+async def test_entries_go_out_and_acks_are_answered() -> None:
+    async with _running() as (scene, server, client):
+        entries = scene.add(12)  # of two ledgers
+        await client.open()
+        await eventually(lambda: client.positions(1) == entries)
+        assert [len(answer.deliveries) for answer in client.answers if answer.deliveries] == [2]
+        assert [one.entry for one in client.delivered[1]] == [scene.log.entries[entry].stored for entry in entries]
+        await client.send(acknowledge=[client.ack(1, entries[11], request_id=5, cumulative=True)])
+        await eventually(lambda: 5 in client.done)
+        assert client.done[5] is None
+        assert scene.stats().backlog_entries == 0
+        assert scene.stats().consumers[0].address == "in-process"
+        assert server.counters.delivered.entries == 12
+        new = scene.add(1)
+        await eventually(lambda: client.positions(1) == entries + new)
+        await client.send(close=[CloseConsumer(consumer_id=1)])
+        await eventually(lambda: 1 in client.ended)
+        assert client.ended[1] is None
+        assert scene.stats().consumers == []
+
+
+async def test_what_comes_for_many_consumers_in_one_turn_leaves_in_one_message() -> None:
+    async with _running() as (scene, _, client):
+        for number in range(1, 6):
+            await client.open(number, f"s{number}")
+        count = len(client.answers)
+        scene.log.on_appended = lambda: None
+        entries = scene.add(3)
+        scene.subscriptions.appended()
+        await eventually(lambda: all(client.positions(number) == entries for number in range(1, 6)))
+        [answer] = client.answers[count:]
+        assert len(answer.deliveries) == 5
+
+
+async def test_the_brokers_part_is_cut_off_for_those_who_did_not_ask() -> None:
+    """MSG-5"""
+    async with _running() as (scene, _, client):
+        entry = encode_entry(MessageMetadata(producer_name="p", sequence_id=1, publish_time=2), b"payload")
+        scene.log.add(payload=add_broker_metadata(entry, 77, 0))
+        await client.open(1, "asked")
+        await client.open(2, "not asked", broker_metadata=False)
+        await eventually(lambda: client.positions(1) and client.positions(2))
+        assert client.delivered[1][0].entry == add_broker_metadata(entry, 77, 0)
+        assert client.delivered[2][0].entry == entry
+
+
+async def test_epochs_are_told_before_what_is_delivered_in_them() -> None:
+    """SUB-9, CHK-52"""
+    async with _running() as (scene, _, client):
+        entries = scene.add(4)
+        await client.open()
+        await eventually(lambda: client.positions(1) == entries)
+        first = client.epochs[1][0]
+        await client.send(seek=[Seek(consumer_id=1, request_id=9, to=EARLIEST)])
+        await eventually(lambda: 9 in client.done)
+        assert client.done[9] is None
+        assert len(client.epochs[1]) == 2
+        # Late acks from before it, cumulative too: dropped, and refused where a receipt was asked for.
+        late = client.ack(1, entries[3], request_id=10, cumulative=True)
+        late.epoch = first
+        await client.send(acknowledge=[late])
+        await eventually(lambda: 10 in client.done)
+        problem = client.done[10]
+        assert problem is not None
+        assert problem.code == ErrorCode.STALE_EPOCH
+        assert scene.stats().backlog_entries == 4
+        await client.flow(1, 10)
+        await eventually(lambda: client.positions(1) == entries * 2)
+        assert [one.epoch for one in client.delivered[1]] == [first] * 4 + [client.epochs[1][1]] * 4
+        # After a redelivery they count.
+        redelivered = client.epochs[1][1]
+        await client.send(redeliver=[Redeliver(consumer_id=1, epoch=redelivered)])
+        await eventually(lambda: len(client.epochs[1]) == 3)
+        late = client.ack(1, entries[0], request_id=11)
+        late.epoch = redelivered
+        await client.send(acknowledge=[late])
+        await eventually(lambda: 11 in client.done)
+        assert client.done[11] is None
+        await client.flow(1, 10)
+        await eventually(lambda: client.positions(1) == entries * 2 + entries[1:])
+
+
+async def test_a_stream_that_breaks_takes_its_consumers_away_and_others_get_what_they_had() -> None:
+    """ACK-3"""
+    async with _running() as (scene, server, client):
+        entries = scene.add(4)
+        await client.open(1, kind=SHARED)
+        await client.open(2, kind=SHARED)
+        await eventually(lambda: client.positions(1) == entries)
+        other = (await server.client()).start()
+        await other.open(1, kind=SHARED)
+        await client.stop()
+        await eventually(lambda: other.positions(1) == entries)
+        assert [one.redelivery_count for one in other.delivered[1]] == [1] * 4
+        assert len(scene.stats().consumers) == 1
+        await other.stop()
+        await eventually(lambda: scene.stats().consumers == [])
+
+
+async def test_a_slow_stream_holds_up_nobody_else_and_little_waits_for_it() -> None:
+    # An in-process stream takes 16 messages ahead.
+    async with _running(ConsumeOptions(max_queued_bytes_per_stream=100000)) as (scene, server, client):
+        size, count = 40_000, 300
+        await client.open(1, "slow", permits=100_000)
+        other = (await server.client()).start()
+        await other.open(1, "fast", permits=100_000)
+        client.reads.clear()
+        await client.flow(1, 1)
+        entries = []
+        for number in range(count):
+            entries.append(scene.log.add(payload=bytes(size)))
+            if number % 10 == 0:
+                await asyncio.sleep(0)
+        await eventually(lambda: other.positions(1) == entries)
+        slow = scene.subscriptions._loaded["slow", True]
+        # What waits for it is bounded: it was not read for it.
+        assert slow.dispatch is not None
+        assert slow.dispatch.read_position < entries[-1]
+        client.reads.set()
+        await eventually(lambda: client.positions(1) == entries)
+        await other.stop()
+
+
+async def test_many_slow_streams_together_are_bounded_too() -> None:
+    async with _running(ConsumeOptions(max_queued_bytes_of_all_streams=1000000)) as (scene, server, client):
+        size = 50_000
+        slow = [(await server.client()).start() for _ in range(8)]
+        for number, one in enumerate(slow):
+            await one.open(1, f"slow {number}", permits=100_000)
+            one.reads.clear()
+            await one.flow(1, 1)  # what it waits for to come is the last that it takes
+        await client.open(1, "fast", permits=100_000)
+        entries, most = [], 0
+        for number in range(300):
+            entries.append(scene.log.add(payload=bytes(size)))
+            most = max(most, server.budget.queued_bytes)
+            if number % 10 == 0:
+                await asyncio.sleep(0)
+        await eventually(lambda: client.positions(1) == entries)
+        # What all may have, and what each may always have and an entry beyond; and not what each might have alone.
+        assert max(most, server.budget.queued_bytes) <= 1_000_000 + 9 * (262_144 + size)
+        assert sum(session.outbox.free_bytes for session in server.sessions) < 9 * 262_144
+        for one in slow[:4]:
+            one.reads.set()
+            await eventually(lambda one=one: one.positions(1) == entries)  # type: ignore[misc]
+        for one in slow:
+            await one.stop()
+        await eventually(lambda: server.serving == 1)
+        await eventually(lambda: server.budget.queued_bytes == 0)
+
+
+async def test_what_can_not_be_is_refused_and_says_why() -> None:
+    async with _running(ConsumeOptions(max_consumers_per_stream=8)) as (scene, _, client):
+        scene.add(1)
+        await client.send(
+            seek=[Seek(consumer_id=5, request_id=1, to=EARLIEST)],
+            unsubscribe=[Unsubscribe(consumer_id=5, request_id=2)],
+            close=[CloseConsumer(consumer_id=5)],
+            open=[
+                OpenConsumer(consumer_id=11, topic="a/b", subscription="s", durable=True),
+                OpenConsumer(consumer_id=12, topic="other", subscription="s", durable=True),
+                OpenConsumer(consumer_id=13, topic="topic", subscription="", durable=True),
+                OpenConsumer(consumer_id=14, topic="topic", subscription="x" * 5000, durable=True),
+                OpenConsumer(consumer_id=15, topic="topic", subscription="s", type=SubscriptionType.KEY_SHARED),
+                OpenConsumer(consumer_id=16, topic="topic", subscription="s", durable=True, incarnation="no"),
+                OpenConsumer(consumer_id=17, topic="topic", subscription="s", durable=True, read_compacted=True),
+                OpenConsumer(consumer_id=18, topic="topic", subscription="s", durable=True, type=77),  # type: ignore[arg-type]
+            ],
+        )
+        await eventually(lambda: len(client.ended) == 8 and len(client.done) == 2)
+        codes = [problem.code for _, problem in sorted(client.ended.items()) if problem is not None]
+        assert codes == [
+            ErrorCode.INVALID_TOPIC_NAME,
+            ErrorCode.TOPIC_NOT_FOUND,
+            ErrorCode.INVALID_ARGUMENT,
+            ErrorCode.INVALID_ARGUMENT,
+            ErrorCode.UNSUPPORTED,
+            ErrorCode.INCARNATION_CHANGED,
+            ErrorCode.UNSUPPORTED,
+            ErrorCode.INVALID_ARGUMENT,
+        ]
+        assert {problem.code for problem in client.done.values() if problem} == {ErrorCode.NOT_FOUND}
+        for number in range(1, 10):
+            await client.open(number, f"s{number}")
+        problem = client.ended[9]
+        assert problem is not None
+        assert problem.code == ErrorCode.TOO_MANY_REQUESTS
+        await client.send(open=[OpenConsumer(consumer_id=2, topic="topic", subscription="s")])
+        await eventually(lambda: client.error)
+        assert isinstance(client.error, Rejected)
+        assert client.error.code is Code.INVALID_ARGUMENT
+        await eventually(lambda: scene.subscriptions.consumers == 0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\xff\xff",
+        ConsumeRequest(redeliver=[Redeliver(consumer_id=1, entries=[EntryRange()] * 101)]).SerializeToString(),
+        ConsumeRequest(close=[CloseConsumer()] * 101).SerializeToString(),
+    ],
+)
+async def test_a_message_that_is_nonsense_ends_the_stream(message: bytes) -> None:
+    async with _running(ConsumeOptions(max_parts_per_consume_request=100)) as (scene, _, client):
+        await client.open()
+        await client.stream.send(message)
+        await eventually(lambda: client.error)
+        assert isinstance(client.error, Rejected)
+        assert client.error.code is Code.INVALID_ARGUMENT
+        await eventually(lambda: scene.subscriptions.consumers == 0)
+
+
+async def test_a_cumulative_ack_on_shared_is_refused_or_dropped_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SUB-4"""
+    with caplog.at_level(logging.WARNING):
+        async with _running() as (scene, _, client):
+            entries = scene.add(2)
+            await client.open(kind=SHARED)
+            await eventually(lambda: client.positions(1) == entries)
+            await client.send(acknowledge=[client.ack(1, entries[1], request_id=3, cumulative=True)])
+            await eventually(lambda: 3 in client.done)
+            problem = client.done[3]
+            assert problem is not None
+            assert problem.code == ErrorCode.NOT_ALLOWED
+            for _ in range(3):
+                await client.send(acknowledge=[client.ack(1, entries[1], cumulative=True)])
+            await client.send(acknowledge=[client.ack(1, entries[0], request_id=4)])
+            await eventually(lambda: 4 in client.done)
+            assert scene.stats().backlog_entries == 1
+    assert sum("cumulative" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_a_consumer_may_be_closed_while_it_is_opened() -> None:
+    async with _running() as (scene, server, client):
+        server.gate.clear()
+        await client.send(open=[OpenConsumer(consumer_id=1, topic="topic", subscription="s", durable=True)])
+        await client.send(close=[CloseConsumer(consumer_id=1)])
+        await eventually(lambda: 1 in client.ended)
+        assert client.ended[1] is None
+        server.gate.set()
+        await client.open(2)
+        assert scene.stats().consumers[0].active
+        assert len(scene.stats().consumers) == 1
+
+
+async def test_unsubscribing_is_answered_then_the_consumer_ends() -> None:
+    async with _running() as (scene, _, client):
+        await client.open()
+        scene.cursors.fails = BrokerError(ErrorCode.METADATA_ERROR, "not now")
+        await client.send(unsubscribe=[Unsubscribe(consumer_id=1, request_id=1)])
+        await eventually(lambda: 1 in client.done)
+        problem = client.done[1]
+        assert problem is not None
+        assert problem.code == ErrorCode.METADATA_ERROR
+        assert 1 not in client.ended
+        scene.cursors.fails = None
+        await client.send(unsubscribe=[Unsubscribe(consumer_id=1, request_id=2)])
+        await eventually(lambda: 1 in client.ended)
+        assert client.done[2] is None
+        assert client.ended[1] is None
+        assert scene.subscriptions.stats() == []
+
+
+async def test_room_for_what_is_being_read_is_given_back_when_it_is_not_needed() -> None:
+    async with _running() as (scene, server, client):
+        other = Scene()
+        server.topics["other"] = other.subscriptions
+        entries = scene.add(3)
+        other.add(3)
+        other.log.at_hand = False
+        other.log.gate = asyncio.Event()
+        await client.open(1, topic="other")
+        await eventually(lambda: other.log.reads)
+        # All room is for what is being read there, and then the topic is gone.
+        await client.open(2)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert client.positions(2) == []
+        await other.subscriptions.close(TopicUnloaded("another broker has it"))
+        await eventually(lambda: client.positions(2) == entries)
+        assert 1 in client.ended
+
+
+async def test_a_topic_that_is_given_up_ends_its_consumers_and_not_the_stream() -> None:
+    async with _running() as (scene, _, client):
+        await client.open(1)
+        await client.open(2, "other")
+        await scene.subscriptions.close(TopicUnloaded("another broker has it"))
+        await eventually(lambda: len(client.ended) == 2)
+        assert {problem.code for problem in client.ended.values() if problem} == {ErrorCode.SERVICE_NOT_READY}
+        # The stream goes on.
+        await client.open(3)
+        problem = client.ended[3]
+        assert problem is not None
+        assert problem.code == ErrorCode.SERVICE_NOT_READY
+
+
+async def test_a_client_that_has_finished_still_gets_its_receipts() -> None:
+    async with _running() as (scene, _, client):
+        entries = scene.add(2)
+        await client.open()
+        await eventually(lambda: client.positions(1) == entries)
+        cursor = scene.cursors.cursors["s"]
+        cursor.gate = asyncio.Event()
+        await client.send(acknowledge=[client.ack(1, entries[0], request_id=1)])
+        await client.stream.finish()
+        await eventually(lambda: scene.subscriptions.consumers == 0)
+        cursor.gate.set()
+        assert client.task is not None
+        await asyncio.wait_for(asyncio.shield(client.task), 60)
+        assert client.error is None
+        assert client.done == {1: None}
+
+
+async def test_while_too_many_receipts_wait_no_more_is_read() -> None:
+    async with _running(ConsumeOptions(max_waiting_answers_per_stream=10)) as (scene, _, client):
+        [entry] = scene.add(1)
+        await client.open()
+        cursor = scene.cursors.cursors["s"]
+        cursor.gate = asyncio.Event()
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            for number in range(1, 201):
+                await client.send(acknowledge=[client.ack(1, entry, request_id=number)])
+                sent = number
+
+        sending = asyncio.create_task(send())
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert sent < 100  # what its bound and the stream's own have room for
+        cursor.gate.set()
+        await sending
+        await eventually(lambda: len(client.done) == 200)

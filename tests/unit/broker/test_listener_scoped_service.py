@@ -1,0 +1,70 @@
+"""What those are told who come to a listener that has a name."""
+
+from __future__ import annotations
+
+from magnetar_broker.server.grpc import listener_scoped_service
+from magnetar_broker.server.grpc.listener_scoped_service import ListenerScopedService
+from magnetar_protos import admin_pb2, broker_pb2, catalog_pb2, reading_pb2
+from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
+from magnetar_wire.transport import Peer, Stream
+from tests.running import within
+from tests.unit.broker.test_broker_daemon import Machine, becomes_ready
+
+LISTENERS = "internal:magnetar://one:6652,external:magnetar://outside:7000"
+
+
+class Recording:
+    """Answers with what it was asked."""
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        return request
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        raise AssertionError("nothing streams here")
+
+
+def test_every_request_with_a_listeners_name_is_known() -> None:
+    known = {kind.DESCRIPTOR.full_name for kind in listener_scoped_service._REQUESTS.values()}
+    found = {
+        kind.full_name
+        for module in (admin_pb2, broker_pb2, catalog_pb2, reading_pb2)
+        for kind in module.DESCRIPTOR.message_types_by_name.values()
+        if kind.name.endswith("Request") and "listener_name" in kind.fields_by_name
+    }
+    assert known == found
+
+
+async def test_the_name_is_filled_in_and_another_one_stays() -> None:
+    """OWN-1: whoever names no listener is told of the one that he came to."""
+
+    service = ListenerScopedService(Recording(), "external")
+    peer: Peer = None  # type: ignore[assignment]
+    for method, kind in listener_scoped_service._REQUESTS.items():
+        for named, told in (("", "external"), ("internal", "internal")):
+            request = kind(topic="t", listener_name=named)
+            asked = kind.FromString(await service.call(peer, method, request.SerializeToString()))
+            assert asked == kind(topic="t", listener_name=told), method
+    assert await service.call(peer, "partitions", b"x") == b"x"
+
+
+async def test_a_client_that_came_from_outside_is_sent_to_addresses_outside() -> None:
+    """OWN-1: by the listener that it came to; to another one only if it names that."""
+
+    machine = Machine()
+    await machine.add_bookie()
+    async with machine.running(
+        advertised_listeners=LISTENERS, bind_addresses="external:magnetar://outside:7000"
+    ) as daemon:
+        await becomes_ready(daemon)
+
+        async def told(at: str, named: str = "") -> str:
+            request = LookupRequest(topic="t", listener_name=named).SerializeToString()
+            connection = machine.transport.connect(at)
+            answer = LookupAnswer.FromString(await within(connection.call("lookup", request, timeout_s=30), "a lookup"))
+            await connection.close()
+            return answer.address
+
+        assert await told("one:6652") == "one:6652"
+        assert await told("outside:7000") == "outside:7000"
+        assert await told("outside:7000", "internal") == "one:6652"
+        assert await told("one:6652", "external") == "outside:7000"

@@ -1,0 +1,126 @@
+"""How many lookups and claims wait at a broker at a time, and what those are told who come above that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar_broker.server.grpc import bundle_claims
+from magnetar_broker.server.grpc.bundle_claims import BundleClaims
+from magnetar_broker.server.grpc.lookup import look_up
+from magnetar_broker.server.grpc.lookup_options import FindingOptions
+from magnetar_protos.broker_pb2 import (
+    ErrorCode,
+    LastMessageAnswer,
+    LastMessageRequest,
+    LookupAnswer,
+    LookupRequest,
+    PartitionsAnswer,
+    PartitionsRequest,
+)
+from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest
+from magnetar_wire.bundles import BundleRange
+from magnetar_wire.topic_name import NamespaceName
+from magnetar_wire.transport import Code, Refusal
+from tests.running import until
+from tests.unit.broker.cluster_scene import running_brokers
+
+NAME = "persistent://public/default/t"
+
+
+async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
+    """While the metadata store is silent they pile up to the bound and no further, and all goes on after that."""
+
+    async with running_brokers(brokers=1, max_concurrent_lookup_request=3) as scene:
+        one = scene["b1"]
+        connection = scene.transport.connect(one.address)
+
+        async def looked_up(topic: str) -> LookupAnswer:
+            request = LookupRequest(topic=topic).SerializeToString()
+            return LookupAnswer.FromString(await connection.call("lookup", request, timeout_s=60))
+
+        scene.metadata.cut_silently(one.session)
+        waiting = [asyncio.create_task(looked_up(f"persistent://public/n{number}/t")) for number in range(3)]
+        limit = one.broker.server.lookup_limit
+        await until(lambda: limit.in_flight == 3, "they wait")
+        problem = (await looked_up(NAME)).problem
+        assert (problem.code, "max_concurrent_lookup_request" in problem.text) == (ErrorCode.TOO_MANY_REQUESTS, True)
+        request = PartitionsRequest(topic=NAME).SerializeToString()
+        partitions = PartitionsAnswer.FromString(await connection.call("partitions", request, timeout_s=60))
+        assert partitions.problem.code == ErrorCode.TOO_MANY_REQUESTS
+        asked = LastMessageRequest(topic=NAME).SerializeToString()
+        last = LastMessageAnswer.FromString(await connection.call("last_message", asked, timeout_s=60))
+        assert last.problem.code == ErrorCode.TOO_MANY_REQUESTS
+        # Requests that were lost end with their connection, not only with their time-outs.
+        scene.metadata.suspend(one.session)
+        scene.metadata.resume(one.session)
+        for one_answer in await asyncio.gather(*waiting):
+            assert one_answer.problem.code != ErrorCode.TOO_MANY_REQUESTS
+        assert limit.in_flight == 0
+        assert (await looked_up(NAME)).address
+        await connection.close()
+
+
+async def test_whoever_goes_away_makes_room() -> None:
+    async with running_brokers(brokers=1, max_concurrent_lookup_request=2) as scene:
+        one = scene["b1"]
+        limit = one.broker.server.lookup_limit
+        scene.metadata.cut_silently(one.session)
+        request = LookupRequest(topic="persistent://public/other/t").SerializeToString()
+        waiting = [asyncio.create_task(look_up(one.broker.server, one.broker_session, request)) for _ in range(2)]
+        await until(lambda: limit.in_flight == 2, "they wait")
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert limit.in_flight == 0
+        scene.metadata.heal(one.session)
+
+
+def test_the_bound_is_above_what_a_crowd_of_clients_asks_at_once() -> None:
+    assert FindingOptions().max_concurrent_lookup_request >= 10_000
+
+
+async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Owners:
+        def __init__(self) -> None:
+            self.asked = 0
+            self.go_on = asyncio.Event()
+
+        async def claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
+            self.asked += 1
+            await self.go_on.wait()
+            return BundleOwner(broker_id="b")
+
+    monkeypatch.setattr(bundle_claims, "_MAX_CLAIMS", 2)
+    owners = Owners()
+    serving = BundleClaims()
+    request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(owners, request)) for _ in range(2)]
+    await until(lambda: owners.asked == 2, "they wait")
+    with pytest.raises(Refusal) as refused:
+        await serving.claim(owners, request)
+    assert refused.value.code is Code.RESOURCE_EXHAUSTED
+    assert owners.asked == 2
+    owners.go_on.set()
+    answers = [ClaimAnswer.FromString(answer) for answer in await asyncio.gather(*waiting)]
+    assert [answer.owner.broker_id for answer in answers] == ["b", "b"]
+    await serving.claim(owners, request)
+
+
+async def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
+    """What several wait for is a task of nobody's: closing breaks it off."""
+
+    async with running_brokers(brokers=1) as scene:
+        one = scene["b1"]
+        ownership = one.broker_session.ownership
+        reading = ownership._registered._reading
+        scene.metadata.cut_silently(one.session)
+        asking = asyncio.create_task(ownership.brokers())
+        await until(lambda: None in reading, "it reads")
+        await ownership.close()
+        assert None not in reading
+        await asyncio.wait([asking])
+        assert asking.exception() is not None
+        scene.metadata.heal(one.session)
