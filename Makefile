@@ -127,6 +127,7 @@ torture: $(VENV)/.installed
 
 protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py
+	@$(BIN)/python client/generate_admin.py
 
 settings: $(VENV)/.installed
 	@$(BIN)/python -m magnetar_cli.settings_page

@@ -1,4 +1,4 @@
-"""Makes the generated code of magnetar_protos: `python protos/generate.py [FOLDER]` (default: in place)."""
+"""Generate the code of magnetar_protos: `python protos/generate.py [FOLDER]` (default: in place)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def generate(folder: Path) -> list[Path]:
-    """Writes the code of every .proto file below `folder` and returns the files written."""
+    """Write the code of every .proto file below `folder`, and return the written files."""
     sources = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "magnetar_protos").glob("*.proto"))
     status = protoc.main(["protoc", f"-I{ROOT}", f"--python_out={folder}", f"--pyi_out={folder}", *sources])
     if status:

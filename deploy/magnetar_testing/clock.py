@@ -69,11 +69,11 @@ class ManualClock:
         return max(0.0, self._due[0][0] - self._monotonic) if self._due else None
 
     def jump(self, milliseconds: int) -> None:
-        """Moves the wall clock alone, as an operator or a time server does."""
+        """Move the wall clock only, as an operator or a time server does."""
         self._time_ms += milliseconds
 
     def advance(self, seconds: float) -> None:
-        """Moves both clocks on and makes every call that falls due on the way, each at its own time."""
+        """Move both clocks forward, and make every call that becomes due, each at its own time."""
         until = self._monotonic + seconds
         while self._due and self._due[0][0] <= until:
             due, _, timer = heapq.heappop(self._due)

@@ -1,10 +1,10 @@
 """Fixtures for pytest, which finds them by the entry point `magnetar` of the group `pytest11`.
 
-Installing Magnetar costs other projects nothing: this module imports pytest alone, no fixture is used unless a test
-asks for it, and what a fixture needs is imported when it is asked for.
+The plugin costs other projects nothing: this module imports pytest only, no fixture is used unless a test requests it,
+and the imports of a fixture are made then.
 
-Fixtures of the scope "session" are shared by all tests of a run (with pytest-xdist: of a worker). Tests share them
-without meeting each other when each uses a topic of its own (`magnetar_topic`).
+Fixtures of the scope "session" are shared by all tests of a run (with pytest-xdist: of a worker). Tests that share them
+don't interfere if each uses a topic of its own (`magnetar_topic`).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def magnetar_clock() -> ManualClock:
 
 @contextlib.contextmanager
 def _extra_installed() -> Iterator[None]:
-    """Tell how to install a library that is missing, instead of a traceback."""
+    """Explain how to install a missing library, instead of raising a traceback."""
     try:
         yield
     except ModuleNotFoundError as error:

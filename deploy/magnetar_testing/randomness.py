@@ -1,4 +1,4 @@
-"""Randomness that is the same at every run."""
+"""Randomness that is the same in every run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class SeededRandomness:
-    """A `Randomness` that draws the same in the same order for the same seed. Anybody can guess its tokens."""
+    """A `Randomness` with the same draws in the same order for the same seed. Its tokens can be guessed."""
 
     def __init__(self, seed: int | str) -> None:
         self._source = random.Random(seed)

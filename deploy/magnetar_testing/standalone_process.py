@@ -54,7 +54,7 @@ class StandaloneProcess(BrokerEndpoints):
         self.environment = dict(environment or {})
         self.process: subprocess.Popen[bytes] | None = None
         # The line of JSON that it printed when it was ready.
-        self.said: dict[str, Any] = {}
+        self.ready_report: dict[str, Any] = {}
 
     @property
     def pid(self) -> int:
@@ -99,9 +99,9 @@ class StandaloneProcess(BrokerEndpoints):
                 process.wait(_REPORT_SECONDS)
             process.kill()
             raise RuntimeError(f"the standalone did not start (exit status {self.wait()}):\n{self.logged}")
-        self.said = json.loads(line)
-        self.service_url, self.pulsar_url = self.said["grpc"], self.said["pulsar"]
-        self.http_url = self.said["http"]
+        self.ready_report = json.loads(line)
+        self.service_url, self.pulsar_url = self.ready_report["grpc"], self.ready_report["pulsar"]
+        self.http_url = self.ready_report["http"]
         return self
 
     def kill(self) -> None:
@@ -160,11 +160,11 @@ def _port(url: str) -> str:
 def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
     """Read the first line of its standard output, or less if the process ends or the deadline passes before."""
     assert process.stdout is not None
-    said = b""
-    while not said.endswith(b"\n"):
+    line = b""
+    while not line.endswith(b"\n"):
         readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         piece = os.read(process.stdout.fileno(), 4096) if readable else b""
         if not piece:
             break
-        said += piece
-    return said
+        line += piece
+    return line

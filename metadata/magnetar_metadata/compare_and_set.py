@@ -19,7 +19,7 @@ For a node that was read at version v, the same compare-and-set is repeated: the
   was made, or another writer's change. Version v + 1 has a token that identifies its writer. A read after a `sync`
   shows the node at some version w > v, and the token of v + 1 is at index w - (v + 1) of the stored tokens. If it is
   ours, our change was made. If not, it wasn't, and the loop continues with the new value.
-- The repeat is refused for another reason (a quota, permissions, new children). That only says that the repeat was not
+- The repeat is refused for another reason (a quota, permissions, new children). That only means that the repeat was not
   made. The same read decides, if it can. The refusal itself is not raised, because the caller would take it for a no.
 - The answer to the repeat is lost, too: repeat again.
 
@@ -29,8 +29,8 @@ the same bytes, the second would be the deleted incarnation again, and the sessi
 With a token per copy it is a new incarnation. Nothing is lost by this: a refused copy is compared with all tokens that
 were tried.
 
-What remains
-------------
+Limits
+------
 - If the token is no longer among the `STORED_TOKENS` newest ones, or the node is another incarnation or deleted, our
   version may have been made and then overwritten or deleted. That raises `OutcomeUnknown`.
 - A create may be made more than once, each time as another incarnation, if other sessions delete the node in between.
@@ -44,13 +44,12 @@ What remains
   deleted and created again is executed if the new node has version v, too. If the incarnations of a node must not be
   confused, don't create it again under the same path.
 - A delete leaves no token. If its repeat finds no node, our delete or another one was executed: `OutcomeUnknown`. If
-the
-  same incarnation still exists, it was not.
+  the same incarnation still exists, it was not.
 
 The caller's update function is pure: it is called again for each new value. If it returns `LEAVE` or raises, that
 counts only for a fresh read.
 
-A connected store that can't answer is asked again: the first time at once, then after growing pauses.
+A request to a connected store that can't answer is repeated: the first time at once, then after growing pauses.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ from magnetar_metadata.core.envelope import (
     Envelope,
     Verdict,
     decode,
-    following,
     judge_delete,
     judge_put,
+    next_envelope,
 )
 from magnetar_metadata.errors import (
     BadVersion,
@@ -124,7 +123,7 @@ async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> Store
 
 def encode_first_value(payload: bytes, randomness: Randomness) -> bytes:
     """Return the value for a node that the caller creates in its own transaction, to be changed by this loop later."""
-    return following(None, randomness.token(TOKEN_BYTES), payload).encode()
+    return next_envelope(None, randomness.token(TOKEN_BYTES), payload).encode()
 
 
 def decode_stored(value: bytes, version: int = 0) -> StoredValue:
@@ -135,7 +134,7 @@ def decode_stored(value: bytes, version: int = 0) -> StoredValue:
 
 def encode_next_value(stored: StoredValue, payload: bytes, randomness: Randomness) -> bytes:
     """Return the value for a `Put` at `stored.version` in the caller's own transaction. `stored` comes from `read`."""
-    return following(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
+    return next_envelope(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
 
 
 async def change(
@@ -174,7 +173,7 @@ class _Loop:
     clock: Clock
     deadline: float
     along: tuple[Change, ...] = ()
-    # The pause before a connected store that gave no answer is asked again.
+    # The pause before a request to a connected store without an answer is repeated.
     pause_s: float = 0.0
 
     async def run(
@@ -218,7 +217,7 @@ class _Loop:
         def next_copy() -> Put:
             # Each copy of a create has its own token; all copies of a later version have the same.
             if old is None or not written:
-                written.append(following(old, randomness.token(TOKEN_BYTES), payload))
+                written.append(next_envelope(old, randomness.token(TOKEN_BYTES), payload))
             return Put(self.path, written[-1].encode(), expected)
 
         refusal = await self._settle(next_copy)

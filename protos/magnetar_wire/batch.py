@@ -5,15 +5,15 @@
     messages = decode_messages(decode_entry(stored))  either
 
 `shared` is the metadata that all entries of a producer have in common: producer name, publish time, schema version and
-whatever else. What follows from the messages is put into a copy of it, in place of anything that `shared` had there.
+others. Fields that follow from the messages are set in a copy of it, and replace the values of `shared`.
 
-There are several ways to encode and to decode a batch, for every batch the same bytes and the same messages: batches
-that are a table (`_uniform_batch`), batches column by column (`_encode_columns`, `_decode_columns`), and message by
-message (`_decode_objects`). Each says whether it can; the first that can does.
+There are several code paths. They make the same bytes and the same messages of every batch: `uniform_batch` for batches
+that are a table, `column_encoding` and `column_decoding` for columns, and `message_decoding` for one message after the
+other. Each path returns None if it does not support the batch; the first that supports it is used.
 
-A malformed batch is refused as a whole, by `decode_messages` or, where all that is wrong is a property, by the first
-look at any message's properties: parsing them is most of the work, and many applications never look. Whoever must know
-at once looks at `messages.properties[0]`.
+A malformed batch is refused as a whole, by `decode_messages`. If only a property is malformed, it is refused by the
+first access to a message's properties instead: parsing them is most of the work, and many applications never read them.
+To know at once, read `messages.properties[0]`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from itertools import pairwise
 from typing import Final
 
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_wire._decode_columns import decode_columns
-from magnetar_wire._decode_objects import decode_objects, read_key, read_properties
-from magnetar_wire._encode_columns import encode_columns, payload_bytes
-from magnetar_wire._uniform_batch import decode_uniform, encode_uniform
+from magnetar_wire.batch_codec.column_decoding import decode_columns
+from magnetar_wire.batch_codec.column_encoding import encode_columns, payload_bytes
+from magnetar_wire.batch_codec.message_decoding import decode_objects, read_key, read_properties
+from magnetar_wire.batch_codec.uniform_batch import decode_uniform, encode_uniform
 from magnetar_wire.compression import NONE, compress, decompress
 from magnetar_wire.entry import Entry, encode_entry
 from magnetar_wire.errors import EncryptedEntry, InvalidMessage, MalformedEntry, PartOfMessage, TooLarge
@@ -51,7 +51,8 @@ __all__ = [
 
 _COLUMNS: Final = tuple(field.name for field in fields(Messages))
 
-# What follows from a batch's messages, and of a single message besides: `shared`'s are not theirs.
+# The fields that follow from a batch's messages, and those that also follow from a single message. Values of `shared`
+# in these fields are ignored.
 _OF_BATCH: Final = frozenset(
     {
         MessageMetadata.NUM_MESSAGES_IN_BATCH_FIELD_NUMBER,
@@ -77,7 +78,7 @@ _OF_MESSAGE: Final = _OF_BATCH | {
 
 
 def encode_batch(messages: Messages, shared: MessageMetadata, compression: CompressionType = NONE) -> bytes:
-    """One entry that holds all the messages. A single message makes a batch of one."""
+    """Encode all messages as one entry. A single message becomes a batch of one."""
     _check_columns(messages)
     if len(messages) > MAX_BATCH_MESSAGES:
         raise TooLarge(f"the batch has {len(messages)} messages, above the limit of {MAX_BATCH_MESSAGES}")
@@ -100,14 +101,16 @@ def encode_batch(messages: Messages, shared: MessageMetadata, compression: Compr
 
 
 def encode_message(message: Messages, shared: MessageMetadata, compression: CompressionType = NONE) -> bytes:
-    """One entry that is the one message of `message`, not in a batch. Without a sequence id it has `shared`'s."""
+    """Encode the single message of `message` as one entry that is not a batch. Its default sequence id is that of
+    `shared`.
+    """
     return encode_entry(*encode_message_parts(message, shared, compression))
 
 
 def encode_message_parts(
     message: Messages, shared: MessageMetadata, compression: CompressionType
 ) -> tuple[MessageMetadata, bytes | bytearray]:
-    """What `encode_message` makes an entry of: the metadata, and the payload, compressed."""
+    """Return the two parts of the entry of `encode_message`: the metadata, and the compressed payload."""
     _check_columns(message)
     if len(message) != 1:
         raise InvalidMessage(f"an entry that is not a batch holds one message, not {len(message)}")
@@ -139,12 +142,12 @@ def encode_message_parts(
 
 
 def decode_messages(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
-    """The messages of an entry, one or a batch of them."""
+    """Decode the messages of an entry: one, or a batch."""
     return decode_payload(entry, decompress_payload(entry, max_uncompressed_bytes=max_uncompressed_bytes))
 
 
 def decompress_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
-    """The payload of an entry that can be decoded by itself, as it was before it was compressed."""
+    """Decompress the payload of an entry. Raise an error if it can't be decoded alone: it is encrypted, or a chunk."""
     metadata = entry.metadata
     if metadata.encryption_keys:
         check_not_encrypted(metadata)
@@ -160,27 +163,27 @@ def decompress_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMP
 
 
 def check_not_encrypted(metadata: MessageMetadata) -> None:
-    """Raises EncryptedEntry."""
+    """Raise EncryptedEntry if the payload is encrypted."""
     if metadata.encryption_keys:
         raise EncryptedEntry(f"the entry is encrypted with the keys {[key.key for key in metadata.encryption_keys]}")
 
 
 def message_count(entry: Entry) -> int:
-    """How many messages the entry says that it holds."""
+    """Return the number of messages that the entry declares."""
     if not entry.is_batch:
         return 1
     return len(entry.metadata.compacted_batch_indexes) or entry.metadata.num_messages_in_batch
 
 
 def decode_payload(entry: Entry, payload: bytes) -> Messages:
-    """The messages of an entry whose payload was opened."""
+    """Decode the messages of an entry whose payload is decompressed."""
     metadata, count = entry.metadata, message_count(entry)
     if not entry.is_batch:
         return _single(metadata, payload)
-    kept = metadata.compacted_batch_indexes
+    indexes = metadata.compacted_batch_indexes
     messages = decode_uniform(payload, count) or decode_columns(payload, count) or decode_objects(payload, count)
-    if kept:
-        messages.batch_indexes = _kept_indexes(list(kept), metadata.num_messages_in_batch)
+    if indexes:
+        messages.batch_indexes = _check_indexes(list(indexes), metadata.num_messages_in_batch)
     return messages
 
 
@@ -197,24 +200,24 @@ def _single(metadata: MessageMetadata, payload: bytes) -> Messages:
     )
 
 
-def _kept_indexes(kept: list[int], batch_size: int) -> list[int]:
-    if kept[0] < 0 or kept[-1] >= batch_size or any(a >= b for a, b in pairwise(kept)):
+def _check_indexes(indexes: list[int], batch_size: int) -> list[int]:
+    if indexes[0] < 0 or indexes[-1] >= batch_size or any(a >= b for a, b in pairwise(indexes)):
         raise MalformedEntry(
-            f"the indexes {kept[:20]} of the messages left in a compacted batch of {batch_size} are not "
+            f"the indexes {indexes[:20]} of the messages left in a compacted batch of {batch_size} are not "
             "ascending or out of range"
         )
-    return kept
+    return indexes
 
 
 def _compressed(
     metadata: MessageMetadata, payload: bytes | bytearray, compression: CompressionType
 ) -> tuple[MessageMetadata, bytes | bytearray]:
     if compression == CompressionType.ZLIB and not payload:
-        # Clients made of the C++ library take zlib's nothing for damaged, and drop the message.
+        # Clients based on the C++ library treat an empty zlib payload as damaged, and drop the message.
         compression = NONE
     if compression != NONE:
         size = len(payload)
-        if size > MAX_UNCOMPRESSED_BYTES:  # no reader would take it
+        if size > MAX_UNCOMPRESSED_BYTES:  # readers refuse it
             raise TooLarge(f"the payload has {size} bytes uncompressed, above the limit of {MAX_UNCOMPRESSED_BYTES}")
         payload = compress(payload, compression)
         metadata.compression = compression
@@ -242,7 +245,7 @@ def _all_none(ids: Sequence[int | None]) -> bool:
 def _without(shared: MessageMetadata, fields: frozenset[int]) -> MessageMetadata:
     metadata = MessageMetadata()
     metadata.CopyFrom(shared)
-    for field, _ in shared.ListFields():  # few: clearing a dozen that are not there takes twice as long
+    for field, _ in shared.ListFields():  # few: clearing a dozen absent fields takes twice as long
         if field.number in fields:
             metadata.ClearField(field.name)
     return metadata
@@ -251,7 +254,7 @@ def _without(shared: MessageMetadata, fields: frozenset[int]) -> MessageMetadata
 def _set_properties(metadata: MessageMetadata, properties: Mapping[str, str]) -> None:
     try:
         for name, value in properties.items():
-            if not isinstance(name, str) or not isinstance(value, str):  # protobuf would take bytes, too
+            if not isinstance(name, str) or not isinstance(value, str):  # protobuf would accept bytes
                 raise TypeError(f"a property's name and value must be str, not {name!r} and {value!r}")
             metadata.properties.add(key=name, value=value)
     except (AttributeError, TypeError, ValueError) as error:

@@ -1,11 +1,11 @@
-"""Bundles: the ranges of hashes by which a namespace's topics are dealt out to brokers.
+"""Bundles: ranges of hashes that divide a namespace's topics among brokers.
 
-A topic's hash is the CRC-32 of its full name, 0 … 0xffffffff. A namespace's bundles cut that range up without gap or
-overlap, and a topic is in the bundle that its hash falls in.
+A topic's hash is the CRC-32 of its full name, 0 … 0xffffffff. The bundles of a namespace cover that range without gaps
+or overlap. A topic belongs to the bundle that contains its hash.
 
 A range is written as in the paths of Pulsar's REST API: `0x40000000_0x80000000`, eight lower-case digits each. The
-upper end belongs to the next bundle, but for the last one's, which is 0xffffffff and in it: 2^32 has no eight digits.
-So topics are found by where bundles begin, and the ends are for showing.
+upper bound is exclusive, except in the last bundle, where it is 0xffffffff and inclusive: 2^32 doesn't have eight
+digits. So lookups use the lower bounds only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from magnetar_wire.topic_name import TopicName
 
 LAST_HASH: Final = 0xFFFF_FFFF
-# As many as can be told apart by half of the hash; far above what brokers could be given.
+# The number that half of the hash can distinguish; far more than brokers can own.
 MAX_BUNDLES: Final = 65_536
 
 _RANGE: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})", re.ASCII)
@@ -28,7 +28,7 @@ _RANGE: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, order=True)
 class BundleRange:
-    """The hashes from `lower` up to `upper`, which is out of it unless it is the last hash of all."""
+    """The hashes from `lower` to `upper`, which is exclusive unless it is the last hash of all."""
 
     lower: int
     upper: int
@@ -39,7 +39,7 @@ class BundleRange:
 
     @classmethod
     def parse(cls, text: str) -> BundleRange:
-        """Raises ValueError unless `text` is like 0x00000000_0x40000000."""
+        """Parse a range like 0x00000000_0x40000000. Raises ValueError."""
         match = _RANGE.fullmatch(text)
         if match is None:
             raise ValueError(f"invalid bundle {text[:50]!r}: write it like 0x00000000_0x40000000")
@@ -53,12 +53,12 @@ class BundleRange:
 
 
 def bundle_hash(topic: TopicName) -> int:
-    """The CRC-32 of the full name in UTF-8. Each partition has its own: partitions are dealt out one by one."""
+    """Return the CRC-32 of the topic's full name in UTF-8. Each partition has its own hash, and so its own bundle."""
     return zlib.crc32(str(topic).encode())
 
 
 def default_bundles(count: int) -> tuple[BundleRange, ...]:
-    """The hashes cut into `count` ranges of one size; the last one is larger by what does not divide."""
+    """Divide the hashes into `count` ranges of one size. The last one is larger by the remainder."""
     if not 1 <= count <= MAX_BUNDLES:
         raise ValueError(f"a namespace can't have {count:,} bundles: use 1 … {MAX_BUNDLES:,}")
     size = (LAST_HASH + 1) // count
@@ -67,7 +67,7 @@ def default_bundles(count: int) -> tuple[BundleRange, ...]:
 
 
 def find_bundle(topic_hash: int, bundles: Sequence[BundleRange]) -> BundleRange:
-    """Which of a namespace's bundles, all of them in order, `topic_hash` falls in."""
+    """Find the bundle that contains the hash. `bundles` are all bundles of a namespace, in order."""
     if not 0 <= topic_hash <= LAST_HASH:
         raise ValueError(f"invalid topic hash {topic_hash}: it must be within 0 … {LAST_HASH:#x}")
     return bundles[bisect.bisect_right(bundles, topic_hash, key=lambda bundle: bundle.lower) - 1]

@@ -1,12 +1,12 @@
-"""A message too large for one entry, as several entries, and back.
+"""A message that is too large for one entry, as several entries.
 
-The payload is compressed as a whole and cut then, so a chunk by itself can't be opened. Each chunk is an entry of its
-own that repeats what is said of the message, its key, properties and times, and says which part of what it is: the
-message's `uuid`, `chunk_id` of `num_chunks_from_msg`, `total_chunk_msg_size` of the payload as it was cut, compressed,
-and `uncompressed_size` of the whole. This is how stock clients do it.
+The payload is compressed as a whole and then cut into chunks, so a single chunk can't be decompressed. Each chunk is an
+entry of its own. It repeats the message's properties, key and times, and identifies itself: `uuid` of the message,
+`chunk_id` of `num_chunks_from_msg`, `total_chunk_msg_size` of the compressed payload, and `uncompressed_size` of the
+whole. Stock clients use the same format.
 
-Whoever collects chunks keeps those of a uuid until it has all of them; how many it keeps and for how long is its own
-matter. `join_chunks` takes them when they are there.
+A reader collects the chunks of a uuid until it has all of them, within its own limits of number and time. Then it calls
+`join_chunks`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def encode_chunks(
     max_payload_bytes: int = MAX_MESSAGE_BYTES,
     compression: CompressionType = NONE,
 ) -> list[bytes]:
-    """The one message of `message` as entries of at most `max_payload_bytes` of payload each.
+    """Encode the single message of `message` as entries of at most `max_payload_bytes` of payload each.
 
-    A message that fits once it is compressed is one plain entry, as `encode_message` makes it. `uuid` is the message's
-    alone among all that its topic's producers send in chunks.
+    A message that fits after compression becomes one plain entry, as with `encode_message`. `uuid` must be unique among
+    the chunked messages of all producers of the topic.
     """
     if not 0 < max_payload_bytes <= MAX_MESSAGE_BYTES:
         raise ValueError(f"a chunk can't have {max_payload_bytes} bytes of payload: use 1 … {MAX_MESSAGE_BYTES}")
@@ -56,7 +56,9 @@ def encode_chunks(
 
 
 def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
-    """The message that all of `chunks` make up, in their order; what is said of it is what the first says."""
+    """Decode the message of `chunks`, which must be all of its chunks in order. Its metadata is that of the first
+    chunk.
+    """
     if not chunks:
         raise PartOfMessage("no chunks were given: a message has at least one")
     first = chunks[0].metadata
@@ -76,7 +78,7 @@ def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UN
     _check_total(total, max_uncompressed_bytes)
     metadata = MessageMetadata()
     metadata.CopyFrom(first)
-    metadata.ClearField("num_chunks_from_msg")  # what is joined is no chunk any more
+    metadata.ClearField("num_chunks_from_msg")  # the joined message is not a chunk
     whole = Entry(metadata, b"".join(chunk.payload for chunk in chunks))
     return decode_messages(whole, max_uncompressed_bytes=max_uncompressed_bytes)
 
@@ -85,9 +87,10 @@ def _check_chunk(chunk: Entry, index: int, first: MessageMetadata) -> None:
     metadata = chunk.metadata
     if not chunk.is_chunk or chunk.is_batch:
         raise MalformedEntry(f"entry {index} of message {first.uuid!r} is not a chunk")
-    if _of_whole(metadata) != _of_whole(first):
+    if _common_fields(metadata) != _common_fields(first):
         raise MalformedEntry(
-            f"chunk {index} declares {_of_whole(metadata)} for its message, but the first chunk {_of_whole(first)}"
+            f"chunk {index} declares {_common_fields(metadata)} for its message, "
+            f"but the first chunk {_common_fields(first)}"
         )
     if metadata.chunk_id != index or index >= metadata.num_chunks_from_msg:
         raise MalformedEntry(
@@ -96,8 +99,8 @@ def _check_chunk(chunk: Entry, index: int, first: MessageMetadata) -> None:
         )
 
 
-def _of_whole(metadata: MessageMetadata) -> tuple[str | int, ...]:
-    """What all chunks of a message say alike, and joining them relies on."""
+def _common_fields(metadata: MessageMetadata) -> tuple[str | int, ...]:
+    """Return the fields that all chunks of a message must have in common."""
     return (
         metadata.uuid,
         metadata.producer_name,

@@ -1,10 +1,11 @@
-"""Time, as all parts ask for it.
+"""The clock that all parts use.
 
-Two clocks that must not be mixed up. `time_ms` is the wall clock: what is stored and shown, and may jump. `monotonic`
-is what durations and deadlines go by: seconds from some start, never backwards, meaningless to another process.
+There are two kinds of time, which must not be mixed. `time_ms` is the wall clock: for stored and displayed times; it
+may jump. `monotonic` is for durations and deadlines: seconds since some start, never backwards, and meaningless to
+another process.
 
 Every part that needs the time takes a `Clock`, so that a test or a simulation can pass a fake one
-(`magnetar_testing.clock`). `SystemClock` is the machine's.
+(`magnetar_testing.clock`). `SystemClock` is the machine's clock.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A call that is scheduled for later."""
 
     def cancel(self) -> None:
-        """The call does not happen, if it has not yet."""
+        """Cancel the call, if it was not made yet."""
 
 
 class Clock(Protocol):
-    """What tells the time and waits for it."""
+    """A source of the time, and of timers."""
 
     def time_ms(self) -> int:
-        """The wall clock, in ms since 1970."""
+        """Return the wall clock's time, in ms since 1970."""
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards."""
+        """Return a time in seconds that never goes backwards."""
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Has `callback` called once, on the event loop, when `seconds` have passed."""
+        """Call `callback` once, on the event loop, after `seconds`."""
 
     async def sleep(self, seconds: float) -> None:
-        """Returns when `seconds` have passed."""
+        """Wait for `seconds`."""
 
 
 class SystemClock:

@@ -1,8 +1,8 @@
 """Compression of payloads: LZ4 (raw block), ZLIB, ZSTD, SNAPPY (raw block), as stock clients write and read them.
 
-The size after decompression is stated in the entry, and is somebody's word until the payload bears it out. So it is
-held against the reader's limit first, then against what so many compressed bytes can come to at the very most (LZ4 and
-SNAPPY take all their memory at the start), and the result must have exactly that size and use up all the input.
+The entry states the size after decompression. It may be wrong, or forged, so it is compared with the reader's limit
+first, and then with the maximum that this many compressed bytes can decompress to, because LZ4 and SNAPPY allocate all
+memory at the start. The result must have exactly the stated size and use up all the input.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ NONE, LZ4, ZLIB, ZSTD, SNAPPY = (
     entry_pb2.SNAPPY,
 )
 
-# One byte of an LZ4 block adds at most 255 to a length; three bytes of a SNAPPY block make at most 64.
+# One byte of an LZ4 block adds at most 255 bytes. Three bytes of a SNAPPY block make at most 64.
 _LZ4_AT_MOST: Final = 255
 _SNAPPY_AT_MOST: Final = 64
 
-# A deflated block makes 258 bytes of two bits; a block of 128 KiB takes a ZSTD frame four bytes.
+# A deflate block makes 258 bytes of two bits. A ZSTD frame has a block of 128 KiB in four bytes.
 _ZLIB_AT_MOST: Final = 1032
 _ZSTD_AT_MOST: Final = 32_768
-# A window of 8 MiB is the most that the standard asks every reader to support.
+# The ZSTD standard asks every reader to support windows up to 8 MiB.
 _ZSTD_MAX_WINDOW: Final = 8_388_608
 # A frame's magic, the longest header, the header of an empty block, and the checksum.
 _ZSTD_EMPTY_AT_MOST: Final = 4 + 14 + 3 + 4
 
 
 class _Zstd(threading.local):
-    """zstandard's contexts: costly to make, and for one thread at a time."""
+    """zstandard's contexts. They are expensive to create, and belong to one thread at a time."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor()
@@ -53,7 +53,7 @@ _zstd = _Zstd()
 
 
 def compress(payload: bytes | bytearray, compression: int) -> bytes | bytearray:
-    """`payload` compressed as the entry's `compression` says."""
+    """Compress the payload with the entry's `compression`."""
     if compression == entry_pb2.NONE:
         return payload
     try:
@@ -64,7 +64,7 @@ def compress(payload: bytes | bytearray, compression: int) -> bytes | bytearray:
 
 
 def decompress(payload: bytes, compression: int, size: int, limit: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
-    """The payload before it was compressed, which is said to be `size` bytes."""
+    """Decompress a payload that is declared to have `size` bytes."""
     if compression == entry_pb2.NONE:
         return payload
     try:
@@ -83,14 +83,14 @@ def decompress(payload: bytes, compression: int, size: int, limit: int = MAX_UNC
 
 
 def uncompressed_at_most(payload_bytes: int, compression: int) -> int:
-    """How large a payload of so many compressed bytes can have been, whatever is in it. Raises `UnknownCompression`."""
+    """Return the maximum size of a payload before its compression to `payload_bytes`. Raises `UnknownCompression`."""
     try:
         return payload_bytes * _AT_MOST[compression]
     except KeyError:
         raise UnknownCompression(f"the payload's compression {compression} is unknown: known are {_known()}") from None
 
 
-# What the libraries raise at input that is not of their kind.
+# The errors of the libraries for invalid input.
 _BROKEN: Final = (ValueError, zlib.error, lz4.block.LZ4BlockError, zstandard.ZstdError, cramjam.DecompressionError)
 
 
@@ -110,7 +110,7 @@ def _decompress_lz4(payload: bytes, size: int) -> bytes:
 
 def _decompress_zlib(payload: bytes, size: int) -> bytes:
     stream = zlib.decompressobj()
-    decoded = stream.decompress(payload, size + 1)  # one more than is due, to see whether there is more
+    decoded = stream.decompress(payload, size + 1)  # one byte more than declared, to detect a longer stream
     if not stream.eof or stream.unused_data:
         raise ValueError("it is truncated, or followed by other bytes")
     return decoded
@@ -122,9 +122,9 @@ def _compress_zstd(payload: bytes | bytearray) -> bytes:
 
 def _decompress_zstd(payload: bytes, size: int) -> bytes:
     stated = zstandard.get_frame_parameters(payload).content_size
-    if stated not in (size, zstandard.CONTENTSIZE_UNKNOWN):  # it would be believed, and taken from memory at once
+    if stated not in (size, zstandard.CONTENTSIZE_UNKNOWN):  # the library would allocate this size at once
         raise ValueError(f"its header declares {stated} bytes")
-    if not size:  # the library would not look for what stands behind the frame
+    if not size:  # the library would not check for data after the frame
         return _decompress_empty_zstd(payload)
     return _zstd.decompressor.decompress(payload, max_output_size=size, allow_extra_data=False)
 

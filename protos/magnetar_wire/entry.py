@@ -1,14 +1,14 @@
-"""The stored entry's frame: magic, checksum, metadata, payload. See magnetar_protos/entry.proto for the layout.
+"""The frame of a stored entry: magic, checksum, metadata, payload. `magnetar_protos/entry.proto` is the layout.
 
-`encode_entry` and `decode_entry` are for producers and consumers. A broker needs neither: it checks what it takes
-(`check_entry`, which looks at no payload but for its checksum), puts its own metadata in front
-(`add_broker_metadata`), and passes on the rest as bytes. What the payload holds is the next module's matter: `batch`.
+`encode_entry` and `decode_entry` are for producers and consumers. A broker uses neither: it checks the entries of
+producers (`check_entry`, which reads the payload only for the checksum), adds its own metadata in front
+(`add_broker_metadata`), and forwards the rest as bytes. The content of the payload is the matter of `batch.py`.
 
-An entry is `bytes`. A bytearray or a memoryview is taken, too, and copied once at the entrance: what is cut out of it
-is bytes, and stays as it is when the buffer is used again.
+An entry is `bytes`. A bytearray or a memoryview is accepted, too, and copied once at the start: the decoded parts are
+bytes, and don't change when the buffer is used again.
 
-Sizes are held against `limits` before anything is parsed. The encoder leaves room for the broker's part, so whatever it
-makes can be stored and read.
+Sizes are compared with `limits` before anything is parsed. The encoder leaves capacity for the broker's metadata, so
+every encoded entry can be stored and read.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MAGIC: Final = b"\x0e\x01"
 _BROKER_MAGIC: Final = b"\x0e\x02"
 _HEADER: Final = struct.Struct(">2sII")  # magic, checksum, metadata size
 _UINT32: Final = struct.Struct(">I")
-_CHECKSUM_END: Final = 6  # the checksum covers all that stands behind it
+_CHECKSUM_END: Final = 6  # the checksum covers the bytes from here
 _SMALL: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored entry taken apart; the payload is as it is stored, maybe compressed."""
+    """A decoded entry. The payload is as stored, and may be compressed."""
 
     metadata: MessageMetadata
     payload: bytes
@@ -62,12 +62,12 @@ class Entry:
 
     @property
     def is_marker(self) -> bool:
-        """Left in the log by a server, for servers: no application sees it."""
+        """Whether a server wrote the entry for servers. Applications don't see it."""
         return self.metadata.HasField("marker_type")
 
 
 def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes:
-    """The entry as it is stored, without a broker's part."""
+    """Return the entry as it is stored, without broker metadata."""
     try:
         head = metadata.SerializeToString()
     except EncodeError as error:
@@ -81,40 +81,41 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
 
 
 def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True) -> Entry:
-    """Takes an entry apart, with or without a broker's part. `verify=False` leaves the checksum to somebody else."""
+    """Decode an entry, with or without broker metadata. `verify=False` skips the checksum."""
     stored = _as_bytes(stored)
     broker, metadata, payload_at = locate_payload(stored, verify=verify)
     return Entry(metadata, stored[payload_at:], broker)
 
 
 def locate_payload(stored: bytes, *, verify: bool = True) -> tuple[BrokerEntryMetadata | None, MessageMetadata, int]:
-    """As `decode_entry`, for who would not have the payload copied: it begins there, and is all the rest."""
+    """Decode like `decode_entry`, but return the payload's start instead of a copy. The payload ends with the entry."""
     _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
-    broker, at = _broker_part(stored)
-    return broker, *_head(stored, at, verify=verify)
+    broker, at = _decode_broker_metadata(stored)
+    return broker, *_decode_metadata(stored, at, verify=verify)
 
 
 def decode_entry_metadata(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:
-    """What stands in front of an entry's payload, which is neither looked at nor copied: nor is the checksum."""
+    """Decode the metadata in front of the payload. The payload is not copied, and the checksum is not verified."""
     _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
-    broker, at = _broker_part(stored)
-    metadata, _ = _head(stored, at, verify=False)
+    broker, at = _decode_broker_metadata(stored)
+    metadata, _ = _decode_metadata(stored, at, verify=False)
     return broker, metadata
 
 
 def check_entry(entry: bytes) -> tuple[MessageMetadata, int]:
-    """The metadata of an entry as a producer may send it: whole, without a broker's part, and no larger than leaves
-    room for that; and how many bytes its payload has, which is left where it is.
+    """Check an entry that a producer sent, and return its metadata and the number of bytes of its payload.
+
+    The entry must be complete, without broker metadata, and small enough to add that. The payload is not copied.
     """
-    metadata, payload_at = _head(entry, 0, verify=True)
+    metadata, payload_at = _decode_metadata(entry, 0, verify=True)
     payload_bytes = len(entry) - payload_at
     _check_size(payload_bytes, MAX_MESSAGE_BYTES, "entry's payload")
     _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_METADATA_BYTES, "entry without broker entry metadata")
     return metadata, payload_bytes
 
 
-def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int]:
-    """The metadata of the entry that begins there, and where its payload does."""
+def _decode_metadata(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int]:
+    """Return the metadata of the entry that begins at `at`, and the start of its payload."""
     if len(stored) - at < _HEADER.size:
         raise MalformedEntry(f"the entry has {len(stored) - at} bytes, and at least {_HEADER.size} are needed")
     magic, checksum, metadata_bytes = _HEADER.unpack_from(stored, at)
@@ -129,7 +130,7 @@ def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int
     _check_size(metadata_bytes, MAX_METADATA_BYTES, "entry's metadata")
     if verify:
         covered = at + _CHECKSUM_END
-        # A small entry is sooner copied than looked at through a view.
+        # Copying a small entry is faster than a view.
         found = crc32c(stored[covered:] if len(stored) < _SMALL else memoryview(stored)[covered:])
         if found != checksum:
             raise ChecksumMismatch(
@@ -139,14 +140,14 @@ def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int
         metadata = MessageMetadata.FromString(stored[head_at:payload_at])
     except DecodeError as error:
         raise MalformedEntry(f"the entry's metadata can't be decoded: {error}") from None
-    if not metadata.IsInitialized():  # protobuf checks what is required in writing only
-        missing = metadata.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
+    if not metadata.IsInitialized():  # protobuf checks required fields only when it encodes
+        missing = metadata.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
         raise MalformedEntry(f"the entry's metadata lacks {', '.join(missing)}")
     return metadata, payload_at
 
 
 def add_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:
-    """The entry with a broker's part in front: when it came, and the index of its last message."""
+    """Return the entry with broker metadata in front: the time of its arrival, and the index of its last message."""
     try:
         part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
     except (TypeError, ValueError) as error:
@@ -156,14 +157,14 @@ def add_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:
 
 
 def split_broker_metadata(stored: bytes | bytearray | memoryview) -> tuple[BrokerEntryMetadata | None, bytes]:
-    """The broker's part, where there is one, and the entry without it."""
+    """Return the broker metadata, None if there is none, and the entry without it."""
     stored = _as_bytes(stored)
-    broker, at = _broker_part(stored)
+    broker, at = _decode_broker_metadata(stored)
     return broker, stored[at:] if at else stored
 
 
 def broker_metadata_bytes(stored: bytes) -> int:
-    """Where the entry itself begins in what a broker has stored."""
+    """Return the number of bytes of broker metadata in front of a stored entry; 0 if there is none."""
     return 6 + int.from_bytes(stored[2:6], "big") if stored[:2] == _BROKER_MAGIC else 0
 
 
@@ -180,8 +181,8 @@ def _check_size(size: int, limit: int, what: str) -> None:
         raise TooLarge(f"the {what} has {size} bytes, above the limit of {limit}")
 
 
-def _broker_part(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
-    """The broker's part and where the entry starts."""
+def _decode_broker_metadata(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
+    """Decode the broker metadata, and return it with the start of the entry."""
     if stored[:2] != _BROKER_MAGIC:
         return None, 0
     if len(stored) < 6:

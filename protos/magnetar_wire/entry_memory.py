@@ -1,7 +1,7 @@
-"""How much memory waiting entries take: every bound on undecided entries counts with this.
+"""The memory of waiting entries. Every limit on undecided entries counts with these numbers.
 
-A bound on payload alone is no bound on memory. An entry of 25 bytes that is published and not stored yet is a bytes
-object, its records in the queues that it waits in, and their numbers, which together take far more than its payload.
+A limit on payloads alone doesn't limit memory. A published entry of 25 bytes that is not stored yet is a bytes object,
+its records in the queues that it waits in, and their numbers. Together these take far more than its payload.
 
 Measured with tracemalloc on CPython 3.11, 64 bits, over 200,000 entries of 20 … 61 bytes; bytes per entry besides its
 payload, in runs of 1,000 entries and alone:
@@ -9,10 +9,10 @@ payload, in runs of 1,000 entries and alone:
     the topic's producer and append queue     380 … 500   (Pulsar's listener keeps 130 more)
     the ledger writer's pending adds          210 … 390
     unanswered adds, for each bookie          230 … 420
-    the bookie's group, in line for the disk  310 … 430
+    the bookie's group, waiting for the disk  310 … 430
     the cache of recent entries               400
 
-All layers count the same: a bound that is met in one layer is then met by the same entries in the next.
+All layers count the same way: if a limit is reached in one layer, the same entries reach it in the next.
 """
 
 from __future__ import annotations

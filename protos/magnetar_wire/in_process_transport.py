@@ -1,8 +1,8 @@
-"""The transport within one process: standalone's, and the simplest one that is whole.
+"""The transport within one process: that of `magnetar standalone`, and the simplest complete one.
 
-An address is a name in a table. A call is the service's coroutine in a task of its own, so that a caller's deadline or
-cancellation reaches it as over a network. A stream is two bounded queues; the service's way ends when its coroutine has
-returned, whatever it said before. Nothing is copied. What a service puts `in_process_api` its client sees.
+An address is a name in a table. A call is the service's coroutine in a task of its own, so that the caller's deadline
+or cancellation reaches it as over a network. A stream is two pipes; the service's direction ends when its coroutine has
+returned. Nothing is copied. The client sees the object that the service sets as `in_process_api`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.pipe import Pipe, PipedStream, check_size
+from magnetar_wire.pipe import Pipe, PipedStream, check_message_size
 from magnetar_wire.transport import (
     MAX_TRANSPORT_BYTES,
     DeadlinePassed,
@@ -32,13 +32,13 @@ __all__ = ["InProcessTransport"]
 
 _log = logging.getLogger(__name__)
 _PEER: Final = Peer("in-process")
-# How many messages may wait in one direction of a stream.
+# The maximum number of messages that wait in one direction of a stream.
 _QUEUE: Final = 16
 _QUEUE_BYTES: Final = _QUEUE * MAX_TRANSPORT_BYTES
 
 
 class InProcessTransport:
-    """One process' table of addresses. Everybody who is to be reached shares one object of this."""
+    """The table of addresses of one process. All of its parts share one object."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -68,7 +68,7 @@ class _Listener:
         self.address = address
         self._service = service
         self._listeners = listeners
-        # Insertion-ordered, so that closing ends them in one order.
+        # In order of insertion, so that closing cancels them in a fixed order.
         self._serving: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, work: Callable[[Service], Awaitable[Any]]) -> asyncio.Task[Any]:
@@ -78,7 +78,7 @@ class _Listener:
         return task
 
     async def close(self) -> None:
-        if self._listeners.get(self.address) is self:  # and not whoever has the address since
+        if self._listeners.get(self.address) is self:  # the address may belong to another listener now
             del self._listeners[self.address]
         for task in list(self._serving):
             task.cancel()
@@ -87,12 +87,12 @@ class _Listener:
 
 
 async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) -> Any:
-    """The service's own errors are its own affair: the caller learns that there was one."""
+    """Run the service's work. Its own errors become `Failed`, without details."""
     try:
         return await work(service)
     except Refusal as refusal:
         raise Rejected(refusal.code, str(refusal)) from None
-    except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
+    except Exception as error:  # noqa: BLE001 (the caller must not get the error itself)
         if not isinstance(error, ServiceFailed):
             _log.exception("a request failed with an internal error")
         raise Failed("the server failed to handle the request: see its log") from None
@@ -104,7 +104,7 @@ class _Connection:
         self._listeners = listeners
         self._address = address
         self._closed = False
-        # What is under way, oldest first, and the stream that it serves if it is one.
+        # The calls and streams in flight, oldest first. A call has no stream.
         self._open: dict[asyncio.Task[Any], _Stream | None] = {}
 
     def _listener(self) -> _Listener:
@@ -116,7 +116,7 @@ class _Connection:
             raise NotReached(f"nothing listens at {self._address}") from None
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
-        check_size(request)
+        check_message_size(request)
         task = self._listener().serve(lambda service: _answer(service, method, request))
         self._open[task] = None
         answered_or_late = asyncio.Event()
@@ -142,8 +142,8 @@ class _Connection:
         try:
             listener = self._listener()
         except NotReached as error:
-            back.breaks(error)
-            forth.breaks(error)
+            back.fail(error)
+            forth.fail(error)
             return client
         client.finishes = forth.finish
         task = listener.serve(lambda service: service.stream(_PEER, method, served))
@@ -154,40 +154,40 @@ class _Connection:
         return client
 
     def reset_backoff(self) -> None:
-        pass  # there are no pauses
+        pass  # a connection has no pauses
 
     async def close(self) -> None:
         self._closed = True
-        under_way = dict(self._open)
-        for task, stream in under_way.items():
+        in_flight = dict(self._open)
+        for task, stream in in_flight.items():
             if stream is not None:
                 stream.cancel()
             task.cancel()
-        for task in under_way:
+        for task in in_flight:
             await asyncio.wait([task])
 
 
 async def _answer(service: Service, method: str, request: bytes) -> bytes:
     answer = await service.call(_PEER, method, request)
-    check_size(answer)
+    check_message_size(answer)
     return answer
 
 
 def _stream_served(task: asyncio.Task[None], forth: Pipe, back: Pipe) -> None:
-    """However the service ended, the client's end learns it, and is not left waiting to send."""
+    """End both pipes when the service has ended, so that the client's end doesn't wait for it."""
     error = Disconnected("the server is shutting down") if task.cancelled() else task.exception()
     if error is None:
         back.finish()
     else:
         assert isinstance(error, TransportError)
-        back.breaks(error)
-    forth.breaks(error or Disconnected("the server has ended the stream"))
+        back.fail(error)
+    forth.fail(error or Disconnected("the server has ended the stream"))
 
 
 class _Stream(PipedStream):
     def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
         super().__init__(incoming, outgoing)
-        # What finishing does beyond that nothing more is sent; the service's way ends when the service has.
+        # Called by `finish`. The service's end has none: its direction ends when the service returns.
         self.finishes: Callable[[], object] = lambda: None
         self.on_cancel: Callable[[], object] = lambda: None
 
@@ -196,12 +196,12 @@ class _Stream(PipedStream):
         self.finishes()
 
     def cancel(self) -> None:
-        self._break_pipes(Disconnected("the stream was cancelled"))
+        self._fail_pipes(Disconnected("the stream was cancelled"))
         self.on_cancel()
 
 
 class _Served(_Stream):
-    """The service's end."""
+    """The service's end of a stream."""
 
     def __init__(self, incoming: Pipe, outgoing: Pipe, client: _Stream) -> None:
         self._client = client

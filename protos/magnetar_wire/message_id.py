@@ -1,21 +1,21 @@
-"""A message's place: which ledger, entry, and place in its batch; and which partition of the topic.
+"""A message's position: its ledger, entry and index in the batch, and the partition of the topic.
 
-The names are those of Pulsar's public Python client, methods where it has methods, so that an application moves by
-changing its import. Unlike its ids these don't change, can be hashed and pickled, and compare to other things as
-unequal.
+The names are those of Pulsar's public Python client, with methods where that has methods, so that an application
+migrates by changing its import. Unlike that client's ids, these are immutable, can be hashed and pickled, and are
+unequal to other objects.
 
-**Order.** Ids of one partition are in the order of (ledger, entry, batch index): ledger ids grow over the whole
-cluster. -1 stands before 0 in each place: an id without batch index is its entry's, and before all that is in the
-entry. Ids that differ in the partition alone (an application made them, or they are `earliest` and the like) are in the
-partition's order, so that order, `==` and hash agree. Batch size, topic and first chunk don't count: they say more of
-the same place.
+**Order.** Ids of one partition are ordered by (ledger, entry, batch index): ledger ids grow over the whole cluster. -1
+sorts before 0 in each field: an id without a batch index is that of its entry, and sorts before all messages in the
+entry. Ids that differ in the partition only (an application created them, or they are `earliest` or `latest`) are
+ordered by the partition, so that order, `==` and hash agree. Batch size, topic and first chunk don't count: they
+describe the same position.
 
-**Bytes.** `serialize` writes the public MessageIdData as stock clients do: what is -1, and a batch size of 0, is left
-out, but ledger and entry, whose -1 is the unsigned 2^64 - 1. Reading refuses whatever can't be an id, since ids come
-from applications' own storage. A topic's name is not in the bytes.
+**Bytes.** `serialize` writes the public MessageIdData as stock clients do. Fields of -1, and a batch size of 0, are
+omitted, except that the -1 of ledger and entry is the unsigned 2^64 - 1. `deserialize` refuses bytes that can't be an
+id, since ids come from the storage of applications. A topic's name is not in the bytes.
 
-**Chunks.** A message sent in chunks has its last chunk's id, and the first one's as `first_chunk_message_id`. That one
-is no chunked message's id in turn: a chain of them would be somebody's attack.
+**Chunks.** A message sent in chunks has the id of its last chunk, with the id of its first one as
+`first_chunk_message_id`. That id must not have a first chunk itself: a chain of ids would be an attack.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from google.protobuf.message import DecodeError
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_wire.errors import InvalidMessageId
 
-# Room for the acknowledgement bits of 300,000 messages in one batch, which stock clients may have in their ids.
+# Enough for the acknowledgement bits of 300,000 messages in one batch, which ids of stock clients may contain.
 MAX_SERIALIZED_BYTES: Final = 65_536
 
 _MAX_INT32: Final = 2**31 - 1
@@ -40,17 +40,17 @@ _TWO_TO_64: Final = 2**64
 
 @final
 class MessageId:
-    """A message's place. Immutable."""
+    """A message's position. It is immutable."""
 
-    # (ledger, entry, batch index, partition): what order, equality and hash go by.
-    _place: tuple[int, int, int, int]
+    # (ledger, entry, batch index, partition): the key of order, equality and hash.
+    _position: tuple[int, int, int, int]
     # (batch size, topic's name, first chunk's id): one object for all ids of a batch.
     _more: tuple[int, str, MessageId | None]
 
-    # When a consumer was delivered the message that this id was taken from. Not there in other ids, nor in copies.
+    # The delivery to a consumer of the message that this id comes from. Other ids, and copies, don't have it.
     _delivery: object
 
-    __slots__ = ("_delivery", "_more", "_place")
+    __slots__ = ("_delivery", "_more", "_position")
 
     earliest: ClassVar[MessageId]
     latest: ClassVar[MessageId]
@@ -80,54 +80,54 @@ class MessageId:
             )
         if first_chunk_message_id is not None and first_chunk_message_id._more[2] is not None:
             raise InvalidMessageId(f"the id of a first chunk can't have a first chunk itself: {first_chunk_message_id}")
-        # Past __setattr__, which refuses.
+        # Bypasses __setattr__, which refuses.
         set_slot = object.__setattr__
-        set_slot(self, "_place", (ledger_id, entry_id, batch_index, partition))
+        set_slot(self, "_position", (ledger_id, entry_id, batch_index, partition))
         set_slot(self, "_more", (batch_size, topic_name, first_chunk_message_id))
 
     def ledger_id(self) -> int:
-        return self._place[0]
+        return self._position[0]
 
     def entry_id(self) -> int:
-        return self._place[1]
+        return self._position[1]
 
     def batch_index(self) -> int:
-        """The place in the batch, from 0; -1: the id is a whole entry's."""
-        return self._place[2]
+        """Return the index in the batch, from 0; -1 for the id of a whole entry."""
+        return self._position[2]
 
     def partition(self) -> int:
-        """The partition's number; -1: the topic has none, or it is not known."""
-        return self._place[3]
+        """Return the partition's number; -1 if the topic has none, or if it is unknown."""
+        return self._position[3]
 
     def batch_size(self) -> int:
-        """How many messages the batch has; 0: it is not known, or there is no batch."""
+        """Return the number of messages in the batch; 0 if it is unknown, or if there is no batch."""
         return self._more[0]
 
     def topic_name(self) -> str:
-        """The topic's full name, a partition's with its suffix; empty: it is not known."""
+        """Return the topic's full name, with the suffix of a partition; empty if it is unknown."""
         return self._more[1]
 
     @property
     def first_chunk_message_id(self) -> MessageId | None:
-        """Where a message that was sent in chunks begins; None for all others."""
+        """The id of the first chunk of a message that was sent in chunks; None for all others."""
         return self._more[2]
 
     def serialize(self) -> bytes:
-        """The id as bytes, which stock clients can read, without the topic's name."""
+        """Encode the id, without the topic's name. Stock clients can read the bytes."""
         return _to_data(self).SerializeToString()
 
     @classmethod
     def wrap(cls, msg_id: MessageId) -> MessageId:
-        """The id itself: there is but one kind of ids here."""
+        """Return the id itself. It exists for compatibility: there is only one kind of ids here."""
         if not isinstance(msg_id, cls):
             raise TypeError(f"a message id is needed, not {type(msg_id).__name__}")
         return msg_id
 
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> MessageId:
-        """The id that `serialize`, ours or a stock client's, wrote. Raises InvalidMessageId if they are no id's bytes.
+        """Decode an id that `serialize`, ours or a stock client's, encoded. Raises InvalidMessageId.
 
-        What stock clients write and an id does not have (acknowledgement bits, fields of later versions) is left out.
+        Fields that an id of this class doesn't have (acknowledgement bits, fields of later versions) are ignored.
         """
         if len(message_id_bytes) > MAX_SERIALIZED_BYTES:
             raise InvalidMessageId(
@@ -143,32 +143,32 @@ class MessageId:
         return _from_data(data, first_chunk, topic or "")
 
     def __lt__(self, other: object) -> bool:
-        return self._place < other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position < other._position if isinstance(other, MessageId) else NotImplemented
 
     def __le__(self, other: object) -> bool:
-        return self._place <= other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position <= other._position if isinstance(other, MessageId) else NotImplemented
 
     def __gt__(self, other: object) -> bool:
-        return self._place > other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position > other._position if isinstance(other, MessageId) else NotImplemented
 
     def __ge__(self, other: object) -> bool:
-        return self._place >= other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position >= other._position if isinstance(other, MessageId) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        return self._place == other._place if isinstance(other, MessageId) else NotImplemented
+        return self._position == other._position if isinstance(other, MessageId) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._place)
+        return hash(self._position)
 
     def __str__(self) -> str:
-        """`(ledger,entry,partition,batch index)`; of chunks the first's, then the last's."""
-        ledger_id, entry_id, batch_index, partition = self._place
+        """Return `(ledger,entry,partition,batch index)`; for chunks, that of the first one, then that of the last."""
+        ledger_id, entry_id, batch_index, partition = self._position
         text = f"({ledger_id},{entry_id},{partition},{batch_index})"
         first_chunk = self._more[2]
         return text if first_chunk is None else f"{first_chunk};{text}"
 
     def __repr__(self) -> str:
-        ledger_id, entry_id, batch_index, partition = self._place
+        ledger_id, entry_id, batch_index, partition = self._position
         text = f"MessageId({partition=}, {ledger_id=}, {entry_id=}, {batch_index=}"
         batch_size, topic_name, first_chunk = self._more
         if batch_size:
@@ -186,25 +186,25 @@ class MessageId:
         raise AttributeError(f"message ids are immutable: {name} can't be deleted")
 
     def __reduce__(self) -> tuple[type[MessageId], tuple[object, ...]]:
-        ledger_id, entry_id, batch_index, partition = self._place
+        ledger_id, entry_id, batch_index, partition = self._position
         return MessageId, (partition, ledger_id, entry_id, batch_index, *self._more)
 
 
-# A slot's own setter, past __setattr__, which refuses.
-_set_place: Final = MessageId.__dict__["_place"].__set__
+# The slots' setters, which bypass __setattr__.
+_set_position: Final = MessageId.__dict__["_position"].__set__
 _set_more: Final = MessageId.__dict__["_more"].__set__
 
 
 def ids_of_batch(
     partition: int, ledger_id: int, entry_id: int, batch_indexes: Iterable[int], batch_size: int, topic_name: str
 ) -> list[MessageId]:
-    """The ids of messages of one batch, unchecked, in a quarter of the time that making them one by one takes.
+    """Create the ids of a batch's messages, unchecked, in a quarter of the time of creating them one by one.
 
-    The numbers are those of an entry that is there.
+    The numbers must be those of an existing entry.
     """
-    places = list(zip(repeat(ledger_id), repeat(entry_id), batch_indexes, repeat(partition)))
-    ids = list(map(object.__new__, repeat(MessageId, len(places))))
-    deque(map(_set_place, ids, places), maxlen=0)
+    positions = list(zip(repeat(ledger_id), repeat(entry_id), batch_indexes, repeat(partition)))
+    ids = list(map(object.__new__, repeat(MessageId, len(positions))))
+    deque(map(_set_position, ids, positions), maxlen=0)
     deque(map(_set_more, ids, repeat((batch_size, topic_name, None))), maxlen=0)
     return ids
 
@@ -214,7 +214,7 @@ MessageId.latest = MessageId(ledger_id=_MAX_INT64, entry_id=_MAX_INT64)
 
 
 def _to_data(message_id: MessageId) -> MessageIdData:
-    ledger_id, entry_id, batch_index, partition = message_id._place
+    ledger_id, entry_id, batch_index, partition = message_id._position
     data = MessageIdData(ledgerId=ledger_id % _TWO_TO_64, entryId=entry_id % _TWO_TO_64)
     if partition >= 0:
         data.partition = partition
@@ -229,7 +229,7 @@ def _to_data(message_id: MessageId) -> MessageIdData:
 
 
 def _from_data(data: MessageIdData, first_chunk: MessageId | None, topic: str) -> MessageId:
-    # The parser does not miss required fields by itself.
+    # The parser doesn't check required fields.
     if not (data.HasField("ledgerId") and data.HasField("entryId")):
         raise InvalidMessageId("invalid message id: the bytes have no ledger id or no entry id")
     if data.HasField("first_chunk_message_id") and first_chunk is None:

@@ -1,4 +1,4 @@
-"""Messages as columns: what goes into a batch, and what comes out of an entry."""
+"""Messages as columns: the input of the batch encoder, and the output of the decoder."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ __all__ = ["Messages"]
 
 @dataclass(slots=True, eq=False)
 class Messages:
-    """Messages one after the other, a column for each thing that they may have.
+    """Messages in order, with one column for each of their properties.
 
-    Every column has one element a message, in order; a column that is None stands for messages none of which has it.
-    A thousand messages are a handful of objects here, not a thousand: that is where the codec's speed comes from.
+    Every column has one element per message. A column is None if no message has that property. A thousand messages are
+    a handful of objects, not a thousand: the codec owes its speed to that.
     """
 
-    # None: the message has no value, which is not the same as an empty one. Decoded ones are bytes; to be encoded, any
-    # other buffer does that has as many elements as bytes.
+    # None: the message has no value, which differs from an empty one. Decoded payloads are bytes. To encode, any other
+    # buffer of single bytes is allowed, too.
     payloads: Sequence[bytes | None]
-    # The producer's numbers. An `array("Q")` encodes and decodes fastest.
+    # The producer's sequence ids. An `array("Q")` is the fastest to encode and decode.
     sequence_ids: Sequence[int | None] | None = None
     # Text, or bytes.
     keys: Sequence[str | bytes | None] | None = None
     ordering_keys: Sequence[bytes | None] | None = None
-    # Decoded ones may be parsed when they are first looked at. Looking raises MalformedEntry then, at any message's, if
-    # any message's can't be read: the batch is malformed, and could as well have been refused when it was decoded.
+    # Decoded properties may be parsed at the first access. If one message's can't be parsed, an access to any message's
+    # raises MalformedEntry: the batch is malformed, and could have been refused when it was decoded.
     properties: Sequence[Mapping[str, str]] | None = None
-    # When the event took place, in ms since 1970; 0: the application does not say.
+    # The application's time of the event, in ms since 1970; 0: not set.
     event_times: Sequence[int] | None = None
-    # The message's key has no value.
+    # Whether the message's key is null.
     null_keys: Sequence[bool] | None = None
-    # Compaction removed the message: nobody sees it.
+    # Whether compaction removed the message. Consumers don't get it.
     compacted_out: Sequence[bool] | None = None
-    # The messages' places in their batch, where those are not 0, 1, 2 …: compaction may have left some.
+    # The messages' indexes in their batch; None: 0, 1, 2 … A compacted batch may lack some.
     batch_indexes: Sequence[int] | None = None
 
     def __len__(self) -> int:

@@ -1,16 +1,15 @@
-"""Any text as one component of a path, and back: of a node's path in the metadata store, of a URL of the admin API.
+"""Any text as one component of a path: of a node in the metadata store, or of a URL of the admin API.
 
-The encoding is percent-encoding of the UTF-8, of everything but ASCII letters, digits and `_-~.`. Two texts never share
-a component, since what stands for itself is never what an escape is made of. Three things are not as a plain
-percent-encoder has them:
+The encoding is percent-encoding of the UTF-8, of all characters except ASCII letters, digits and `_-~.`. Different
+texts have different components. There are three differences from a plain percent-encoder:
 
-- `.` and `..`, which an encoder leaves alone, are `%2E` and `%2E%2E`: as they are, ZooKeeper refuses them and a URL
-  library takes them for "here" and "one up". (Many URL libraries do so with the escaped form too; so nothing that is
-  reached by its own URL may have such a name, and topics can't.)
+- `.` and `..`, which an encoder leaves alone, are `%2E` and `%2E%2E`: ZooKeeper refuses the plain forms, and a URL
+  library resolves them. (Many URL libraries resolve the escaped forms, too. So a resource with a URL of its own must
+  not have such a name, and topics can't.)
 - The empty text has no component: `a//b` is not a path.
-- Reading takes `+` for a space, as Pulsar's own tools write it. Writing never writes one.
+- The decoder reads `+` as a space, as Pulsar's own tools write it. The encoder never writes it.
 
-Reading is not strict about what might have been left unescaped (`%7E` is `~`): other people's tools differ in that.
+The decoder accepts characters that are escaped unnecessarily (`%7E` is `~`), since other tools do that.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-# Of one byte of text, at most three are made.
+# The maximum number of encoded bytes for one byte of text.
 GROWTH: Final = 3
 
 _DOTS: Final = {".": "%2E", "..": "%2E%2E"}
@@ -27,14 +26,14 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def encode_path_component(text: str) -> str:
-    """The component that stands for `text`. Raises ValueError if there is none: `text` is empty or has surrogates."""
+    """Encode a text. Raises ValueError if it is empty or contains surrogates."""
     if not text:
         raise ValueError("a component of a path can't be empty")
     return _DOTS.get(text) or quote(text, safe="")
 
 
 def decode_path_component(component: str) -> str:
-    """The text that `component` stands for. Raises ValueError if it stands for none."""
+    """Decode a component. Raises ValueError if it is not a valid one."""
     if not component or "/" in component:
         raise ValueError(f"{component!r} is not one component of a path")
     if _BROKEN_ESCAPE.search(component):

@@ -1,9 +1,10 @@
-"""One direction of a stream, between whoever puts messages in and whoever takes them out.
+"""One direction of a stream, between the sender of messages and their receiver.
 
-A pipe is bounded, in messages and in bytes; the message that passes the bound in bytes is still taken, so that one of
-any size gets through. Many pipes may share a further bound (`SharedBytes`): above it each holds one message at a time,
-so that those whose messages are taken go on while others' are not. A pipe ends once, regularly or with an error, and
-what was put before the end is still got. Whoever is cancelled while waiting has put nothing and lost nothing.
+A pipe is limited in messages and in bytes. The message that passes the limit of bytes is still accepted, so that a
+message of any size gets through. Many pipes may share a further limit (`SharedBytes`): above it each of them holds one
+message at a time, so that pipes with an active receiver continue while others wait. A pipe ends once, regularly or with
+an error, and messages from before the end are still received. A cancelled `put` has sent nothing, and a cancelled `get`
+has lost nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections import deque
 
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Disconnected, TransportError
 
-__all__ = ["Pipe", "PipedStream", "SharedBytes", "check_size"]
+__all__ = ["Pipe", "PipedStream", "SharedBytes", "check_message_size"]
 
 
 class SharedBytes:
-    """What many pipes hold together."""
+    """The number of bytes in several pipes together, and its limit."""
 
     __slots__ = ("max_bytes", "used_bytes")
 
@@ -28,21 +29,24 @@ class SharedBytes:
 
 
 class Pipe:
+    """A queue of messages with a limit, one sender and one receiver."""
+
     def __init__(self, max_messages: int, max_bytes: int, shared: SharedBytes | None = None) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._shared = shared or SharedBytes(sys.maxsize)
         self._messages: deque[bytes] = deque()
-        # The sum of their sizes.
+        # The sum of the messages' sizes.
         self._bytes = 0
-        # How it ended: an error, or None for the regular end.
+        # The end: with an error, or None for the regular end.
         self._ended = False
         self._error: TransportError | None = None
-        # Who waits for room, and who for a message: one each.
+        # The pending `put` and the pending `get`, one each.
         self._putting: asyncio.Future[None] | None = None
         self._getting: asyncio.Future[None] | None = None
 
     async def put(self, message: bytes) -> None:
+        """Append a message, and wait before that until there is capacity. Raise the pipe's error if it has ended."""
         if self._putting is not None:
             raise RuntimeError("two tasks send to one stream: their order would be undefined")
         while self._full and not self._ended:
@@ -70,13 +74,13 @@ class Pipe:
         self._bytes += size
         self._shared.used_bytes += size
 
-    def drop(self) -> None:
-        """What is in it will not be got any more."""
+    def discard_messages(self) -> None:
+        """Discard all messages."""
         self._messages.clear()
         self._count(-self._bytes)
 
-    async def emptied(self) -> None:
-        """Returns when all that was put has been got, or the pipe has ended."""
+    async def wait_emptied(self) -> None:
+        """Wait until all messages have been received, or the pipe has ended."""
         while self._messages and not self._ended:
             self._putting = asyncio.get_running_loop().create_future()
             try:
@@ -85,6 +89,7 @@ class Pipe:
                 self._putting = None
 
     async def get(self) -> bytes | None:
+        """Return the next message, or None at the regular end. Raise the pipe's error if it ended with one."""
         if self._getting is not None:
             raise RuntimeError("two tasks receive from one stream: each would get some of the messages")
         while not self._messages and not self._ended:
@@ -103,13 +108,15 @@ class Pipe:
         return None
 
     def finish(self) -> None:
+        """End the pipe regularly."""
         self._end(None)
 
-    def breaks(self, error: TransportError) -> None:
+    def fail(self, error: TransportError) -> None:
+        """End the pipe with an error."""
         self._end(error)
 
     def _end(self, error: TransportError | None) -> None:
-        """The first end counts."""
+        """End the pipe. Only the first end counts."""
         if not self._ended:
             self._ended, self._error = True, error
             _wake(self._getting)
@@ -117,7 +124,7 @@ class Pipe:
 
 
 class PipedStream:
-    """What the ends of streams have in common: one pipe for what comes, and one for what goes."""
+    """The common part of all ends of streams: one pipe for received messages, and one for sent ones."""
 
     def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
         self.in_process_api: object | None = None
@@ -126,7 +133,7 @@ class PipedStream:
         self._finished = False
 
     async def send(self, message: bytes) -> None:
-        check_size(message)
+        check_message_size(message)
         if self._finished:
             raise RuntimeError("a finished stream can't send")
         await self._outgoing.put(message)
@@ -134,12 +141,13 @@ class PipedStream:
     async def receive(self) -> bytes | None:
         return await self._incoming.get()
 
-    def _break_pipes(self, error: TransportError) -> None:
-        self._incoming.breaks(error)
-        self._outgoing.breaks(error)
+    def _fail_pipes(self, error: TransportError) -> None:
+        self._incoming.fail(error)
+        self._outgoing.fail(error)
 
 
-def check_size(message: bytes) -> None:
+def check_message_size(message: bytes) -> None:
+    """Raise ValueError if a message is above the limit."""
     if len(message) > MAX_TRANSPORT_BYTES:
         raise ValueError(f"the message has {len(message)} bytes, above the limit of {MAX_TRANSPORT_BYTES}")
 

@@ -1,4 +1,4 @@
-"""The source of randomness that all parts take from outside."""
+"""The source of randomness that all parts use, as an argument."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ T = TypeVar("T")
 
 
 class Randomness(Protocol):
-    """What draws at random."""
+    """A random number generator."""
 
     def random(self) -> float:
-        """At least 0 and below 1."""
+        """Return a number of at least 0 and below 1."""
 
     def below(self, bound: int) -> int:
-        """One of 0 … bound - 1."""
+        """Return one of 0 … bound - 1."""
 
     def token(self, size: int) -> bytes:
-        """`size` bytes. From `SystemRandomness` nobody can guess them."""
+        """Return `size` bytes. Nobody can guess those of `SystemRandomness`."""
 
     def choice(self, among: Sequence[T]) -> T:
-        """One of `among`, which is not empty."""
+        """Return an element of `among`, which is not empty."""
 
     def shuffle(self, items: MutableSequence[Any]) -> None:
-        """Puts `items` in another order, in place."""
+        """Shuffle `items` in place."""
 
 
 class SystemRandomness:
-    """The operating system's randomness: different in every process, also after a fork, and fit for secrets."""
+    """The operating system's randomness. It differs in every process, also after a fork, and is fit for secrets."""
 
     def __init__(self) -> None:
         source = self._source = random.SystemRandom()

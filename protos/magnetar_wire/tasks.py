@@ -1,15 +1,15 @@
-"""A group of tasks that ends as one, and always in the same order.
+"""A group of tasks that end together, always in the same order.
 
-`asyncio.TaskGroup` keeps its tasks in a set, so the order in which it cancels them differs from run to run; code that a
-simulation replays must not use it. This group behaves alike, and cancels in the order in which the tasks were made.
+`asyncio.TaskGroup` has its tasks in a set, so the order in which it cancels them differs from run to run. Code that a
+simulation replays must not use it. This group behaves like it, and cancels its tasks in the order of their creation.
 
     async with OrderedTaskGroup() as tasks:
         tasks.create_task(read())
         tasks.create_task(write())
 
-The block ends when all tasks have. The first that fails cancels the others and the block itself; then all errors are
-raised as one `ExceptionGroup`. A block that is cancelled from outside cancels its tasks, waits for them, and passes the
-cancellation on. `cancel` ends a group that would run for ever, which is no error.
+The block ends when all tasks have ended. The first task that fails cancels the others and the block itself; then all
+errors are raised as one `ExceptionGroup`. If the block is cancelled from outside, it cancels its tasks, waits for them,
+and raises the cancellation. `cancel` ends a group whose tasks would run for ever, which is not an error.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ T = TypeVar("T")
 
 
 class OrderedTaskGroup:
+    """A group of tasks that is entered once, with `async with`."""
+
     def __init__(self) -> None:
         self._owner: asyncio.Task[Any] | None = None
-        # Unfinished tasks, oldest first: a dict is an ordered set.
+        # Unfinished tasks, oldest first. A dict is an ordered set.
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._errors: list[BaseException] = []
-        # No new tasks: those there were are being cancelled.
+        # The tasks are being cancelled, and no new ones are accepted.
         self._ending = False
-        # The block is done, and `__aexit__` waits for the tasks.
+        # The block has ended, and `__aexit__` waits for the tasks.
         self._leaving = False
-        # A failing task has cancelled the block: that cancellation is ours, and is taken back.
+        # A failed task has cancelled the block. That cancellation is ours, and is undone at the end.
         self._interrupted = False
         self._all_done: asyncio.Future[None] | None = None
 
@@ -45,6 +47,7 @@ class OrderedTaskGroup:
         return self
 
     def create_task(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Start a task of the group."""
         if self._owner is None or self._ending or (self._leaving and not self._tasks):
             work.close()
             raise RuntimeError("the task group is " + ("not entered yet" if self._owner is None else "closing"))
@@ -54,9 +57,9 @@ class OrderedTaskGroup:
         return task
 
     def cancel(self) -> None:
-        """Cancels all tasks, oldest first, and takes no more. The block goes on, and ends when they have.
+        """Cancel all tasks, oldest first, and accept no new ones. The block continues, and ends when they have ended.
 
-        Once only: a second cancellation would break off what the tasks do to clean up after the first.
+        Only the first call counts: a second cancellation would interrupt the cleanup after the first.
         """
         if self._ending:
             return
@@ -97,7 +100,7 @@ class OrderedTaskGroup:
         self._raise(error, cancelled)
 
     def _raise(self, error: BaseException | None, cancelled: asyncio.CancelledError | None) -> None:
-        """What the block ends with: whoever ends the program first, then a cancellation, then the errors."""
+        """Raise the result of the block: the end of the program first, then a cancellation, then the errors."""
         if error is not None and not isinstance(error, asyncio.CancelledError):
             self._errors.append(error)
         for one in self._errors:
@@ -106,7 +109,7 @@ class OrderedTaskGroup:
         if cancelled is not None and not self._errors:
             raise cancelled
         if self._errors:
-            if cancelled is not None:  # the errors go first, and the cancellation is met at the next await
+            if cancelled is not None:  # the errors are raised first, and the cancellation at the next await
                 assert self._owner is not None
                 self._owner.uncancel()
                 self._owner.cancel()

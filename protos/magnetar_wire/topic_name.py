@@ -1,24 +1,24 @@
 """The names of topics and namespaces: `{persistent|non-persistent}://tenant/namespace/local-name`.
 
-Two shorter forms are understood: `tenant/namespace/name` is persistent, and a bare `name` is
-`persistent://public/default/name`. What is made of them is the full name, and two `TopicName`s are equal when their
-full names are. Everything else is refused with what is wrong and what would be right, among it two forms that look
-plausible: `namespace/name`, which has no tenant, and `persistent://tenant/cluster/namespace/name`, as Pulsar had it
-before 2.0.
+Two shorter forms are accepted: `tenant/namespace/name` is persistent, and a bare `name` is
+`persistent://public/default/name`. All forms become the full name, and two `TopicName`s are equal if their full names
+are. Other forms are refused, with the problem and the right form. Two of them look plausible: `namespace/name`, which
+has no tenant, and `persistent://tenant/cluster/namespace/name`, the form of Pulsar before 2.0.
 
-**What the parts are made of.** Tenant and namespace: ASCII letters and digits and `_-=:.`. The local name: any Unicode
-but `/`, control characters and surrogates. No part is `.` or `..`: each is a component of paths and URLs, where these
-mean something else (see path_component.py).
+**Characters.** Tenant and namespace: ASCII letters and digits and `_-=:.`. The local name: any Unicode except `/`,
+control characters and surrogates. No part is `.` or `..`, because each is a component of paths and URLs, where these
+have another meaning (path_component.py).
 
-**Partitions.** Partition `i` of a topic is the topic `<name>-partition-<i>`, with `i` in decimal as one writes it:
-`x-partition-1` is a partition of `x`, and `x-partition-01`, `x-partition-+1` and `x-partition-٣` are topics of their
-own. The name alone does not say whether there is a partitioned topic `x`.
+**Partitions.** Partition `i` of a topic is the topic `<name>-partition-<i>`, with `i` in plain decimal: `x-partition-1`
+is a partition of `x`, and `x-partition-01`, `x-partition-+1` and `x-partition-٣` are ordinary topics. The name alone
+does not show whether there is a partitioned topic `x`.
 
-**How long.** 128 bytes for tenant and namespace each, 768 bytes of UTF-8 for the local name without the suffix of a
-partition, so that every topic can be partitioned. Escaped, the longest local name is 2,304 bytes and 21 of suffix; with
-the rest of the name there are well over 1,000 bytes left of the 4,096 that a path in the metadata store may have.
+**Length.** 128 bytes for tenant and namespace each, and 768 bytes of UTF-8 for the local name without the suffix of a
+partition, so that every topic can be partitioned. Escaped, the longest local name has 2,304 bytes, and 21 of suffix.
+With the rest of the name, well over 1,000 of the 4,096 bytes of a path in the metadata store are left.
 
-Brokers and clients parse the same few names over and over, so the last `_CACHED` are kept, each at most about 2 kB.
+Brokers and clients parse the same few names again and again, so the last `_CACHED` names are cached. Each takes at most
+about 2 kB.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ MAX_LOCAL_NAME_BYTES: Final = 768
 MAX_PARTITION_INDEX: Final = 2**31 - 1
 
 _CACHED: Final = 16_384
-# Longer than the longest name by far: refused before any work is done on it.
+# Longer than any valid name. Such a text is refused before it is parsed.
 _MAX_TEXT: Final = 2_048
 
 _SEPARATOR: Final = "://"
 _PARTITION: Final = "-partition-"
 _ALPHABET: Final = re.compile(r"[-=:.\w]+", re.ASCII)
 _REFUSED: Final = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_OF_PARTITION: Final = re.compile(rf"(.+){_PARTITION}(0|[1-9][0-9]{{0,9}})", re.DOTALL)
+_PARTITION_NAME: Final = re.compile(rf"(.+){_PARTITION}(0|[1-9][0-9]{{0,9}})", re.DOTALL)
 _FORMS: Final = "write persistent://tenant/namespace/topic, tenant/namespace/topic, or a bare topic"
 
 
@@ -71,7 +71,7 @@ class NamespaceName:
 
     @classmethod
     def parse(cls, text: str) -> NamespaceName:
-        """Raises InvalidTopicName unless `text` is `tenant/namespace`."""
+        """Parse `tenant/namespace`. Raises InvalidTopicName."""
         parts = text.split("/") if len(text) <= _MAX_TEXT else []
         if len(parts) != 2:
             raise InvalidTopicName(f"Invalid namespace name {_shown(text)}: write tenant/namespace")
@@ -83,21 +83,21 @@ class NamespaceName:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicName:
-    """A topic's full name, taken apart. A partition is a topic, and has a name like any other."""
+    """A topic's full name, parsed. A partition is a topic, and has a name like any other."""
 
     domain: TopicDomain
     tenant: str
     namespace: str
     local_name: str
-    # Which partition this is; -1: none.
+    # The partition's number; -1: the topic is not a partition.
     partition_index: int = field(init=False, repr=False)
-    # What `str` gives. Equality and hash go by it alone: all other fields are in it, and a str keeps its hash.
+    # The result of `str`. Equality and hash use it alone: it contains all other fields, and a str caches its hash.
     _full: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_named("tenant", self.tenant, MAX_TENANT_BYTES)
         _check_named("namespace", self.namespace, MAX_NAMESPACE_BYTES)
-        base, index = _take_apart(self.local_name)
+        base, index = _split_partition(self.local_name)
         _check_local_name(base)
         set_field = object.__setattr__
         set_field(self, "domain", _domain(self.domain))
@@ -106,12 +106,12 @@ class TopicName:
 
     @staticmethod
     def parse(text: str) -> TopicName:
-        """The topic that `text` names, in one of the three forms. Raises InvalidTopicName for anything else."""
+        """Parse a topic's name in one of the three forms. Raises InvalidTopicName."""
         return _parse(text)
 
     @classmethod
     def from_path(cls, domain: str, tenant: str, namespace: str, encoded_local_name: str) -> TopicName:
-        """The topic that a path names, whose last component is `encoded_local_name` as it stands there."""
+        """Return the topic of a path. `encoded_local_name` is the path's last component, still escaped."""
         try:
             local_name = decode_path_component(encoded_local_name)
         except ValueError as error:
@@ -120,7 +120,7 @@ class TopicName:
 
     @property
     def encoded_local_name(self) -> str:
-        """The local name as one component of a path: of a node in the metadata store, of a URL."""
+        """The local name as one component of a path: of a node in the metadata store, or of a URL."""
         return encode_path_component(self.local_name)
 
     @property
@@ -137,13 +137,13 @@ class TopicName:
 
     @property
     def base(self) -> TopicName:
-        """The partitioned topic that this is a partition of; itself, if this is none."""
+        """The partitioned topic of a partition; the topic itself if it is not a partition."""
         if self.partition_index < 0:
             return self
         return _parse(self._full.rpartition(_PARTITION)[0])
 
     def partition(self, index: int) -> TopicName:
-        """Partition `index` of this topic. Raises InvalidTopicName if this is a partition: those have none."""
+        """Return partition `index` of this topic. Raises InvalidTopicName if this is a partition itself."""
         if self.is_partition:
             raise InvalidTopicName(
                 f"{self._full} is a partition and has no partitions itself: use its partitioned topic, {self.base}"
@@ -167,7 +167,7 @@ class TopicName:
 
 @functools.lru_cache(maxsize=_CACHED)
 def _parse(text: str) -> TopicName:
-    """Keeps what it made. Failures are not kept: a bad name must not push out good ones."""
+    """Parse a name, and cache it. Errors are not cached: an invalid name must not evict a valid one."""
     if len(text) > _MAX_TEXT:
         raise InvalidTopicName(
             f"Invalid topic name {_shown(text)}: it has {len(text):,} characters, above the limit of {_MAX_TEXT:,}"
@@ -194,9 +194,9 @@ def _wrong_number(parts: int, *, full: bool) -> str:
     return f"it has {parts} part(s) instead of {'three' if full else 'one or three'}"
 
 
-def _take_apart(local_name: str) -> tuple[str, int]:
-    """The name less a partition's suffix, and which partition it is of that: `("x", 1)`, `("x-partition-01", -1)`."""
-    match = _OF_PARTITION.fullmatch(local_name)
+def _split_partition(local_name: str) -> tuple[str, int]:
+    """Split the suffix of a partition off, and return its number: `("x", 1)`, `("x-partition-01", -1)`."""
+    match = _PARTITION_NAME.fullmatch(local_name)
     if match is None or int(match[2]) > MAX_PARTITION_INDEX:
         return local_name, -1
     return match[1], int(match[2])
@@ -236,5 +236,5 @@ def _check_local_name(name: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """As much of `text` as an error message can take, and as one line of printable text."""
+    """Quote a text for an error message, in one line and shortened."""
     return repr(text if len(text) <= 100 else text[:100] + "…")

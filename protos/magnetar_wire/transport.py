@@ -1,34 +1,34 @@
-"""How processes talk: calls and streams of bytes, over whatever carries them.
+"""The interface between processes: calls and streams of bytes, over any carrier.
 
-The rules above know this interface only. gRPC carries it between machines, function calls within one process, and a
-simulated network in the simulation, where a real one could not be made to lose exactly this answer.
+The rules use this interface only. gRPC implements it between machines, function calls within one process, and a
+simulated network in the simulation, which can lose exactly one answer.
 
-**A call** is a request and its answer. **A stream** carries messages both ways, each way in order, each message once or
-the stream breaks; either end may finish its own way and go on receiving. Each end has one sender and one receiver at a
-time. The client sees the end when the service has returned: a service that fails behind its last message has failed. A
-message is bytes, at most `MAX_TRANSPORT_BYTES` (sending a larger one is a mistake: ValueError); what is in it is the
-two ends' affair. `send` waits while the other end can't keep up. An end that has gone silent is found by the
-transport's own keep-alive, and is `Disconnected`.
+**A call** is a request and its answer. **A stream** carries messages in both directions, each direction in order, each
+message once, or the stream breaks. Either end may finish its own direction and continue to receive. Each end has one
+sender and one receiver at a time. The client sees the end when the service has returned: if a service fails after its
+last message, the stream has failed. A message is bytes, at most `MAX_TRANSPORT_BYTES` (sending a larger one is a bug:
+ValueError); its content is the matter of the two ends. `send` waits while the other end can't keep up. The transport's
+keep-alive detects a silent peer, which is `Disconnected`.
 
-**What a failure tells.** Unknown is not no:
+**What a failure means.** Unknown is not no:
 
     TransportError
-    ├── NotReached        nobody was reached: nothing was or will be done
-    ├── Disconnected      the connection broke: what was on its way may have been done, or not
-    ├── DeadlinePassed    no answer in time: likewise, and it may still be done
-    ├── Failed            the other end broke off in the middle: likewise
-    │   └── ForeignServer     it is no process of ours: it knows none of our services
-    └── Rejected          the other end answered with an error: it did not do it; `code` says why
+    ├── NotReached        no process was reached: nothing was or will be done
+    ├── Disconnected      the connection broke: requests in flight may have been done, or not
+    ├── DeadlinePassed    no answer in time: the request may have been done, or may still be done, or not
+    ├── Failed            the other end failed during the request: it may have been done, or not
+    │   └── ForeignServer     not a process of ours: it has none of our services
+    └── Rejected          the other end answered with an error: it did not do it; `code` is the reason
 
-Whoever receives a call or a stream is a `Service`. It raises `Refusal` for what it did not and will not do, and that
-alone reaches the caller as `Rejected`. Any other error in it, a `Rejected` that it met on its own errands among them,
-reaches the caller as `Failed`, without details, and is logged where it happened. `ServiceFailed` reaches it so, too,
-and is not: its reason is known there.
+A `Service` receives calls and streams. It raises `Refusal` for a request that it did not and will not do; only that
+reaches the caller as `Rejected`. Any other error of the service, for example a `Rejected` of its own calls, reaches the
+caller as `Failed`, without details, and is logged by the server. `ServiceFailed` reaches the caller as `Failed`, too,
+but is not logged: the service has reported the reason.
 
-Over gRPC a refusal carries a mark of our own beside its status, since gRPC's library answers with the same codes for
-troubles of its own: UNAVAILABLE when a connection breaks under way, RESOURCE_EXHAUSTED for an answer that is too large
-when all is done. A status without the mark is `Disconnected`, `DeadlinePassed` or `Failed`. `NotReached` is for what
-was never handed to a connection; in doubt it is `Disconnected`.
+Over gRPC a refusal has a mark of ours beside its status, since gRPC's library uses the same codes for its own errors:
+UNAVAILABLE if a connection breaks during a request, RESOURCE_EXHAUSTED for an answer that is too large, after
+everything was done. A status without the mark is `Disconnected`, `DeadlinePassed` or `Failed`. `NotReached` is for
+requests that were never given to a connection; in doubt it is `Disconnected`.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ __all__ = [
     "TransportError",
 ]
 
-# A frame, and what a service says beside it.
+# A frame, and the other fields of a service's message.
 MAX_TRANSPORT_BYTES: Final = MAX_FRAME_BYTES + 1_048_576
 
 
 class Code(enum.Enum):
-    """Why a request was refused. The names are those of gRPC's status codes that it travels with."""
+    """Why a request was refused. The names are those of gRPC's status codes."""
 
     INVALID_ARGUMENT = "invalid_argument"
     NOT_FOUND = "not_found"
@@ -80,31 +80,31 @@ class Code(enum.Enum):
 
 
 class TransportError(Exception):
-    """Whatever a transport raises."""
+    """The base of all errors of a transport."""
 
 
 class NotReached(TransportError):
-    """Nobody was reached: nothing was done, and nothing will be."""
+    """No process was reached: nothing was done, and nothing will be done."""
 
 
 class Disconnected(TransportError):
-    """The connection broke. What was on its way may have been done, or not."""
+    """The connection broke. Requests in flight may have been done, or not."""
 
 
 class DeadlinePassed(TransportError):
-    """No answer came in time. The request may have been done, or be done still, or not."""
+    """No answer arrived in time. The request may have been done, or may still be done, or not."""
 
 
 class Failed(TransportError):
-    """The other end broke off with an error of its own. The request may have been done, in part too."""
+    """The other end failed with an error of its own. The request may have been done, also in part."""
 
 
 class ForeignServer(Failed):
-    """A server answered that has none of our services. It may be a proxy, of which nobody knows what it did."""
+    """A server answered that has none of our services. It may be a proxy, so it is unknown what was done."""
 
 
 class Rejected(TransportError):
-    """The other end answered that it did not and will not do what was asked."""
+    """The other end answered that it did not and will not do the request."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -112,7 +112,7 @@ class Rejected(TransportError):
 
 
 class Refusal(Exception):
-    """What a service raises for what it did not and will not do. Its caller meets it as `Rejected`."""
+    """Raised by a service for a request that it did not and will not do. The caller gets `Rejected`."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -120,13 +120,14 @@ class Refusal(Exception):
 
 
 class ServiceFailed(Exception):
-    """What a service raises for what may have been done, or not, where it has told why already: its disk has failed,
-    say, and it ends. Its caller meets it as `Failed`."""
+    """Raised by a service for a request that may have been done or not, if the service has reported the reason already:
+    for example, its disk has failed, and its process ends. The caller gets `Failed`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, for logs and for limits."""
+    """The other end of a call or stream, for logs and limits."""
 
     address: str
 
@@ -135,75 +136,77 @@ class Stream(Protocol):
     """One end of a stream."""
 
     in_process_api: object | None
-    """What the service has put at its end for a client in the same process, which may call it instead of sending
-    messages; None at the client's end where there is nothing of the kind, or another process between."""
+    """An object that the service sets at its end. A client in the same process finds it at the other end, and may call
+    it instead of sending messages. None if the service has set none, or if it is in another process."""
 
     async def send(self, message: bytes) -> None:
-        """Sends a message; waits while the other end is behind. Returning does not mean that it arrived."""
+        """Send a message, and wait while the other end can't keep up. The message may be in flight on return."""
 
     async def receive(self) -> bytes | None:
-        """The next message, or None when the other end has finished. Raises `Rejected` where it ended with an error.
+        """Return the next message, or None if the other end has finished. Raise `Rejected` if it ended with an error.
 
-        Cancelling it loses no message.
+        Cancelling this loses no message.
         """
 
     async def finish(self) -> None:
-        """No more messages from this end. What was sent still arrives."""
+        """Finish this end's direction. Messages that were sent still arrive."""
 
     def cancel(self) -> None:
-        """Ends the stream at once, both ways. The other end sees `Disconnected`."""
+        """End the stream at once, in both directions. The other end gets `Disconnected`."""
 
 
 class Connection(Protocol):
     """A client's connection to one address."""
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
-        """The answer to `request`. A caller that is cancelled leaves the outcome unknown."""
+        """Return the answer to `request`. If the caller is cancelled, the outcome is unknown."""
 
     def open_stream(self, method: str) -> Stream:
-        """A new stream. Whether anybody is there shows when it is used."""
+        """Return a new stream. It connects when it is used."""
 
     def reset_backoff(self) -> None:
-        """Word has come that somebody is there: no pause since an attempt that failed is waited out."""
+        """End the pause after a failed attempt to connect. To be called when the peer is known to be reachable."""
 
     async def close(self) -> None:
-        """Ends all calls and streams with `Disconnected`."""
+        """End all calls and streams with `Disconnected`."""
 
 
 class Service(Protocol):
-    """What answers calls and streams."""
+    """Answers calls and streams."""
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        """Cancelled when the caller is gone."""
+        """Return the answer. This is cancelled if the caller disconnects."""
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        """Serves one stream; returning finishes it."""
+        """Serve one stream, which is finished on return."""
 
 
 class Listener(Protocol):
-    """A service that can be reached."""
+    """A service that can be reached at an address."""
 
     @property
     def address(self) -> str:
-        """Where: what was asked for, with the port that was chosen."""
+        """The requested address, with the port that was chosen."""
 
     async def close(self) -> None:
-        """Takes nothing new, cancels what is being served, and returns when all of it has ended."""
+        """Accept nothing more, cancel all calls and streams, and wait for their end."""
 
 
 class Transport(Protocol):
-    """What makes connections and takes them."""
+    """Connects to addresses, and listens at them."""
 
     def connect(self, address: str) -> Connection:
-        """A connection, made when first used and again after it broke."""
+        """Return a connection. It connects at its first use, and again after it broke."""
 
     async def listen(self, address: str, service: Service) -> Listener:
-        """Has `service` answer at `address`; port 0 is any free one."""
+        """Serve `service` at the address. Port 0 chooses a free port."""
 
 
 class ProbingTransport(Transport, Protocol):
-    """A transport that can tell whether a process is gone."""
+    """A transport that can detect that a process has ended."""
 
     async def refuses_connections(self, address: str, timeout_s: float) -> bool:
-        """Whether no process listens at the address, as the machine there says itself: it refuses the connection. False
-        for anything else: a time-out proves nothing."""
+        """Return whether no process listens at the address: its machine refuses the connection.
+
+        False is returned for anything else: a time-out proves nothing.
+        """

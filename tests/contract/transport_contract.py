@@ -1,4 +1,6 @@
-"""What every transport must do. A transport's test module subclasses `TransportContract` and makes one."""
+"""The contract of transports. The test module of each transport subclasses `TransportContract` and creates the
+transport.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ DEADLINE_S = 60.0
 
 
 class Echo:
-    """Answers calls with what they asked, and streams likewise, message by message."""
+    """Answers calls with their request, and streams message by message."""
 
     def __init__(self) -> None:
         self.cancelled = 0
@@ -41,7 +43,7 @@ class Echo:
             raise ZeroDivisionError("a detail that stays here")
         if method == "give up":
             raise ServiceFailed("its disk has failed")
-        if method == "errand":  # what it met on its own way is no answer of its own
+        if method == "errand":  # an error of its own calls is not its answer
             raise Rejected(Code.NOT_FOUND, "somebody else's answer")
         if method == "grow":
             return bytes(MAX_TRANSPORT_BYTES + 1)
@@ -150,7 +152,7 @@ class TransportContract:
 
     def test_a_deadline_passes_and_the_service_learns_of_it(self) -> None:
         async def body(connection: Connection, service: Echo) -> None:
-            # Connected first: before that a deadline would pass with nobody reached.
+            # Connected first: otherwise the deadline would pass before the connection.
             await connection.call("m", b"", timeout_s=DEADLINE_S)
             with pytest.raises(DeadlinePassed):
                 await connection.call("hang", b"", timeout_s=0.05)

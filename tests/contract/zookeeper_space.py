@@ -38,7 +38,7 @@ class ZooKeeperSpace(Space):
         await kazoo.start(30)
         try:
             store = ZooKeeperStore(kazoo, clock, self._chroot, ROOTS)
-            await store.make_own_nodes()
+            await store.create_own_nodes()
         except BaseException:
             await kazoo.close()
             raise

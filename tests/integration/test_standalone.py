@@ -213,11 +213,11 @@ def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -
 
     environment = {"TMPDIR": str(tmp_path)}
     with StandaloneProcess(tmp_path / "a", environment, ("--ephemeral",)) as server:
-        assert [str(one) for one in folders()] == [server.said["data"]]
+        assert [str(one) for one in folders()] == [server.ready_report["data"]]
         server.kill()
         assert len(folders()) == 1
         with StandaloneProcess(tmp_path / "b", environment, ("--ephemeral",)) as other:
-            assert [str(one) for one in folders()] == [other.said["data"]]
+            assert [str(one) for one in folders()] == [other.ready_report["data"]]
             # One that lives is left alone.
             server.start()
             assert len(folders()) == 2
@@ -327,7 +327,7 @@ def test_what_it_says_when_it_is_ready_is_one_line(tmp_path: Path) -> None:
     server = StandaloneProcess(tmp_path / "data")
     try:
         server.start()
-        assert set(server.said) >= {"grpc", "pulsar", "http"}
+        assert set(server.ready_report) >= {"grpc", "pulsar", "http"}
         assert server.process is not None
         assert server.process.stdout is not None
         stdout = server.process.stdout

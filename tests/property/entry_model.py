@@ -22,7 +22,7 @@ from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata, Sing
 
 
 class Refused(Exception):
-    """The bytes are no entry, or one that can't be opened."""
+    """The bytes are not an entry, or it can't be decoded."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ def encode_single(message: Message, shared: MessageMetadata, compression: int = 
     metadata = MessageMetadata.FromString(shared.SerializeToString())
     _describe(message, metadata)
     if not message.payload and compression == entry_pb2.ZLIB:
-        compression = 0  # nothing in ZLIB is dropped by the C++ library
+        compression = 0  # the C++ library drops an empty ZLIB payload
     return _encode_entry(metadata, message.payload or b"", compression)
 
 
@@ -102,7 +102,7 @@ def _encode_entry(metadata: MessageMetadata, payload: bytes, compression: int) -
 
 
 def frame(metadata: bytes, payload: bytes) -> bytes:
-    """The entry of metadata and payload, whatever they are."""
+    """Return the entry of any metadata and payload."""
     covered = struct.pack(">I", len(metadata)) + metadata + payload
     return b"\x0e\x01" + struct.pack(">I", crc32c(covered)) + covered
 
@@ -123,7 +123,7 @@ def compress(payload: bytes, compression: int) -> bytes:
 
 
 def decode(stored: bytes, *, verify: bool = True) -> list[Message]:
-    """The entry's messages."""
+    """Return the entry's messages."""
     metadata, payload = take_apart(stored, verify=verify)
     if metadata.encryption_keys or metadata.num_chunks_from_msg > 1:
         raise Refused
@@ -245,8 +245,9 @@ def _decompress(payload: bytes, compression: int, size: int) -> bytes:
 
 
 def lz4_block(block: bytes) -> bytes:
-    """Sequences of a token, literals, and a match: its distance (2, little-endian) and its length. The last is literals
-    alone."""
+    """Decompress a block: sequences of a token, literals, and a match with its distance (2 bytes, little-endian) and
+    its length. The last sequence has literals only.
+    """
     out = bytearray()
     at = 0
 
@@ -275,13 +276,14 @@ def lz4_block(block: bytes) -> bytes:
         match = length(token & 15) + 4
         if distance:
             _copy(out, distance, match)
-        else:  # not valid, says the format; zeros, says the library that everybody uses
+        else:  # invalid by the format, but zeros in the usual library
             out += bytes(match)
 
 
 def snappy_block(block: bytes) -> bytes:
-    """The size as a varint, and elements that the two low bits of their first byte tell apart: literals, and copies
-    with a distance of 11, 16 or 32 bits."""
+    """Decompress a block: the size as a varint, and elements with their kind in the two low bits of the first byte:
+    literals, and copies with a distance of 11, 16 or 32 bits.
+    """
     size = shift = at = 0
     while True:
         byte = block[at]

@@ -1,6 +1,6 @@
-"""Protobuf fields made byte by byte: what no serialiser writes, and what a parser must take or refuse all the same.
+"""Protobuf fields encoded byte by byte, also as no encoder writes them. A parser must accept or refuse them.
 
-All choices come from a `Random`: hypothesis' own, so that it can shrink them, or a seeded one, which is faster.
+All choices come from a `Random`: that of hypothesis, which can shrink them, or a seeded one, which is faster.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from random import Random
 
-from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, separator
+from magnetar_wire.batch_codec.column_decoding import NO_KEY, NO_PROPERTY, NO_SIZE, separator
 
 NUMBERS = (0, 1, 2, 3, 5, 127, 128, 16383, 16384, 2**31 - 1, 2**31, 2**32 - 1, 2**32 + 5, 2**62, 2**63 - 1, 2**64 - 1)
 TEXTS = (
@@ -24,7 +24,7 @@ TEXTS = (
     b"\xff\xfe",
     b"\xed\xa0\x80",  # a surrogate
     b"\x18\x05",
-    b"\x18d@\x05",  # what the end of a record's metadata looks like
+    b"\x18d@\x05",  # the end of a record's metadata looks like this
     b"\x18\x05@\x01",
     b"x" * 130,
     *(separator(size, rare) for size in NO_SIZE for rare in (False, True)),
@@ -32,13 +32,13 @@ TEXTS = (
     NO_KEY.encode(),
 )
 PAYLOADS = (b"", b"a", b"hello", b"world", b"\x18d@\x05", b"\0\0\0\2\x18\0", b"x" * 100, b"y" * 130)
-# The fields of SingleMessageMetadata by what they hold.
+# The fields of SingleMessageMetadata by their type.
 NUMERIC = (3, 4, 5, 6, 8, 9, 10)
 WORDS = (1, 2, 7)
 
 
 def varint(value: int, padding: int = 0) -> bytes:
-    """The varint of `value`, `padding` bytes longer than it need be."""
+    """Return the varint of `value`, `padding` bytes longer than necessary."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -86,7 +86,7 @@ def any_pair(draw: Random) -> bytes:
 
 
 def plain_field(draw: Random) -> bytes:
-    """A field of SingleMessageMetadata, as a serialiser might write it."""
+    """Return a field of SingleMessageMetadata as an encoder might write it."""
     number = draw.choice(NUMERIC[1:] + WORDS)
     if number == 1:
         return words(1, any_pair(draw))
@@ -96,7 +96,7 @@ def plain_field(draw: Random) -> bytes:
 
 
 def any_field(draw: Random, numbers: tuple[int, ...] = (*range(1, 12), 200)) -> bytes:
-    """A field of any number and wire type, right or wrong."""
+    """Return a field of any number and wire type, valid or not."""
     number, kind = draw.choice(numbers), draw.randrange(10)
     if kind < 3:
         return tag(number, 0, _padding(draw)) + any_number(draw)
@@ -133,7 +133,7 @@ def any_metadata(draw: Random, payload_bytes: int) -> bytes:
     if draw.random() < 0.3:
         draw.shuffle(fields)
     metadata = b"".join(fields)
-    if draw.random() < 0.04:  # it ends inside a field, or with one that reaches behind its end
+    if draw.random() < 0.04:  # it ends inside a field, or with a field that exceeds it
         metadata = metadata[: draw.randrange(len(metadata) + 1)]
     if draw.random() < 0.04:
         metadata += draw.choice((b"\x5a\2", b"\x5a\x05", b"\x0a\x02", b"\x3a\x18", b"\x5b", b"\x5c", b"\x40", b"\x18"))
@@ -141,8 +141,9 @@ def any_metadata(draw: Random, payload_bytes: int) -> bytes:
 
 
 def any_batch(draw: Random) -> tuple[bytes, int]:
-    """A batch's payload, and how many messages it is said to hold. Most records are like others, as a batch's are: only
-    such batches get far in the fast paths."""
+    """Return a batch's payload, and the number of messages that it declares. Most records are alike, as in real
+    batches: only such batches get far in the fast paths.
+    """
     shapes = []
     for _ in range(draw.choice((1, 1, 2, 3))):
         payload = draw.choice(PAYLOADS)

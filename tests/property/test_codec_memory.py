@@ -1,7 +1,8 @@
-"""What entries of a few KB may take in memory: hostile ones are refused before much is taken, allowed ones are bounded.
+"""The memory of decoding entries of a few KB: hostile ones are refused before much is allocated, allowed ones have a
+limit.
 
-Each is decoded in a process of its own, whose peak is the operating system's: protobuf's parser takes memory that
-Python does not see.
+Each is decoded in a process of its own, whose peak is read from the operating system: Python does not count the memory
+of protobuf's parser.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SHARED = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
 MIB = 1 << 20
 PAIR = raw.words(1, raw.pair(b"", b""))
 KEYED = raw.words(1, raw.pair(b"a", b"b")) * 2 + raw.words(2, b"key") + b"\x18\0@\5"
-# A size written twice is read message by message alone.
+# A size that is written twice is decoded message by message only.
 SLOW = b"\x18\0\x18\0"
 
 _CHILD = """
@@ -66,7 +67,7 @@ print(peak() - before, answer)
 
 
 def decoded_in_a_child(stored: bytes) -> tuple[int, str]:
-    """By how much the peak of the process rose, in bytes, and how it ended."""
+    """Return by how many bytes the peak of the process rose, and how it ended."""
     done = subprocess.run([sys.executable, "-c", _CHILD], input=stored, capture_output=True, check=True, timeout=120)
     kib, answer = done.stdout.decode().strip().split(" ", 1)
     return int(kib) * 1024, answer
@@ -88,7 +89,7 @@ def one_record(metadata: bytes) -> tuple[bytes, int]:
     return raw.record(metadata, b""), 1
 
 
-# Each is made in its test, for together they take a gigabyte.
+# Each is created in its test: together they take a gigabyte.
 HOSTILE: dict[str, Callable[[], tuple[bytes, int]]] = {
     "properties of one message, by columns": lambda: one_record(PAIR * 20_000_000 + b"\x18\0"),
     "properties of one message, by objects": lambda: one_record(PAIR * 20_000_000 + SLOW),
@@ -111,7 +112,7 @@ HOSTILE: dict[str, Callable[[], tuple[bytes, int]]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_batch_of_too_much_metadata_is_refused_before_memory_is_taken(name: str) -> None:
-    """Allowed: the batch as it was before compression, a copy of it, and some for the parser of one message."""
+    """Allowed: the batch before compression, a copy of it, and the parser's memory for one message."""
     batch, count = HOSTILE[name]()
     peak, answer = decoded_in_a_child(compressed_batch(batch, count))
     assert answer == ("MalformedEntry" if name == "more messages than are said" else "TooLarge")
@@ -141,7 +142,7 @@ def test_all_the_metadata_that_a_batch_may_have_takes_bounded_memory(name: str) 
 
 
 def entry_of(metadata_bytes: int, payload: bytes) -> bytes:
-    """An entry whose metadata has so many bytes, put together by hand."""
+    """Build an entry whose metadata has this many bytes."""
     head = SHARED.SerializeToString()
     rest = metadata_bytes - len(head)
     value = rest - 2 - len(raw.varint(rest - 4))
@@ -193,7 +194,7 @@ def test_a_brokers_part_has_a_limit() -> None:
 
 
 def test_what_is_encoded_in_a_batch_can_be_decoded_up_to_the_limits() -> None:
-    """Compressed, for uncompressed no such batch would fit an entry."""
+    """With compression, since no such batch would fit an entry without it."""
     key_bytes = MAX_RECORD_METADATA_BYTES - 4 - 2  # the key's tag and size, and a payload size of 0
     for count, keys in ((1, key_bytes), (2, key_bytes), (1, key_bytes + 1), (2, key_bytes + 1)):
         messages = Messages([b""] * count, keys=["k" * keys] * count)
@@ -222,7 +223,7 @@ def test_messages_alike_are_held_to_the_same_limits() -> None:
 
 
 def test_payloads_may_be_as_many_bytes_as_they_will() -> None:
-    """A batch far above MAX_MESSAGE_BYTES before it is compressed, of one payload size and of two."""
+    """A batch far above MAX_MESSAGE_BYTES before compression, with payloads of one size and of two."""
     for payloads in ([bytes(100_000)] * 200, [bytes(100_000), bytes(90_000)] * 100):
         messages = Messages(payloads, keys=[f"key-{index}" for index in range(200)])
         back = decode_messages(decode_entry(encode_batch(messages, SHARED, entry_pb2.ZSTD)))

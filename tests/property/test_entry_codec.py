@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_wire._decode_columns import NO_KEY, NO_PROPERTY, NO_SIZE, decode_columns
-from magnetar_wire._decode_objects import decode_objects
-from magnetar_wire._uniform_batch import decode_uniform
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
+from magnetar_wire.batch_codec.column_decoding import NO_KEY, NO_PROPERTY, NO_SIZE, decode_columns
+from magnetar_wire.batch_codec.message_decoding import decode_objects
+from magnetar_wire.batch_codec.uniform_batch import decode_uniform
 from magnetar_wire.entry import Entry, add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
@@ -38,7 +38,7 @@ SHARED = MessageMetadata(producer_name="producer-1", sequence_id=7, publish_time
 COMPRESSIONS = (entry_pb2.NONE, entry_pb2.LZ4, entry_pb2.ZLIB, entry_pb2.ZSTD, entry_pb2.SNAPPY)
 COMPRESSED = frozenset(map(CompressionType.Name, COMPRESSIONS[1:]))
 COLUMNS = ("key", "ordering_key", "properties", "event_time", "sequence_id", "null_key", "compacted_out", "payload")
-# A batch is decoded to the same messages whichever way; what a way answers is one of these.
+# A batch is decoded to the same messages by each path; the result of a path is one of these.
 Answer = list[Message] | str
 NOT_MINE, REFUSED = "not mine", "refused"
 
@@ -47,7 +47,7 @@ NOT_MINE, REFUSED = "not mine", "refused"
 
 
 def columns_of(messages: list[Message], *, ids: type = list) -> Messages:
-    """The messages as columns; None for a column that says nothing of any of them."""
+    """Return the messages as columns; None for a column without values."""
 
     def column(name: str, nothing: object) -> list[Any] | None:
         values = [getattr(message, name) for message in messages]
@@ -69,7 +69,7 @@ def columns_of(messages: list[Message], *, ids: type = list) -> Messages:
 
 
 def messages_of(decoded: Messages) -> list[Message]:
-    """The columns as messages; what a column can be is checked by the way."""
+    """Return the columns as messages, and check the columns."""
     count = len(decoded.payloads)
 
     def column(values: Sequence[Any] | None, nothing: object) -> Sequence[Any]:
@@ -111,17 +111,19 @@ def model_of(decode: Callable[[], list[Message]]) -> Answer:
 
 
 def opened(stored: bytes, *, verify: bool = True, limit: int = MAX_UNCOMPRESSED_BYTES) -> Answer:
-    """The codec's answer to a whole entry."""
+    """Return the codec's result for a whole entry."""
     return answer_of(lambda: decode_messages(decode_entry(stored, verify=verify), max_uncompressed_bytes=limit))
 
 
 def modelled(stored: bytes, *, verify: bool = True) -> Answer:
-    """The model's."""
+    """Return the model's result."""
     return model_of(lambda: model.decode(stored, verify=verify))
 
 
 def check_paths(batch: bytes, count: int) -> tuple[Answer, Answer, Answer]:
-    """Holds every way of decoding a batch's payload against the model; the model's answer and the fast paths'."""
+    """Compare every path that decodes a batch's payload with the model. Return the model's result and those of the fast
+    paths.
+    """
     expected = model_of(lambda: model.decode_batch(batch, count))
     assert answer_of(lambda: decode_objects(batch, count)) == expected
     uniform = answer_of(lambda: decode_uniform(batch, count))
@@ -138,7 +140,7 @@ def check_batch(messages: list[Message], compression: CompressionType = entry_pb
     assert messages_of(decode_messages(decode_entry(stored))) == expected
     plain = stored if not compression else model.encode_batch(messages, SHARED)
     assert check_paths(model.take_apart(plain)[1], len(messages))[0] == expected
-    for index, message in enumerate(messages):  # what the model reads is what was written
+    for index, message in enumerate(messages):  # the model decodes the encoded messages
         message.batch_index = index
     assert expected == messages
 
@@ -189,7 +191,7 @@ def filled(column: str, index: int, draw: Random, style: int) -> Any:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[Message]:
-    """A batch whose every column is had by none, by some or by all of its messages."""
+    """A batch in which each column is set for none, some or all of the messages."""
     count = draw(st.one_of(st.integers(1, 6), st.integers(1, 80), st.sampled_from([63, 64, 65, 128, 300])))
     how = {name: draw(st.sampled_from(["none", "none", "all", "some"])) for name in COLUMNS[:-1]}
     how["payload"] = draw(st.sampled_from(["all", "all", "some"]))
@@ -211,14 +213,14 @@ def batches(draw: st.DrawFn) -> list[Message]:
 def test_a_batch_is_the_models_bytes_and_messages(
     messages: list[Message], compression: CompressionType, ids: type
 ) -> None:
-    """Entries have the public layout, byte for byte as protobuf itself writes it."""
+    """Entries have the public layout, with the same bytes as protobuf's encoder."""
     check_batch(messages, compression, ids)
     check_single(replace(messages[0], compacted_out=False, batch_index=0), compression)
 
 
 @pytest.mark.parametrize("payload", ["alike", "null", "some null"])
 def test_every_combination_of_columns(payload: str) -> None:
-    """Each of seven columns in none, all and some of a batch's three messages: 2187 batches a kind of payload."""
+    """Each of seven columns in none, all and some of a batch's three messages: 2187 batches per kind of payload."""
     draw = Random(11)
     some = (True, False, True)
     for number, how in enumerate(itertools.product(range(3), repeat=7)):
@@ -245,7 +247,7 @@ def test_sequence_ids_over_every_varint_boundary(first: int, count: int) -> None
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16383, 16384, 70_000])
 def test_lengths_over_every_varint_boundary(size: int) -> None:
-    """Of payloads, keys, properties' names and values, alone and with a neighbour one longer."""
+    """The lengths of payloads, keys, properties' names and values, alone and with a neighbor that is one longer."""
     text = "k" * size
     for more in (0, 1):
         sizes = (size, size + more)
@@ -267,7 +269,7 @@ def test_many_properties() -> None:
 
 
 def test_both_fast_paths_are_taken() -> None:
-    """Comparing answers proves nothing where the answer is always "not mine"."""
+    """The comparison of results proves nothing if a fast path always returns None."""
     plain = [Message(b"payload", sequence_id=300 + index) for index in range(100)]
     batch = model.take_apart(model.encode_batch(plain, SHARED))[1]
     assert NOT_MINE not in check_paths(batch, 100)
@@ -285,7 +287,8 @@ def test_both_fast_paths_are_taken() -> None:
     assert check_paths(batch, 100)[2] != NOT_MINE
 
 
-# -- bytes that no serialiser writes -----------------------------------------------------------------------------------
+# -- bytes that no encoder writes
+# ----------------------------------------------------------------------------------------
 
 
 @given(st.randoms(use_true_random=False))
@@ -299,7 +302,9 @@ def test_raw_batches(draw: Random) -> None:
 
 
 def test_many_raw_batches() -> None:
-    """The same, many times and from a seeded generator. Enough of them are good, and enough of those are read fast."""
+    """The same, many times and from a seeded generator. Enough of them are valid, and enough of those are decoded by
+    the fast paths.
+    """
     seen = {"good": 0, "bad": 0, "by columns": 0, "uniform": 0, "found by columns, refused later": 0}
     for seed in range(scaled(12_000)):
         batch, count = raw.any_batch(Random(seed))
@@ -366,7 +371,7 @@ def records(*metadata: bytes) -> bytes:
 
 
 def record_pair(first: bytes, second: bytes) -> bytes:
-    """Two records behind one with nothing wrong: by the first the columns' decoder goes."""
+    """Two records after a valid one: the column decoder guesses from the first record."""
     return records(b"\x18\5", first, second)
 
 
@@ -416,8 +421,9 @@ def test_directed_batches(name: str) -> None:
 
 
 def test_a_separator_swallowed_and_put_back() -> None:
-    """A record swallows the first bytes of what the decoder puts behind it, and the next puts the same fields back in.
-    With a separator that a peer knows the counts would come out right, and bytes that are no batch would be read."""
+    """A record consumes the first bytes of the decoder's separator, and the next record adds the same fields again. If
+    a peer knew the separator, the counts would be right, and bytes that are not a batch would be decoded.
+    """
     no_property, no_key = raw.words(1, NO_PROPERTY), raw.words(2, NO_KEY.encode())
     no_size = b"\x18" + raw.varint(NO_SIZE[0])
     ids = [raw.tag(8, 0) + raw.varint(value) for value in (200, 0x7F << 56, 2**63 - 1, 2**64 - 1)]
@@ -462,8 +468,10 @@ ENTRIES = entries()
 
 
 def agrees(changed: bytes, *, compressed: bool) -> bool:
-    """Whether the codec does with `changed`, its checksum left alone, what the model does. The decompressors look
-    closer than the model: what the codec takes the model takes, the other way round where nothing is compressed."""
+    """Return whether the codec and the model agree on `changed`, without verifying the checksum. The decompressors are
+    stricter than the model: the model accepts everything that the codec accepts, and the other way round without
+    compression.
+    """
     answer = opened(changed, verify=False)
     if compressed and answer == REFUSED:
         return True
@@ -492,7 +500,7 @@ def test_every_bit_turned(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_cut_off_at_every_byte(name: str) -> None:
-    """With the checksum as it was, unlooked at, and made anew."""
+    """With the old checksum, with the old one unverified, and with a new one."""
     stored, compressed = ENTRIES[name], name in COMPRESSED
     part = len(stored) - len(split_broker_metadata(stored)[1])
     for end in range(len(stored)):
@@ -515,7 +523,7 @@ def test_bytes_behind_the_end(name: str) -> None:
 
 
 def test_bytes_changed_at_random() -> None:
-    """Several at once, put in and left out, and the checksum made anew: what a broken or hostile peer could send."""
+    """Several changes at once, insertions and deletions, with a new checksum, as a hostile peer could send them."""
     draw = Random(5)
     plain = [stored for name, stored in ENTRIES.items() if name not in COMPRESSED]
     for _ in range(4000):
@@ -653,7 +661,7 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("column", "kind"), [(column, kind) for column, kinds in BAD.items() for kind in kinds])
 @pytest.mark.parametrize("beside", ["nothing", "keys", "nulls"])
 def test_bad_messages_are_refused(column: str, kind: str, beside: str) -> None:
-    """By both encoders, in whichever company; a bad one that is the second of two only by the batch's."""
+    """By both encoders, alone and with others; an invalid second message by the batch's encoder only."""
     columns: dict[str, Any] = {"payloads": [b"x", b"y"]}
     if beside == "keys":
         columns["properties"] = [{"a": "b"}, {}]
@@ -708,7 +716,7 @@ JUNK = st.one_of(
 )
 @examples(400, stable=True)
 def test_whatever_is_encoded_can_be_decoded(columns: dict[str, Any]) -> None:
-    """Columns of anything at all: a typed error, or an entry that the model reads."""
+    """Columns of any objects: a typed error, or an entry that the model decodes."""
     messages = Messages(**({"payloads": [b"x", b"y"]} | columns))
     for encode, part in (
         (encode_batch, messages),
@@ -726,7 +734,7 @@ def _firsts(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def test_shared_metadata_lends_nothing_that_is_the_messages_own() -> None:
-    """`shared` may be what a decoded entry had: its key, its compression and its batch's size are not the next's."""
+    """`shared` may be the metadata of a decoded entry: its key, its compression and its batch's size are not used."""
     shared = MessageMetadata()
     shared.CopyFrom(SHARED)
     shared.MergeFrom(

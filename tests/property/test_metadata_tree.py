@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.records import NodeTable, Overlay
-from magnetar_metadata.core.tree import apply, delete_all
+from magnetar_metadata.core.tree import apply_changes, delete_nodes
 from magnetar_metadata.errors import (
     BadVersion,
     InvalidChange,
@@ -131,8 +131,8 @@ def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Change] |
         if isinstance(step, int):
             owned = [path for path, node in model.nodes.items() if node[2] == step]
             model.end(step)
-            changed = delete_all(table, owned).changed
-            delete_all(layered, owned)
+            changed = delete_nodes(table, owned).changed
+            delete_nodes(layered, owned)
         else:
             try:
                 check_transaction(step, ())
@@ -142,13 +142,13 @@ def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Change] |
             if isinstance(made, Refused):
                 for refusing in (table, layered):
                     with pytest.raises(type(made)) as raised:
-                        apply(refusing, step, owner)
+                        apply_changes(refusing, step, owner)
                     assert type(raised.value) is type(made)
                     assert (raised.value.index, raised.value.path) == (made.index, made.path)
                 changed = []
             else:
-                applied = apply(table, step, owner)
-                assert applied.results == made == apply(layered, step, owner).results
+                applied = apply_changes(table, step, owner)
+                assert applied.results == made == apply_changes(layered, step, owner).results
                 changed = applied.changed
                 _check_children_changed(before, model.nodes, applied.children_changed, model)
         assert _contents(table) == model.nodes == _contents(layered)

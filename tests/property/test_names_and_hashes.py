@@ -1,4 +1,4 @@
-"""Names, ids and hashes against dumb models, over whatever hypothesis comes up with."""
+"""Names, ids and hashes, compared with simple models, with generated input."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_part_of_an_ids_bytes_is_another_id_or_refused(message_id: MessageId, 
         MessageId.deserialize(whole[:size])
     except InvalidMessageId:
         return
-    # The required fields come first, so what is left of them is an id only if both are whole.
+    # The required fields come first, so the rest of the bytes is an id only if both are complete.
     assert whole[:size].startswith(MessageId(-1, message_id.ledger_id(), message_id.entry_id()).serialize())
 
 

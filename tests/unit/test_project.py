@@ -28,8 +28,6 @@ _CIRCLES_LEFT: Final = {
     "magnetar_bookie": 1,
     "magnetar_broker": 1,
     "magnetar_cli": 1,
-    "magnetar_testing": 1,
-    "magnetar_wire": 1,
 }
 
 

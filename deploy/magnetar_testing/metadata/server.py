@@ -1,34 +1,33 @@
 """A metadata server in memory with any number of sessions and injected faults, for tests and the simulation.
 
-Theory of operation
--------------------
-`MemoryServer` holds the tree. `connect` opens a session on it and gives its `MemoryStore`. A request takes one turn of
-the event loop to the server and one back, so that concurrent callers mix as they would over a network; nothing else
-makes it wait, unless an answer is delayed. Requests of one session are applied in the order in which they were made.
+Theory of operation ------------------- `MemoryServer` holds the tree. `connect` opens a session and returns its
+`MemoryStore`. A request takes one turn of the event loop to the server and one back, so that concurrent callers
+interleave as over a network. Only `delay_answers` makes it wait longer. Requests of one session are applied in the
+order in which they were made.
 
-Time is the clock's. The server ends a session one time-out after it last heard from it: from a request, or from the
-heartbeat that a connected client sends three times in each time-out. Its own store is told with the next answer that
-reaches it. A client gives up a request that has no answer after two thirds of the time-out: `OutcomeUnknown`, and
-suspended. It doesn't miss the answers of its heartbeats: one that asks nothing goes on in the belief to be connected,
-as a process does that was stopped for a while. What holds then is `safe_until` alone.
+Time is the clock's. The server ends a session one time-out after the last sign of it: a request, or one of the
+heartbeats that a connected client sends three times per time-out. The session's own store learns of it with the next
+answer that it gets. A client whose request has no answer after two thirds of the time-out gives up: the request ends in
+`OutcomeUnknown`, and the session is suspended. Answers of heartbeats are not missed: a client without requests still
+believes that it is connected, like a process that was paused for a while. Then only `safe_until` is reliable.
 
-No timer runs for heartbeats while they arrive; when they stop arriving, the last one is reckoned.
+No timer runs for heartbeats while they arrive. When they stop, the time of the last one is computed.
 
-**Faults** are ordered for one store at a time:
+**Faults** are injected into one store at a time:
 
-- `suspend` cuts its connection: what is under way ends in `OutcomeUnknown`, what comes later in `NotSent`.
-  `resume` connects it again, without any cut, and tells it if its session ended meanwhile. `expire` ends the session
-  at once; the store is told at once too, if it is connected, or with `told=False` by the next answer only.
-- `cut_silently` has its requests vanish on their way, or the answers, or both, and tells it nothing; `heal` ends that.
+- `suspend` cuts its connection: requests in flight end in `OutcomeUnknown`, later ones in `NotSent`. `resume` connects
+  it again, also after a silent cut, and notifies it if its session has ended. `expire` ends the session at once; the
+  store is notified at once, too, if it is connected, or with `notify=False` by the next answer only.
+- `cut_silently` drops its requests, or the answers, or both, without notifying it; `heal` ends that.
 - `next_request(store, fault)` queues faults (or None) for its next requests, one each. LOSE_REQUEST: the connection is
   cut before the request is applied, and it never is. LOSE_ANSWER: it is applied, then the connection is cut.
-  HOLD_REQUEST: the connection is cut and the request is on its way still; `release` has it arrive: after the store is
-  connected again, after others have changed the node. As on ZooKeeper it can't arrive any more when a later change or
-  sync of the same session has (the server takes a session's requests from one connection at a time) or when the session
-  is over.
-- `delay_answers` has each answer wait.
-- `lag` has the store read from the tree as it is now, until `sync` or its own next change: a server that lags behind.
-  Its watches lag with it.
+  HOLD_REQUEST: the connection is cut while the request is in flight, and `release` makes it arrive: after the store is
+  connected again, and after others have changed the node. As on ZooKeeper it can't arrive after a later change or sync
+  of the same session (the server reads a session's requests from one connection at a time), nor after the end of the
+  session.
+- `delay_answers` delays each answer.
+- `lag` makes the store read from the tree as it is now, until `sync` or its own next change, like a server that lags
+  behind. Its watches lag, too.
 
 Nothing here depends on the order of a set, a wall clock or chance: the same calls give the same run.
 """
@@ -38,22 +37,23 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from magnetar_metadata.core import tree
-from magnetar_metadata.core.paths import check_roots
+from magnetar_metadata.core.paths import check_roots, list_visible_names
+from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
 from magnetar_testing.metadata.memory_table import MemoryTable
-from magnetar_testing.metadata.store import MemoryStore, Request
+from magnetar_testing.metadata.store import MemoryStore, Operation, Request, ServerConnection
 from magnetar_wire.clock import Clock, Timer
 
-# Of a connected client, in each session time-out.
+# The heartbeats of a connected client in each session time-out.
 _HEARTBEATS: Final = 3
 
 
 class Fault(enum.Enum):
-    """What befalls one request."""
+    """A fault that is injected into one request."""
 
     LOSE_REQUEST = "lose request"
     LOSE_ANSWER = "lose answer"
@@ -61,28 +61,29 @@ class Fault(enum.Enum):
 
 
 class SessionLink:
-    """What the server knows of one session."""
+    """The server's state of one session."""
 
     def __init__(self, store: MemoryStore, now: float) -> None:
         self.store = store
         self.connected = True
         self.alive = True
-        # Silent cuts.
+        # Silent cuts: requests, or answers, are dropped.
         self.requests_vanish = False
         self.answers_vanish = False
-        # When the last request arrived, and since when heartbeats do.
+        # When the last request arrived, and since when heartbeats arrive.
         self.heard_at = now
         self.heartbeats_from = now
         self.faults: list[Fault | None] = []
         self.held: list[Request] = []
         self.answer_delay_s = 0.0
-        # What a lagging session still sees, and the changes that its watches have not been told of.
+        # The old tree that a lagging session reads, and the changes that its watches were not notified of.
         self.stale: MemoryTable | None = None
-        self.untold = tree.Applied()
-        # Runs while nothing arrives from the client.
+        self.missed_changes = tree.Applied()
+        # The timer that ends the session. It runs while nothing arrives from the client.
         self.expiry: Timer | None = None
 
     def arrives(self) -> bool:
+        """Return whether the session's requests arrive."""
         return self.connected and not self.requests_vanish
 
 
@@ -98,78 +99,84 @@ class MemoryServer:
         self._next_session_id = 1
 
     def connect(self, session_timeout_s: float | None = None) -> MemoryStore:
-        """Opens a session."""
+        """Open a session."""
         session = StoreSession(self._clock, self._next_session_id, session_timeout_s or self.session_timeout_s)
         self._next_session_id += 1
-        store = MemoryStore(self, self._clock, session, self._roots)
+        connection = ServerConnection(
+            send=lambda request: self.receive(store, request),
+            cut=lambda: self.suspend(store),
+            close=lambda: self.close_session(store),
+        )
+        store = MemoryStore(connection, self._clock, session, self._roots)
         self._links[session.id] = SessionLink(store, self._clock.monotonic())
         return store
 
     def suspend(self, store: MemoryStore) -> None:
-        """Cuts the store's connection."""
+        """Cut the store's connection."""
         link = self.find_link(store)
         if link is None or not link.connected:
             return
         link.connected = False
-        self._hear_no_more(link)
+        self._start_expiry(link)
         store.disconnected()
 
     def resume(self, store: MemoryStore) -> None:
-        """Connects the store again."""
+        """Connect the store again."""
         link = self.find_link(store)
         if link is None:
             return
         link.connected = True
         link.requests_vanish = link.answers_vanish = False
-        self._hear_again(link)
+        self._stop_expiry(link)
         if link.alive:
             store.reconnected()
         else:
             self.notify_of_end(link)
 
     def cut_silently(self, store: MemoryStore, *, requests: bool = True, answers: bool = True) -> None:
-        """Has the store's requests, or the answers to them, vanish from now on."""
+        """Drop the store's requests, or their answers, from now on."""
         link = self.find_link(store)
         if link is None:
             return
         link.requests_vanish = link.requests_vanish or requests
         link.answers_vanish = link.answers_vanish or answers
         if requests:
-            self._hear_no_more(link)
+            self._start_expiry(link)
 
     def heal(self, store: MemoryStore) -> None:
-        """Ends a silent cut. A connected store is told of its session's end by the answer to its next heartbeat."""
+        """End a silent cut. If the session has ended, the answer to the store's next heartbeat reports it."""
         link = self.find_link(store)
         if link is None:
             return
         link.requests_vanish = link.answers_vanish = False
         if not link.connected:
             return
-        self._hear_again(link)
+        self._stop_expiry(link)
         if link.alive:
-            # Signs may have vanished too.
+            # Watch events may have been dropped, too.
             store.set_all_flags()
         else:
             self._answer_next_heartbeat(link)
 
-    def expire(self, store: MemoryStore, *, told: bool = True) -> None:
-        """Ends the store's session on the server, and tells the store if it is connected, or with its next answer."""
+    def expire(self, store: MemoryStore, *, notify: bool = True) -> None:
+        """End the store's session, and notify the store if it is connected, or by its next answer."""
         link = self.find_link(store)
         if link is None:
             return
         self.end_session(link)
-        if link.connected and told:
+        if link.connected and notify:
             self.notify_of_end(link)
         elif link.arrives():
             self._answer_next_heartbeat(link)
 
     def next_request(self, store: MemoryStore, *faults: Fault | None) -> None:
+        """Queue faults for the store's next requests, one each."""
         link = self.find_link(store)
         if link is not None:
             link.faults.extend(faults)
 
     def release(self, store: MemoryStore) -> int:
-        """Has the requests that were held arrive; returns how many could be applied."""
+        """Let the held requests arrive. Return how many of them were applied."""
         link = self.find_link(store)
         if link is None:
             return 0
@@ -179,17 +186,19 @@ class MemoryServer:
         return sum(self._apply(link, request) for request in held)
 
     def delay_answers(self, store: MemoryStore, seconds: float) -> None:
+        """Delay each answer to the store."""
         link = self.find_link(store)
         if link is not None:
             link.answer_delay_s = seconds
 
     def lag(self, store: MemoryStore) -> None:
+        """Make the store read from the tree as it is now."""
         link = self.find_link(store)
         if link is not None and link.stale is None:
             link.stale = self.table.copy()
 
     def receive(self, store: MemoryStore, request: Request) -> None:
-        """A request arrives."""
+        """Receive a request, inject its fault, and answer it."""
         link = self.find_link(store)
         if link is None or not link.arrives():
             return
@@ -214,7 +223,7 @@ class MemoryServer:
             asyncio.get_running_loop().call_soon(self._answer, link, request)
 
     def close_session(self, store: MemoryStore) -> None:
-        """The store is closed: its farewell arrives, or the session runs out."""
+        """End the session of a closed store. If the request does not arrive, the session ends by its time-out."""
         link = self.find_link(store)
         if link is None:
             return
@@ -225,35 +234,58 @@ class MemoryServer:
         self._forget_if_over(link)
 
     def table_for(self, store: MemoryStore) -> MemoryTable:
+        """Return the tree that the store reads."""
         link = self.find_link(store)
         return self.table if link is None or link.stale is None else link.stale
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
-        """Applies a transaction; raises what refuses it."""
-        applied = tree.apply(self.table, request.changes, store.session.id)
+        """Apply a transaction. Raise its refusal."""
+        applied = tree.apply_changes(self.table, request.changes, store.session.id)
         self.catch_up(store)
         self.notify_sessions(applied)
         return applied
 
     def catch_up(self, store: MemoryStore) -> None:
-        """The store sees all that has happened."""
+        """Let a lagging store see all changes."""
         link = self.find_link(store)
         if link is None:
             return
         link.stale = None
-        untold, link.untold = link.untold, tree.Applied()
-        store.flags.set_flags(untold.changed, untold.children_changed)
+        missed, link.missed_changes = link.missed_changes, tree.Applied()
+        store.flags.set_flags(missed.changed, missed.children_changed)
 
     def _apply(self, link: SessionLink, request: Request) -> bool:
-        request.perform()
+        try:
+            request.result = self._perform(link.store, request)
+        except MetadataError as error:
+            request.refused = error
         return request.refused is None
+
+    def _perform(self, store: MemoryStore, request: Request) -> Any:
+        table = self.table_for(store)
+        match request.operation:
+            case Operation.GET:
+                record = table.get(request.path)
+                return record and record.node()
+            case Operation.EXISTS:
+                record = table.get(request.path)
+                return record and record.stat()
+            case Operation.CHILDREN:
+                return list_visible_names(request.path, table.child_names(request.path))
+            case Operation.CHANGE:
+                return self.change(store, request).results
+            case Operation.SYNC:
+                self.catch_up(store)
+            case Operation.PING:
+                pass
+        return None
 
     def _answer(self, link: SessionLink, request: Request) -> None:
         if not link.answers_vanish:
             request.answer()
 
-    def _hear_no_more(self, link: SessionLink) -> None:
-        """From now on nothing arrives: the session runs out, counted from what arrived last."""
+    def _start_expiry(self, link: SessionLink) -> None:
+        """Start the time-out of a session whose requests don't arrive any more, from its last sign."""
         if link.expiry is not None or not link.alive:
             return
         now, timeout_s = self._clock.monotonic(), link.store.session.timeout_s
@@ -261,7 +293,7 @@ class MemoryServer:
         link.heard_at = max(link.heard_at, last_heartbeat)
         link.expiry = self._clock.call_later(link.heard_at + timeout_s - now, lambda: self.end_session(link))
 
-    def _hear_again(self, link: SessionLink) -> None:
+    def _stop_expiry(self, link: SessionLink) -> None:
         link.heard_at = link.heartbeats_from = self._clock.monotonic()
         if link.expiry is not None:
             link.expiry.cancel()
@@ -275,16 +307,18 @@ class MemoryServer:
         self._clock.call_later(link.store.session.timeout_s / _HEARTBEATS, heartbeat)
 
     def notify_of_end(self, link: SessionLink) -> None:
+        """Notify the store that its session has ended, if answers reach it."""
         if not link.answers_vanish:
             link.store.lost("the server ended it, or it timed out")
             self._forget_if_over(link)
 
     def _forget_if_over(self, link: SessionLink) -> None:
-        """Both sides know that the session is over."""
+        """Forget a session when both sides know that it has ended."""
         if not link.alive and link.store.session.state is SessionState.LOST:
             self._links.pop(link.store.session.id, None)
 
     def end_session(self, link: SessionLink) -> None:
+        """End a session: delete its ephemeral nodes."""
         if not link.alive:
             return
         link.alive = False
@@ -293,7 +327,7 @@ class MemoryServer:
             link.expiry = None
         session_id = link.store.session.id
         owned = [path for path in self.table.paths() if self._owner(path) == session_id]
-        self.notify_sessions(tree.delete_all(self.table, owned))
+        self.notify_sessions(tree.delete_nodes(self.table, owned))
         self._forget_if_over(link)
 
     def _owner(self, path: str) -> int:
@@ -301,14 +335,15 @@ class MemoryServer:
         return record.ephemeral_owner if record is not None else 0
 
     def notify_sessions(self, applied: tree.Applied) -> None:
+        """Set the flags of watches of all connected sessions. A lagging session gets the changes later."""
         for link in list(self._links.values()):
             if link.stale is not None:
-                link.untold.changed += applied.changed
-                link.untold.children_changed += applied.children_changed
+                link.missed_changes.changed += applied.changed
+                link.missed_changes.children_changed += applied.children_changed
             elif link.alive and link.connected and not link.answers_vanish:
-                # The others have their flags put up when they are connected again.
+                # The other stores' flags are set when they are connected again.
                 link.store.flags.set_flags(applied.changed, applied.children_changed)
 
     def find_link(self, store: MemoryStore) -> SessionLink | None:
-        """None where the session is over and its store knows it."""
+        """Return the server's state of a session; None if it has ended and its store knows it."""
         return self._links.get(store.session.id)

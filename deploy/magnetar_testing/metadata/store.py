@@ -1,69 +1,95 @@
-"""One session with the in-memory server: the client's side of `server.py`.
+"""One session with the in-memory server (`server.py`): the client's side.
 
-A request that waits for its answer is in `_under_way`, in order, so that a cut connection ends all of them. An answer
-that comes for a request which has ended already (its caller was cancelled, or told that the outcome is unknown) is
-dropped.
+A request that waits for its answer is in `_in_flight`, in order, so that a cut connection ends all of them. An answer
+to a request that has ended already (its caller was cancelled, or got `OutcomeUnknown`) is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_declared, check_path, visible
+from magnetar_metadata.core.paths import check_declared, check_path
 from magnetar_metadata.errors import MetadataError, OutcomeUnknown
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, SessionState, Stat
 from magnetar_metadata.watch_flags import WatchFlag, WatchFlags
 from magnetar_wire.clock import Clock
 
-if TYPE_CHECKING:
-    from magnetar_testing.metadata.server import MemoryServer
+__all__ = ["MemoryStore", "Operation", "Request", "ServerConnection"]
+
+
+class Operation(enum.Enum):
+    """What a request does."""
+
+    GET = "get"
+    EXISTS = "exists"
+    CHILDREN = "children"
+    CHANGE = "change"
+    SYNC = "sync"
+    PING = "ping"
+
+
+# The leader takes these. Once it has taken one, an earlier request of the session can't arrive any more.
+_LEADER_OPERATIONS = (Operation.CHANGE, Operation.SYNC, Operation.PING)
 
 
 class Request:
-    """One request on its way to the server and back."""
+    """One request of a store, and its result."""
 
     def __init__(
-        self, action: Callable[[Request], Any], future: asyncio.Future[Any], changes: Sequence[Change], to_leader: bool
+        self, operation: Operation, future: asyncio.Future[Any], path: str = "", changes: Sequence[Change] = ()
     ) -> None:
-        self._action = action
-        self._future = future
+        self.operation = operation
+        self.path = path
         self.changes = changes
-        # Whether a later request of the session, taken by the leader, keeps an earlier one from arriving.
-        self.goes_to_leader = to_leader
+        # Set by the server: the result, or the error.
+        self.result: Any = None
         self.refused: MetadataError | None = None
-        self._result: Any = None
+        self._future = future
 
-    def perform(self) -> None:
-        """On the server."""
-        try:
-            self._result = self._action(self)
-        except MetadataError as error:
-            self.refused = error
+    @property
+    def goes_to_leader(self) -> bool:
+        return self.operation in _LEADER_OPERATIONS
 
     def answer(self) -> None:
+        """Give the caller the result, unless it has stopped waiting."""
         if self._future.done():
             return
         if self.refused is not None:
             self._future.set_exception(self.refused)
         else:
-            self._future.set_result(self._result)
+            self._future.set_result(self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConnection:
+    """The functions with which a store reaches its server."""
+
+    send: Callable[[Request], object]
+    # Cut the connection: the session is suspended.
+    cut: Callable[[], object]
+    # End the session.
+    close: Callable[[], object]
 
 
 class MemoryStore(MetadataStore):
-    """One session; `MemoryServer.connect` makes it."""
+    """One session, created by `MemoryServer.connect`."""
 
-    def __init__(self, server: MemoryServer, clock: Clock, session: StoreSession, roots: tuple[str, ...]) -> None:
-        self._server = server
+    def __init__(
+        self, connection: ServerConnection, clock: Clock, session: StoreSession, roots: tuple[str, ...]
+    ) -> None:
+        self._connection = connection
         self._clock = clock
         self._session = session
         self._roots = roots
-        self._under_way: list[asyncio.Future[Any]] = []
+        self._in_flight: list[asyncio.Future[Any]] = []
         self.flags = WatchFlags()
-        # What was ever watched, in order.
+        # All paths that were ever watched, in order.
         self._watched: dict[str, None] = {}
         self._watched_roots: dict[str, None] = {}
 
@@ -73,39 +99,39 @@ class MemoryStore(MetadataStore):
 
     async def get(self, path: str) -> Node | None:
         check_path(path)
-        return await self._ask(lambda _: (record := self._table().get(path)) and record.node())  # type: ignore[no-any-return]
+        node: Node | None = await self.send_request(Operation.GET, path)
+        return node
 
     async def exists(self, path: str) -> Stat | None:
         check_path(path)
-        return await self._ask(lambda _: (record := self._table().get(path)) and record.stat())  # type: ignore[no-any-return]
+        stat: Stat | None = await self.send_request(Operation.EXISTS, path)
+        return stat
 
     async def children(self, path: str) -> list[str]:
         check_path(path)
-        names: list[str] = await self._ask(lambda _: visible(path, self._table().child_names(path)))
+        names: list[str] = await self.send_request(Operation.CHILDREN, path)
         return names
 
     async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         check_transaction(changes, self._roots)
-        made: list[ChangeResult] = await self._ask(
-            lambda request: self._server.change(self, request).results, tuple(changes), to_leader=True, agreed=True
-        )
-        return made
+        results: list[ChangeResult] = await self.send_request(Operation.CHANGE, changes=tuple(changes))
+        return results
 
     async def sync(self) -> None:
-        await self._ask(lambda _: self._server.catch_up(self), to_leader=True)
+        await self.send_request(Operation.SYNC)
 
     async def ping(self) -> None:
-        await self._ask(lambda _: None, to_leader=True, agreed=True)
+        await self.send_request(Operation.PING)
 
     def watch(self, path: str) -> WatchFlag:
         check_path(path)
         self._watched[path] = None
-        return self._started(self.flags.watch(path))
+        return self._end_if_lost(self.flags.watch(path))
 
     def watch_subtree(self, root: str) -> WatchFlag:
         check_declared(root, self._roots)
         self._watched_roots[root] = None
-        return self._started(self.flags.watch_subtree(root))
+        return self._end_if_lost(self.flags.watch_subtree(root))
 
     def set_all_flags(self) -> None:
         """Notify all watches: they may have missed a change."""
@@ -114,67 +140,61 @@ class MemoryStore(MetadataStore):
     async def close(self) -> None:
         if self._session.state is not SessionState.LOST:
             self._session.closed = True
-            self._over(self._session.close)
-            self._server.close_session(self)
+            self._end_session(self._session.close)
+            self._connection.close()
 
     def disconnected(self) -> None:
+        """Suspend the session. Called by the server when it has cut the connection."""
         self._end_requests("the connection to the metadata server broke")
         self._session.suspend()
 
     def reconnected(self) -> None:
+        """Resume the session."""
         self.set_all_flags()
         self._session.resume()
 
     def lost(self, because: str) -> None:
-        self._over(lambda: self._session.lose(because))
+        """End the session, which the server has ended."""
+        self._end_session(lambda: self._session.lose(because))
 
-    def _over(self, end: Callable[[], object]) -> None:
+    def _end_session(self, end: Callable[[], object]) -> None:
         self._end_requests("the metadata session ended")
         end()
         self.flags.end(self._session.over)
 
     def _end_requests(self, because: str) -> None:
-        under_way, self._under_way = self._under_way, []
-        for future in under_way:
+        in_flight, self._in_flight = self._in_flight, []
+        for future in in_flight:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{because} before the answer arrived"))
 
-    def _unanswered(self, future: asyncio.Future[Any]) -> None:
+    def _time_out(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
             future.set_exception(OutcomeUnknown("the metadata store did not answer in time"))
-            self._server.suspend(self)
+            self._connection.cut()
 
-    def _started(self, flag: WatchFlag) -> WatchFlag:
+    def _end_if_lost(self, flag: WatchFlag) -> WatchFlag:
         if self._session.state is SessionState.LOST:
             flag.end(self._session.over)
         return flag
 
-    def _table(self) -> Any:
-        return self._server.table_for(self)
-
-    async def _ask(
-        self,
-        action: Callable[[Request], Any],
-        changes: Sequence[Change] = (),
-        *,
-        to_leader: bool = False,
-        agreed: bool = False,
-    ) -> Any:
+    async def send_request(self, operation: Operation, path: str = "", changes: Sequence[Change] = ()) -> Any:
+        """Send a request and return its result. Tests may replace this method, to count requests or to add faults."""
         self._session.check()
         sent_at = self._clock.monotonic()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._under_way.append(future)
-        patience = self._clock.call_later(self._session.timeout_s * 2 / 3, lambda: self._unanswered(future))
-        loop.call_soon(self._server.receive, self, Request(action, future, changes, to_leader))
+        self._in_flight.append(future)
+        timer = self._clock.call_later(self._session.timeout_s * 2 / 3, lambda: self._time_out(future))
+        loop.call_soon(self._connection.send, Request(operation, future, path, changes))
         try:
             return await future
         finally:
-            patience.cancel()
-            if future in self._under_way:
-                self._under_way.remove(future)
-            # A refusal is an answer too. Reads and syncs count no more than with ZooKeeper, where a server that has
-            # lost its majority answers them.
+            timer.cancel()
+            if future in self._in_flight:
+                self._in_flight.remove(future)
+            # A refusal is an answer, too. Reads and syncs don't prove that the session lives, as with ZooKeeper: there
+            # a server without a majority answers them.
             answered = future.done() and not future.cancelled() and not isinstance(future.exception(), OutcomeUnknown)
-            if agreed and answered:
+            if answered and operation in (Operation.CHANGE, Operation.PING):
                 self._session.answered(sent_at)

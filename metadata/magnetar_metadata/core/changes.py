@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, counter_path, roots_over
+from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, counter_path, find_roots_above
 from magnetar_metadata.errors import InvalidChange, ValueTooLarge
 from magnetar_metadata.store import (
     ABSENT,
@@ -75,7 +75,7 @@ def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> i
             if change.expected in (ABSENT, ANY):
                 parents.update(dict.fromkeys(ancestors_of(change.path)))
         if not isinstance(change, Check):
-            counters.update(dict.fromkeys(counter_path(root) for root in roots_over(change.path, subtree_roots)))
+            counters.update(dict.fromkeys(counter_path(root) for root in find_roots_above(change.path, subtree_roots)))
     return total_bytes + sum(len(path.encode()) + CHANGE_OVERHEAD_BYTES for path in [*parents, *counters])
 
 
@@ -101,7 +101,7 @@ def _check_put(put: Put, subtree_roots: Sequence[str]) -> None:
             f"put {put.path!r}: an ephemeral node is created (ABSENT) or replaces a node at a version: "
             "expect one of the two, not ANY"
         )
-    if put.ephemeral and (over := roots_over(put.path, subtree_roots)):
+    if put.ephemeral and (over := find_roots_above(put.path, subtree_roots)):
         raise InvalidChange(
             f"put {put.path!r}: an ephemeral node can't be at or below the declared subtree root "
             f"{over[0]!r}: when its session ends, nothing notifies the root's watchers. Watch the parent "

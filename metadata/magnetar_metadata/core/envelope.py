@@ -61,7 +61,7 @@ def decode(value: bytes) -> Envelope:
     return Envelope(value[2:start], writers, value[end:])
 
 
-def following(old: Envelope | None, token: bytes, payload: bytes) -> Envelope:
+def next_envelope(old: Envelope | None, token: bytes, payload: bytes) -> Envelope:
     """Return the envelope of the node's next version, or of its first one."""
     if old is None:
         return Envelope(token, (token,), payload)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from magnetar_metadata.core.paths import ancestors_of, counter_path, roots_over
+from magnetar_metadata.core.paths import ancestors_of, counter_path, find_roots_above
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Put
 
 
@@ -160,6 +160,6 @@ class MultiPlan:
 
     def _counters(self) -> list[Operation]:
         changed = [change.path for change in self._changes if not isinstance(change, Check)]
-        roots = dict.fromkeys(root for path in changed for root in roots_over(path, self._roots))
+        roots = dict.fromkeys(root for path in changed for root in find_roots_above(path, self._roots))
         last = len(self._changes) - 1
         return [Operation(Kind.SET, Role.COUNTER, counter_path(root), last) for root in roots]

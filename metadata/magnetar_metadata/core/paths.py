@@ -71,7 +71,7 @@ def join(parent: str, name: str) -> str:
     return parent + name if parent == ROOT else f"{parent}/{name}"
 
 
-def visible(parent: str, names: Iterable[str]) -> list[str]:
+def list_visible_names(parent: str, names: Iterable[str]) -> list[str]:
     """Return the sorted names of a node's children without reserved ones."""
     return sorted(name for name in names if parent != ROOT or not is_reserved(join(ROOT, name)))
 
@@ -89,7 +89,7 @@ def check_roots(roots: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(roots)))
 
 
-def roots_over(path: str, roots: Iterable[str]) -> list[str]:
+def find_roots_above(path: str, roots: Iterable[str]) -> list[str]:
     """Return the declared roots at or above this node."""
     return [root for root in roots if is_at_or_below(path, root)]
 

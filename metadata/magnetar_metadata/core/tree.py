@@ -31,7 +31,7 @@ class Applied:
     children_changed: list[str] = field(default_factory=list)
 
 
-def apply(table: NodeTable, changes: Sequence[Change], session_id: int) -> Applied:
+def apply_changes(table: NodeTable, changes: Sequence[Change], session_id: int) -> Applied:
     """Make all changes, or raise the `Refused` of the first one that can't be made."""
     overlay = Overlay(table)
     applied = Applied()
@@ -41,7 +41,7 @@ def apply(table: NodeTable, changes: Sequence[Change], session_id: int) -> Appli
     return applied
 
 
-def delete_all(table: NodeTable, paths: Iterable[str]) -> Applied:
+def delete_nodes(table: NodeTable, paths: Iterable[str]) -> Applied:
     """Delete nodes without children: the ephemeral nodes of a session that has ended."""
     applied = Applied()
     for path in paths:
@@ -55,7 +55,7 @@ def _apply_one(table: Overlay, change: Change, index: int, session_id: int, appl
     match change:
         case Put(path, value, expected):
             if change.sequential or expected == ABSENT or (expected == ANY and table.get(path) is None):
-                return _make(table, change, index, session_id, applied)
+                return _create(table, change, index, session_id, applied)
             record = _expect(table, path, expected, index)
             if change.ephemeral:
                 return _replace(table, change, index, session_id, applied)
@@ -93,18 +93,18 @@ def _delete(table: Overlay, path: str, index: int, applied: Applied) -> None:
 def _replace(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> ChangeResult:
     _delete(table, put.path, index, applied)
     version = 1 if put.expected == 0 else 0
-    _make_one(table, put.path, Record(put.value, version, ephemeral_owner=session_id), index, applied)
+    _create_node(table, put.path, Record(put.value, version, ephemeral_owner=session_id), index, applied)
     return ChangeResult(put.path, version)
 
 
-def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> ChangeResult:
+def _create(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> ChangeResult:
     for above in ancestors_of(put.path):
         if table.get(above) is None:
-            _make_one(table, above, Record(), index, applied)
+            _create_node(table, above, Record(), index, applied)
     path = _next_sequential(table, put.path) if put.sequential else put.path
     record = Record(put.value, ephemeral_owner=session_id if put.ephemeral else 0)
     try:
-        _make_one(table, path, record, index, applied)
+        _create_node(table, path, record, index, applied)
     except Refused as refused:
         # The path of the caller's change.
         refused.path = put.path
@@ -112,7 +112,7 @@ def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applie
     return ChangeResult(path, 0)
 
 
-def _make_one(table: Overlay, path: str, record: Record, index: int, applied: Applied) -> None:
+def _create_node(table: Overlay, path: str, record: Record, index: int, applied: Applied) -> None:
     if table.get(path) is not None:
         raise NodeExists(f"{path!r} already exists", path, index)
     parent_path = parent_of(path)

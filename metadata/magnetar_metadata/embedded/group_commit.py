@@ -78,7 +78,7 @@ class GroupCommit:
 
     async def transaction(self, changes: Sequence[Change], session_id: int) -> tree.Applied:
         """Make a transaction. Returns when it is durable."""
-        return await self._join(lambda table: tree.apply(table, changes, session_id))
+        return await self._join(lambda table: tree.apply_changes(table, changes, session_id))
 
     async def end_session(self, session_id: int) -> None:
         """Delete a session's ephemeral nodes, including those that are not durable yet."""
@@ -87,7 +87,7 @@ class GroupCommit:
             changed = table.changed
             owned = [path for path in self._table.owned(session_id) if path not in changed]
             owned += [path for path, record in changed.items() if record and record.ephemeral_owner == session_id]
-            return tree.delete_all(table, owned)
+            return tree.delete_nodes(table, owned)
 
         await self._join(delete)
 

@@ -3,8 +3,7 @@
 Keys, by their first byte:
 
 - "/" or "\\0": a node: its parent's path, a zero byte, its name. No path contains a zero byte, so the direct children
-of
-  a node, and nothing else, start with its path and a zero byte, in the order of their names. "/" itself is "\\0".
+  of a node, and nothing else, start with its path and a zero byte, in the order of their names. "/" itself is "\\0".
 - 1: an ephemeral node: its owner (8 bytes), its path. The value is empty. These keys are an index, to find a session's
   nodes when it ends.
 - 2: how often the folder was opened. Session ids are made of it.

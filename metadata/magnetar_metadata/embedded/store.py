@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_declared, check_path, check_roots, visible
+from magnetar_metadata.core.paths import check_declared, check_path, check_roots, list_visible_names
 from magnetar_metadata.core.tree import Applied
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
@@ -173,7 +173,7 @@ class EmbeddedStore(MetadataStore):
     async def children(self, path: str) -> list[str]:
         check_path(path)
         self._answer()
-        return visible(path, self._database.commit.visible.child_names(path))
+        return list_visible_names(path, self._database.commit.visible.child_names(path))
 
     async def transaction(self, changes: Sequence[Change]) -> list[ChangeResult]:
         check_transaction(changes, self._roots)

@@ -54,7 +54,7 @@ _TURNED_AWAY: Final = (kazoo.SessionMovedError, kazoo.ThrottledOpError)
 _BYSTANDERS: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 
-def refusal_of(error: BaseException) -> Refusal | None:
+def to_refusal(error: BaseException) -> Refusal | None:
     return _LEARNED.get(type(error))
 
 
@@ -64,7 +64,7 @@ def refused(why: Refusal, path: str, index: int) -> Refused:
 
 def to_metadata_error(error: BaseException, path: str, index: int = 0) -> MetadataError:
     """Return the error to raise for a request that failed with `error`."""
-    why = refusal_of(error)
+    why = to_refusal(error)
     if why is not None:
         return refused(why, path, index)
     if isinstance(error, _REFUSED):
@@ -74,7 +74,7 @@ def to_metadata_error(error: BaseException, path: str, index: int = 0) -> Metada
     return OutcomeUnknown(f"{path!r}: no answer from ZooKeeper: {_name(error)}")
 
 
-def culprit(results: list[object]) -> tuple[int, BaseException] | None:
+def find_failed_operation(results: list[object]) -> tuple[int, BaseException] | None:
     """Return the index and the error of the operation that made a multi fail, or None if it did not fail."""
     errors = [(index, result) for index, result in enumerate(results) if isinstance(result, BaseException)]
     for index, error in errors:

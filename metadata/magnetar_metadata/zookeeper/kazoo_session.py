@@ -265,8 +265,8 @@ class KazooSession:
         self.on_lost()
 
     def _end_requests(self, because: str) -> None:
-        under_way, self._in_flight = self._in_flight, {}
-        for answer in under_way:
+        in_flight, self._in_flight = self._in_flight, {}
+        for answer in in_flight:
             if not answer.done():
                 answer.set_exception(OutcomeUnknown(f"{because} before the answer arrived"))
 

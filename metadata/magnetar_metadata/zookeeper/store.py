@@ -31,14 +31,14 @@ from magnetar_metadata.core.paths import (
     check_path,
     check_roots,
     counter_path,
-    visible,
+    list_visible_names,
 )
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NoStore, NotSent, OutcomeUnknown, Unavailable
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.shared_sync import SharedSync
 from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, MetadataStore, Node, SessionState, Stat
 from magnetar_metadata.watch_flags import WatchFlag
-from magnetar_metadata.zookeeper.kazoo_errors import culprit, refusal_of, refused, to_metadata_error
+from magnetar_metadata.zookeeper.kazoo_errors import find_failed_operation, refused, to_metadata_error, to_refusal
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
 from magnetar_wire.clock import Clock
@@ -75,7 +75,7 @@ async def open_zookeeper(
         store = ZooKeeperStore(kazoo, clock, chroot, roots)
         if not create:
             await store.check_chroot()
-        await store.make_own_nodes()
+        await store.create_own_nodes()
     except BaseException:
         await kazoo.close()
         raise
@@ -114,7 +114,7 @@ class ZooKeeperStore(MetadataStore):
     async def children(self, path: str) -> list[str]:
         check_path(path)
         try:
-            return visible(path, await self._read(path, self._kazoo.client.get_children_async))
+            return list_visible_names(path, await self._read(path, self._kazoo.client.get_children_async))
         except NoNode:
             return []
 
@@ -124,11 +124,11 @@ class ZooKeeperStore(MetadataStore):
         for _ in range(_ROUNDS):
             operations = plan.operations()
             results = await self._multi(changes[0].path, operations)
-            blamed = culprit(results)
+            blamed = find_failed_operation(results)
             if blamed is None:
-                return self._made(operations, results)
+                return self._build_results(operations, results)
             operation, error = operations[blamed[0]], blamed[1]
-            why = refusal_of(error)
+            why = to_refusal(error)
             if why is None:
                 raise to_metadata_error(error, operation.path, operation.index)
             following = plan.learn(operation, why)
@@ -150,7 +150,7 @@ class ZooKeeperStore(MetadataStore):
         multi = self._kazoo.client.transaction()
         multi.check(self._full(ROOT), _ANY_VERSION)
         results = await self._kazoo.request(ROOT, multi.commit_async, agreed=True)
-        blamed = culprit(results)
+        blamed = find_failed_operation(results)
         if blamed is not None:
             raise to_metadata_error(blamed[1], ROOT)
 
@@ -179,14 +179,14 @@ class ZooKeeperStore(MetadataStore):
         if not found:
             raise NoStore(f"ZooKeeper has no node {self._chroot}: check the path; nothing was created")
 
-    async def make_own_nodes(self) -> None:
+    async def create_own_nodes(self) -> None:
         """Create the chroot and the change counters of the declared roots."""
         wanted = [self._chroot] if self._chroot else []
         wanted += [self._full(counter_path(root)) for root in self._roots]
         for path in dict.fromkeys(path for node in wanted for path in [*ancestors_of(node), node]):
-            await self._make(path)
+            await self._create(path)
 
-    async def _make(self, path: str) -> None:
+    async def _create(self, path: str) -> None:
         if await self._kazoo.request(path, lambda: self._kazoo.client.exists_async(path)) is not None:
             return
         try:
@@ -197,7 +197,7 @@ class ZooKeeperStore(MetadataStore):
 
     async def _prepare(self, plan: MultiPlan, following: Next) -> None:
         if following is Next.MAKE_COUNTERS:
-            await self.make_own_nodes()
+            await self.create_own_nodes()
         if following is not Next.LOOK_FOR_PARENTS:
             return
         # A server that lags behind would return the same again.
@@ -228,22 +228,22 @@ class ZooKeeperStore(MetadataStore):
             case Kind.CHECK:
                 multi.check(path, version)
 
-    def _made(self, operations: list[Operation], results: list[Any]) -> list[ChangeResult]:
-        made: dict[int, ChangeResult] = {}
+    def _build_results(self, operations: list[Operation], results: list[Any]) -> list[ChangeResult]:
+        results_by_index: dict[int, ChangeResult] = {}
         for operation, result in zip(operations, results, strict=True):
             # The operations of parents come before those of the change, counters after them.
             if operation.role is not Role.CHANGE:
                 continue
             match operation.kind:
                 case Kind.CREATE:
-                    made[operation.index] = ChangeResult(result[len(self._chroot) :], 0)
+                    results_by_index[operation.index] = ChangeResult(result[len(self._chroot) :], 0)
                 case Kind.SET:
-                    made[operation.index] = ChangeResult(operation.path, result.version)
+                    results_by_index[operation.index] = ChangeResult(operation.path, result.version)
                 case Kind.DELETE:
-                    made[operation.index] = ChangeResult(operation.path, ABSENT)
+                    results_by_index[operation.index] = ChangeResult(operation.path, ABSENT)
                 case Kind.CHECK:
-                    made[operation.index] = ChangeResult(operation.path, operation.version)
-        return [made[index] for index in range(len(made))]
+                    results_by_index[operation.index] = ChangeResult(operation.path, operation.version)
+        return [results_by_index[index] for index in range(len(results_by_index))]
 
     async def _read(self, path: str, call: Any) -> Any:
         return await self._kazoo.request(path, lambda: call(self._full(path)))

@@ -1,7 +1,8 @@
-"""The transport between machines: gRPC, whose messages are bytes from end to end.
+"""The transport between machines: gRPC with messages of plain bytes.
 
-Read `outcomes.py` (what a status means), then `connection.py` and `client_stream.py` for the client's side,
-`listener.py` and `served_stream.py` for the server's. `channel_arguments.py` has gRPC's arguments, with reasons.
+Reading order: `outcomes.py` (the meaning of a status), then `channel.py`, `connection.py` and `client_stream.py` for
+the client, `listener.py`, `admission.py` and `served_stream.py` for the server. `channel_arguments.py` has gRPC's own
+options, and why they are set.
 """
 
 from __future__ import annotations

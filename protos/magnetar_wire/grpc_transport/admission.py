@@ -1,17 +1,17 @@
-"""What a server takes at a time, so that no client can have it take memory without end (CHK-49).
+"""How much a server receives at a time, so that no client can make it allocate unlimited memory (CHK-49).
 
-gRPC's core bounds one piece of a message (`wire.py`), one header and how many streams a connection has; a thousand
-connections with a thousand half-sent messages each it would take. So what is larger than a piece is let in here, and
-every call:
+gRPC's core limits one piece of a message (`wire.py`), one header, and the number of streams of a connection. It would
+accept a thousand connections with a thousand half-sent messages each. So calls, and messages larger than a piece, are
+admitted here:
 
-- messages that are being **received**: so many at a time, each of the largest size at worst. An honest one takes a
-  moment. When another one comes and there is no room, the one that has been received for longest is broken off, if it
-  has had its grace: whoever sends a byte a second keeps nobody out. A large message of a stream keeps its place until
-  the service has taken it, with a longer grace: the service may be waiting for its disk.
-- calls that are being **answered**: so many bytes in all; one that would go above is refused.
+- messages that are being **received**: a limited number at a time, each of the maximum size at worst. A normal message
+  takes a moment. If another message arrives and no slot is free, the one that has been in reception for longest is
+  cancelled, if it has had its grace: a client that sends a byte per second blocks nobody. A large message of a stream
+  keeps its slot until the service has received it, with a longer grace: the service may be waiting for its disk.
+- calls that are being **answered**: a limited number of bytes in total; a call above the limit is refused.
 
-What a stream holds beside that is bounded per stream (`served_stream.py`), and over all of them; and so is how many
-streams there are, in all and of one connection (`listener.py`).
+The rest of a stream's memory is limited per stream (`served_stream.py`), and over all streams. The number of streams is
+limited, too, in total and for each connection (`listener.py`).
 """
 
 from __future__ import annotations
@@ -21,45 +21,47 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.settings import GrpcSettings
-from magnetar_wire.grpc_transport.wire import joined
+from magnetar_wire.grpc_transport.wire import join_pieces
 from magnetar_wire.pipe import SharedBytes
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["Admission", "Place"]
+__all__ = ["Admission", "Slot"]
 
 
-class Place:
-    """Of one message that is being received."""
+class Slot:
+    """The slot of one message that is being received."""
 
     def __init__(self, until: float) -> None:
-        # When it may be broken off, if somebody else waits.
+        # The time from which it may be cancelled in favor of another message.
         self.until = until
-        self.break_off: Callable[[], object] | None = None
+        self.cancel_reception: Callable[[], object] | None = None
 
 
 class Admission:
+    """The slots and the pending calls of one listener."""
+
     def __init__(self, options: GrpcSettings) -> None:
         self._options = options
-        self._places: dict[Place, None] = {}
-        # Who waits for a place, the longest first.
+        self._slots: dict[Slot, None] = {}
+        # The waiters for a slot, the longest first.
         self._waiting: deque[asyncio.Future[None]] = deque()
-        # What waits in streams, for the service or for the client.
+        # Messages that wait in streams, for the service or for the client.
         self.held_by_streams = SharedBytes(options.grpc_max_stream_bytes)
-        # The calls that are being answered.
+        # The bytes of calls that are being answered.
         self._pending_bytes = 0
 
     async def receive(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes | None:
-        """The request of a call; None where the client broke off. Raises `Refusal` where there is no room."""
-        place = await self.enter()
+        """Return the request of a call, or None if the client disconnected. Raise `Refusal` if there is no capacity."""
+        slot = await self.acquire_slot()
         reading: asyncio.Task[bytes | None] = asyncio.get_running_loop().create_task(_request(context))
-        place.break_off = reading.cancel
+        slot.cancel_reception = reading.cancel
         try:
             await asyncio.wait([reading])
         finally:
-            self.leave(place)
-            if not reading.done():  # cancelled ourselves: the read must not outlive the call
+            self.release_slot(slot)
+            if not reading.done():  # this task was cancelled: the read must not outlive the call
                 reading.cancel()
                 await asyncio.wait([reading])
         if reading.cancelled():
@@ -75,45 +77,47 @@ class Admission:
         self._pending_bytes += len(request)
         return request
 
-    def answered(self, request: bytes) -> None:
+    def release_request(self, request: bytes) -> None:
+        """Release the bytes of a request that `receive` returned."""
         self._pending_bytes -= len(request)
 
-    async def enter(self) -> Place:
-        """A place, when there is one. Whoever has it leaves, and says how to break it off."""
-        while len(self._places) >= self._options.grpc_max_receiving:
-            await self._wait_for_room()
-        place = Place(asyncio.get_running_loop().time() + self._options.grpc_receiving_grace_ms / 1000)
-        self._places[place] = None
-        return place
+    async def acquire_slot(self) -> Slot:
+        """Wait for a slot. The caller must `release_slot` it, and set how the reception is cancelled."""
+        while len(self._slots) >= self._options.grpc_max_receiving:
+            await self._wait_for_slot()
+        slot = Slot(asyncio.get_running_loop().time() + self._options.grpc_receiving_grace_ms / 1000)
+        self._slots[slot] = None
+        return slot
 
-    def received(self, place: Place) -> None:
-        """It is there as a whole, and waits for the service."""
-        if place.until != math.inf:
-            place.until = asyncio.get_running_loop().time() + self._options.grpc_processing_grace_ms / 1000
+    def extend_grace(self, slot: Slot) -> None:
+        """Extend the grace of a message that is complete, and that the service has not received yet."""
+        if slot.until != math.inf:
+            slot.until = asyncio.get_running_loop().time() + self._options.grpc_processing_grace_ms / 1000
 
-    def leave(self, place: Place) -> None:
-        del self._places[place]
+    def release_slot(self, slot: Slot) -> None:
+        """Release a slot."""
+        del self._slots[slot]
         self._wake_next()
 
-    async def _wait_for_room(self) -> None:
-        """Waits until somebody has left; breaks the slowest off when it has had its grace."""
+    async def _wait_for_slot(self) -> None:
+        """Wait until a slot is released. Cancel the slowest reception when its grace is over."""
         loop = asyncio.get_running_loop()
         grace_s = self._options.grpc_receiving_grace_ms / 1000
         waiter = loop.create_future()
         self._waiting.append(waiter)
         try:
             while not waiter.done():
-                # There may be none: those that were woken have not come yet.
-                slowest = min(self._places, key=lambda place: place.until, default=None)
+                # There may be no slots in use: woken waiters have not taken them yet.
+                slowest = min(self._slots, key=lambda slot: slot.until, default=None)
                 until = math.inf if slowest is None else slowest.until
                 if slowest is not None and until <= loop.time():
-                    slowest.until = until = math.inf  # it is about to leave; the next who waits takes the next
-                    if slowest.break_off is not None:
-                        slowest.break_off()
-                # Others may have come by then whose time is up earlier.
+                    slowest.until = until = math.inf  # it is about to leave; the next waiter cancels the next one
+                    if slowest.cancel_reception is not None:
+                        slowest.cancel_reception()
+                # Receptions that end earlier may have begun by then.
                 await asyncio.wait([waiter], timeout=min(max(grace_s, 0.001), max(0.0, until - loop.time())))
         except asyncio.CancelledError:
-            if waiter.done():  # it was this one's turn, and is the next one's now
+            if waiter.done():  # the slot goes to the next waiter
                 self._wake_next()
             raise
         finally:
@@ -129,4 +133,4 @@ class Admission:
 
 async def _request(context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes | None:
     first = await context.read()
-    return await joined(first, context.read) if isinstance(first, bytes) else None
+    return await join_pieces(first, context.read) if isinstance(first, bytes) else None

@@ -1,8 +1,8 @@
-"""Asking the kernel of another machine whether any process listens at an address.
+"""A probe that shows whether any process listens at an address of another machine.
 
-A machine answers a TCP connect to a port where no process listens with a refusal (ECONNREFUSED). That alone shows that
-the process which listened there is gone. A time-out shows nothing, since a process that hangs and a network that is cut
-look alike; nor does an unreachable host, a connection that is reset, or a name that can't be resolved.
+If no process listens at a port, the machine refuses a TCP connection to it (ECONNREFUSED). Only that shows that the
+process which listened there has ended. A time-out shows nothing, since a hanging process and a cut network look alike.
+The same is true for an unreachable host, a connection reset, and a name that can't be resolved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["refuses_connections"]
 
 
 async def refuses_connections(address: str, timeout_s: float) -> bool:
-    """Whether each of the addresses that `host:port` stands for refuses a connection, within the time."""
+    """Return whether each of the addresses of `host:port` refuses a connection, within the time."""
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
     try:

@@ -1,13 +1,13 @@
-"""A gRPC server that takes the methods it was told of, and never looks at the names of others.
+"""A gRPC server that accepts registered methods only, and never reads the names of others.
 
-grpc.aio's server reads the name of every method that comes in as UTF-8, in the task that accepts requests, and when
-that raises, the server shuts down: a request of a hundred bytes with a path of 0xFF ends it for everybody. The name of
-a method that was registered is not read from the network. So this one never asks the core for a request to any other;
-the core keeps those, in bounds of its own, and refuses them after half a minute.
+grpc.aio's server decodes the name of every requested method as UTF-8, in the task that accepts requests. If that
+raises, the server shuts down: a request of a hundred bytes with a path of 0xFF ends it for all clients. The name of a
+registered method is not read from the network. So this server never asks the core for requests to other methods. The
+core queues those, within its own limits, and refuses them after half a minute.
 
-The methods that are overridden are private to grpc.aio, and another version may not have them. They exist from 1.84 on.
-A version without them is refused when this module is imported; a version that has them and does not call them is
-refused when a server starts: both would take every request, or none, and report nothing. A version that was never
+The overridden methods are private to grpc.aio, and another version may not have them. They exist since 1.84. A version
+without them is refused when this module is imported. A version that has them and does not call them is refused when a
+server starts. Otherwise the server would accept all requests, or none, without a sign of it. A version that was never
 tested is logged. Only servers import this module: a client works with any newer grpcio. A test sends the request
 (`tests/faults/test_hostile_grpc_clients.py`).
 """
@@ -19,17 +19,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from magnetar_wire.grpc_transport.quiet_grpc import INSTALL_TESTED, grpc
+from magnetar_wire.grpc_transport.grpc_library import INSTALL_TESTED, grpc
 from magnetar_wire.transport import NotReached
 
-# Not before gRPC is told to be quiet.
+# After `grpc_library`, which must be imported first.
 from grpc._cython import cygrpc  # isort: skip
 from grpc.aio import _server  # isort: skip
 
 __all__ = ["KnownMethodsServer", "check_version"]
 
 _USED: Final = ("_make_request_call_future", "add_registered_method_handlers")
-# Accepting begins in the moment in which the server does.
+# The server accepts as soon as it has started.
 _BEGINS_S: Final = 10.0
 
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_version(server: type, version: str) -> None:
-    """Raise ImportError if this grpcio has not what is overridden; log a warning if it was never tested."""
+    """Raise ImportError if this grpcio lacks the overridden methods. Log a warning if it was never tested."""
     missing = [name for name in _USED if not hasattr(server, name)]
     if missing:
         raise ImportError(
@@ -58,7 +58,7 @@ check_version(cygrpc.AioServer, grpc.__version__)
 
 
 class KnownMethodsServer(_server.Server):
-    """`grpc.aio`'s server, but for what its core is asked for."""
+    """`grpc.aio`'s server with a restricted core."""
 
     def __init__(
         self,
@@ -66,15 +66,15 @@ class KnownMethodsServer(_server.Server):
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]],
         arguments: Sequence[tuple[str, int | str]],
     ) -> None:
-        # What the library's own does, with a server of ours in it.
+        # As the library's own constructor, but with our core.
         self._loop = asyncio.get_running_loop()
         self._accepting = asyncio.Event()
         self._server = _KnownMethods(self._loop, None, (), (), tuple(arguments), None)
-        self._server.others_left_alone = self._accepting.set
+        self._server.on_other_methods_requested = self._accepting.set
         self.add_registered_method_handlers(service, handlers)
 
     async def start(self) -> None:
-        """Raises `NotReached` where gRPC accepts requests in a way that we don't know."""
+        """Start the server. Raises `NotReached` if gRPC accepts requests in an unknown way."""
         await super().start()
         try:
             await asyncio.wait_for(self._accepting.wait(), _BEGINS_S)
@@ -87,11 +87,11 @@ class KnownMethodsServer(_server.Server):
 
 
 class _KnownMethods(cygrpc.AioServer):  # type: ignore[misc]
-    # Told when the library would ask for any other method.
-    others_left_alone: Callable[[], object]
+    # Called when the library requests calls of any other method.
+    on_other_methods_requested: Callable[[], object]
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
-        if method is None:  # any other method: waited for, and never asked for
-            self.others_left_alone()
+        if method is None:  # a request to any other method: never made, so this waits for ever
+            self.on_other_methods_requested()
             return asyncio.get_running_loop().create_future()
         return super()._make_request_call_future(method)  # type: ignore[no-any-return]

@@ -1,12 +1,13 @@
 """A service behind a gRPC server.
 
-All calls are one gRPC method and all streams another, bytes in and bytes out. Each is served in a task of gRPC's
-library, which is cancelled when the client is gone; the listener knows them all, so that closing it can wait for them.
-What a service raises ends here: a refusal travels with our mark, anything else as "failed" and without details, which
-are logged.
+All calls are one gRPC method and all streams another, with bytes as messages. Each is served in a task of gRPC's
+library, which is cancelled if the client disconnects. The listener knows all tasks, so that closing it can wait for
+them. Errors of a service end here: a refusal is sent with our mark, any other error as "failed" and without details,
+which are logged.
 
-**A call is received as if it were a stream** of one message, though the client makes it as a plain call and the wire is
-the same: the library would read the request before it asks anybody, and `Admission` is to decide when it is read.
+**A call is received like a stream** of one message, though the client makes it as a plain call; the bytes on the wire
+are the same. Otherwise the library would read the request before the service is called, and `Admission` decides when it
+is read.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from urllib.parse import unquote
 
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.channel_arguments import server_arguments
-from magnetar_wire.grpc_transport.ending import Ending
+from magnetar_wire.grpc_transport.error_status import ErrorStatus
+from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.known_methods import KnownMethodsServer
-from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.served_stream import ServedStream
 from magnetar_wire.grpc_transport.settings import GrpcSettings
-from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, method_named
-from magnetar_wire.pipe import check_size
+from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, read_method
+from magnetar_wire.pipe import check_message_size
 from magnetar_wire.transport import Code, Disconnected, NotReached, Peer, Refusal, Service, ServiceFailed
 
 __all__ = ["GrpcListener", "listen"]
@@ -33,24 +34,25 @@ __all__ = ["GrpcListener", "listen"]
 _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-_Serve = Callable[[str, Context, Ending], Awaitable[bytes | None]]
+_Serve = Callable[[str, Context, ErrorStatus], Awaitable[bytes | None]]
 
 
 async def listen(address: str, service: Service, options: GrpcSettings) -> GrpcListener:
+    """Start a server for the service at the address. Raises `NotReached`."""
     host, _, _ = address.rpartition(":")
     handler = _Handler(service, options)
     server = KnownMethodsServer(SERVICE, handler.handlers(), server_arguments(options))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        # What follows is advice on how to see more of gRPC.
+        # The rest is advice on how to get more of gRPC's log.
         because = str(error).partition("; set GRPC_VERBOSITY")[0]
         raise NotReached(
             f"can't listen at {address}: the port is in use, or the address is not one of this machine: {because}"
         ) from None
     if port == 0:
         raise NotReached(f"can't listen at {address}: the port is in use, or the address is not one of this machine")
-    # gRPC forgets that it was cancelled while it starts a server: so it never is.
+    # gRPC ignores a cancellation during the start of a server, so it is shielded.
     starting = asyncio.ensure_future(server.start())
     try:
         await asyncio.shield(starting)
@@ -62,6 +64,8 @@ async def listen(address: str, service: Service, options: GrpcSettings) -> GrpcL
 
 
 class GrpcListener:
+    """A server that accepts calls and streams."""
+
     def __init__(self, address: str, server: KnownMethodsServer, handler: _Handler) -> None:
         self.address = address
         self._server = server
@@ -78,9 +82,9 @@ class _Handler:
         self._service = service
         self._options = options
         self._admission = Admission(options)
-        # What is being served, oldest first.
+        # The tasks of calls and streams, oldest first.
         self._serving: dict[asyncio.Task[object], None] = {}
-        # How many streams there are, in all and by connection.
+        # The number of streams, in total and by connection.
         self._streams = 0
         self._streams_of: dict[str, int] = {}
         self.closing = False
@@ -101,7 +105,7 @@ class _Handler:
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = None
-        ending = Ending(context)
+        status = ErrorStatus(context)
         try:
             if len(self._serving) > self._options.grpc_max_served:
                 raise Refusal(
@@ -109,40 +113,40 @@ class _Handler:
                     f"the server handles {self._options.grpc_max_served} requests already, its maximum "
                     "(grpc_max_served): try again later",
                 )
-            method = method_named(context.invocation_metadata() or ())
+            method = read_method(context.invocation_metadata() or ())
             if method is None:
                 raise Refusal(Code.UNIMPLEMENTED, "the request names no method")
-            answer = await serve(method, context, ending)
+            answer = await serve(method, context, status)
         except Refusal as refusal:
-            ending.refused(refusal)
+            status.send_refusal(refusal)
         except asyncio.CancelledError:
-            if task.cancelling():  # the client is gone, or the listener closes
+            if task.cancelling():  # the client disconnected, or the listener closes
                 raise
-            ending.broken_off()
-        except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
-            if not (ending.begun and isinstance(error, Disconnected)):  # the transport broke it off itself
+            status.send_cancelled()
+        except Exception as error:  # noqa: BLE001 (the client must not get the error itself)
+            if not (status.is_sent and isinstance(error, Disconnected)):  # the transport has cancelled it
                 if not isinstance(error, ServiceFailed):
                     _log.exception("a request failed with an internal error")
-                ending.failed()
+                status.send_failure()
         else:
-            if not ending.begun:
+            if not status.is_sent:
                 return answer
         finally:
             del self._serving[task]
-        return await ending.sent()
+        return await status.wait_sent()
 
-    async def _call(self, method: str, context: Context, _ending: Ending) -> bytes:
+    async def _call(self, method: str, context: Context, _status: ErrorStatus) -> bytes:
         request = await self._admission.receive(context)
-        if request is None:  # broken off by the client, of which the library tells this task now or in a moment
+        if request is None:  # cancelled by the client; the library cancels this task now or in a moment
             raise asyncio.CancelledError
         try:
             answer = await self._service.call(_peer(context), method, request)
-            check_size(answer)
+            check_message_size(answer)
             return answer
         finally:
-            self._admission.answered(request)
+            self._admission.release_request(request)
 
-    async def _stream(self, method: str, context: Context, ending: Ending) -> None:
+    async def _stream(self, method: str, context: Context, status: ErrorStatus) -> None:
         connection, options = context.peer(), self._options
         of_connection = self._streams_of.get(connection, 0)
         if self._streams >= options.grpc_max_long_streams:
@@ -152,27 +156,27 @@ class _Handler:
         self._streams += 1
         self._streams_of[connection] = of_connection + 1
         try:
-            await self._serve_stream(method, context, ending)
+            await self._serve_stream(method, context, status)
         finally:
             self._streams -= 1
             self._streams_of[connection] -= 1
             if not self._streams_of[connection]:
                 del self._streams_of[connection]
 
-    async def _serve_stream(self, method: str, context: Context, ending: Ending) -> None:
-        stream = ServedStream(context, self._admission, self._options, on_cancel=ending.broken_off)
+    async def _serve_stream(self, method: str, context: Context, status: ErrorStatus) -> None:
+        stream = ServedStream(context, self._admission, self._options, on_cancel=status.send_cancelled)
         try:
             await self._service.stream(_peer(context), method, stream)
             await stream.flush()
         except Exception as error:
-            if isinstance(error, Disconnected) and stream.client_gone:
-                raise asyncio.CancelledError from None  # as the library cancels this task, now or in a moment
-            await stream.flush()  # what was sent before an error arrives before it
+            if isinstance(error, Disconnected) and stream.client_disconnected:
+                raise asyncio.CancelledError from None  # as the library does, now or in a moment
+            await stream.flush()  # messages before an error arrive before it
             raise
         finally:
             await stream.close()
 
 
 def _peer(context: Context) -> Peer:
-    """`ipv4:10.0.0.1:5000` or `ipv6:%5B::1%5D:5000`, as gRPC has it, without the kind."""
+    """Return the peer's address. gRPC has `ipv4:10.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
     return Peer(unquote(context.peer().partition(":")[2]))

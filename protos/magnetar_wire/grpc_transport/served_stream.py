@@ -1,11 +1,12 @@
-"""The server's end of a stream, as the service sees it.
+"""The server's end of a stream, for the service.
 
-As at the client's, tasks of the stream's own read and write, with pipes to the service. They end before the handler
-does: gRPC's library gives the call's memory back then, whoever still uses it.
+As at the client's end, tasks of the stream read and write, with pipes between them and the service. The tasks end
+before the handler does: then gRPC's library releases the memory of the call, even if it is still used.
 
-What one stream holds of what its client sent is two pieces that are on their way, one that was read, and what waits
-for the service, which is a piece and one message of less; one message, while all streams hold too much. A larger one
-takes a place of the server's (`admission.py`) until the service has it; meanwhile nothing more is read.
+One stream holds of its client's messages: two pieces in flight, one that was read, and the messages that wait for the
+service, which are less than a piece and one message; only one message while all streams together hold too much. A
+larger message takes a slot of the server (`admission.py`) until the service has received it. In the meantime nothing
+more is read.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Callable
 
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.client_stream import MAX_WAITING_MESSAGES
-from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.settings import GrpcSettings
-from magnetar_wire.grpc_transport.wire import END, PIECE_BYTES, decoded, joined
+from magnetar_wire.grpc_transport.wire import END, PIECE_BYTES, decode_message, join_pieces
 from magnetar_wire.pipe import Pipe, PipedStream
 from magnetar_wire.transport import Disconnected, Refusal, TransportError
 
@@ -27,6 +28,8 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class ServedStream(PipedStream):
+    """A stream of one client. `on_cancel` is called when this end cancels it."""
+
     def __init__(
         self, context: Context, admission: Admission, options: GrpcSettings, on_cancel: Callable[[], object]
     ) -> None:
@@ -38,38 +41,40 @@ class ServedStream(PipedStream):
         self._context = context
         self._admission = admission
         self._on_cancel = on_cancel
-        # The client broke off: whatever the service makes of it is no failure of the service's.
-        self.client_gone = False
+        # The client disconnected, so the service's error is not a failure of the service.
+        self.client_disconnected = False
         loop = asyncio.get_running_loop()
         self._reading = loop.create_task(self._read())
         self._writing = loop.create_task(self._write())
 
     async def finish(self) -> None:
-        """The client learns of it when the service has returned, since that is the status it gets."""
+        """Refuse further sends. The client gets the status, and so the end, when the service returns."""
         self._finished = True
 
     def cancel(self) -> None:
-        self._break_off("the stream was cancelled")
+        self._cancel_stream("the stream was cancelled")
 
     async def flush(self) -> None:
-        """Everything sent has been handed to gRPC, or the stream is broken."""
+        """Wait until all messages have been given to gRPC, or the stream is broken."""
         self._finished = True
         self._outgoing.finish()
         await asyncio.wait([self._writing])
 
     async def close(self) -> None:
-        self._break_pipes(Disconnected("the stream has ended"))
-        # Given back first: the library cancels the handler a moment after the client has gone, which may be now.
-        self._incoming.drop()
-        self._outgoing.drop()
+        """Release all messages, and end both tasks."""
+        self._fail_pipes(Disconnected("the stream has ended"))
+        # Released first: the library cancels the handler a moment after the client disconnects, which may be now.
+        self._incoming.discard_messages()
+        self._outgoing.discard_messages()
         for task in (self._reading, self._writing):
             task.cancel()
         await asyncio.wait([self._reading, self._writing])
-        # A cancelled task knows its frames, and they this: what they hold is not to wait for the garbage collector.
+        # A cancelled task refers to its frames, and they to this object. Without this, the messages would be freed by
+        # the garbage collector only.
         del self._reading, self._writing
 
-    def _break_off(self, why: str) -> None:
-        self._break_pipes(Disconnected(why))
+    def _cancel_stream(self, why: str) -> None:
+        self._fail_pipes(Disconnected(why))
         self._on_cancel()
 
     async def _read(self) -> None:
@@ -79,43 +84,43 @@ class ServedStream(PipedStream):
                     self._incoming.finish()
                     return
                 if len(piece) < PIECE_BYTES:
-                    await self._incoming.put(decoded(piece))
+                    await self._incoming.put(decode_message(piece))
                 elif not await self._read_on(piece):
                     break
         except TransportError:
-            return  # broken already, by whoever says why
-        except Refusal as refusal:  # what it sent before may have been done
-            self._break_off(str(refusal))
+            return  # already ended, with the reason
+        except Refusal as refusal:  # requests that were sent before may have been done
+            self._cancel_stream(str(refusal))
             return
         except grpc.aio.BaseError:
             pass
-        # Without the empty message it did not finish. The library cancels the service as well, a moment later.
-        self._client_has_gone()
+        # Without the empty message the client did not finish. The library cancels the service as well, a moment later.
+        self._on_client_disconnected()
 
     async def _read_on(self, first: bytes) -> bool:
-        """A message of several pieces. False: it broke off."""
-        place = await self._admission.enter()
-        place.break_off = lambda: self._break_off("a message took too long to arrive while others waited")
+        """Receive a message of several pieces. Return False if the client disconnected."""
+        slot = await self._admission.acquire_slot()
+        slot.cancel_reception = lambda: self._cancel_stream("a message took too long to arrive while others waited")
         try:
-            message = await joined(first, self._context.read)
+            message = await join_pieces(first, self._context.read)
             if message is None:
                 return False
-            self._admission.received(place)
-            await self._incoming.put(decoded(message))
-            await self._incoming.emptied()
+            self._admission.extend_grace(slot)
+            await self._incoming.put(decode_message(message))
+            await self._incoming.wait_emptied()
             return True
         finally:
-            self._admission.leave(place)
+            self._admission.release_slot(slot)
 
     async def _write(self) -> None:
         try:
             while (message := await self._outgoing.get()) is not None:
                 await self._context.write(message)
         except TransportError:
-            pass  # broken already, by whoever says why
+            pass  # already ended, with the reason
         except grpc.aio.BaseError:
-            self._client_has_gone()
+            self._on_client_disconnected()
 
-    def _client_has_gone(self) -> None:
-        self.client_gone = True
-        self._break_pipes(Disconnected("the client has disconnected"))
+    def _on_client_disconnected(self) -> None:
+        self.client_disconnected = True
+        self._fail_pipes(Disconnected("the client has disconnected"))

@@ -1,4 +1,4 @@
-"""The transport's face: what makes gRPC connections and takes them."""
+"""The transport over gRPC: creates connections and listeners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_wire.grpc_transport.connection import GrpcConnection
 from magnetar_wire.grpc_transport.connection_probe import refuses_connections
-from magnetar_wire.grpc_transport.quiet_grpc import INSTALL_TESTED, grpc
+from magnetar_wire.grpc_transport.grpc_library import INSTALL_TESTED, grpc
 from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.transport import NotReached, Service
 
@@ -17,10 +17,10 @@ __all__ = ["GrpcTransport"]
 
 
 class GrpcTransport:
-    """Holds nothing but its options: connections and listeners are closed by who made them.
+    """A `Transport` over gRPC. It holds its options only: connections and listeners are closed by their owners.
 
-    They belong to the loop that they were first used on. A process that has used gRPC may not be forked: children are
-    started anew, as `subprocess` and multiprocessing's `spawn` do.
+    They belong to the event loop of their first use. A process that has used gRPC must not be forked: start children as
+    `subprocess` and multiprocessing's `spawn` do.
     """
 
     def __init__(self, options: GrpcSettings | None = None) -> None:
@@ -33,8 +33,8 @@ class GrpcTransport:
         return await refuses_connections(address, timeout_s)
 
     async def listen(self, address: str, service: Service) -> GrpcListener:
-        """Raises `NotReached`, also where this grpcio can't be used for a server."""
-        # Imported here: a listener needs private parts of grpc.aio, which a client does without.
+        """Start a listener. Raises `NotReached`, also if this version of grpcio can't be used for a server."""
+        # Imported late: a listener uses private parts of grpc.aio, which a client doesn't need.
         try:
             from magnetar_wire.grpc_transport.listener import listen
         except ImportError as error:
@@ -42,4 +42,4 @@ class GrpcTransport:
         return await listen(address, service, self._options)
 
     async def close(self) -> None:
-        """There is nothing to close yet, and those who own a transport need not know."""
+        """Do nothing. It exists for owners that close any kind of transport."""

@@ -1,19 +1,19 @@
-"""How calls and streams look on the wire.
+"""The format of calls and streams on the wire.
 
-There are two gRPC methods, `/magnetar.Transport/Call` and `/magnetar.Transport/Stream`; which one of ours is meant says
-the metadata `magnetar-method`, percent-encoded. (`known_methods.py` says why it is not in the path.) Messages are bytes
-as they are, with one exception.
+There are two gRPC methods, `/magnetar.Transport/Call` and `/magnetar.Transport/Stream`. The metadata `magnetar-method`
+has the name of our method, percent-encoded. (`known_methods.py` explains why it is not in the path.) Messages are plain
+bytes, with one exception.
 
-**The end of a client's messages is a message of its own**, the empty one. gRPC's server library says "no more" alike
-when the client has finished and when its connection broke, some time before it tells of the break; taken for an end,
-that would turn unknown into done. So a stream without the empty message has broken. A message of ours that is empty
-travels as one byte 0xFF, and one of nothing but such bytes with one more. The server's end is its status, and its
-messages travel as they are.
+**The end of a client's messages is a message of its own**, the empty one. gRPC's server library reports the same end if
+the client has finished and if its connection broke, and reports the break only later. Taken for an end, that would turn
+"unknown" into "done". So a stream that ends without the empty message has broken. An empty message of ours is sent as
+one byte 0xFF, and a message of such bytes only is sent with one more. The server's end is its status, and its messages
+are sent unchanged.
 
-**What a client sends travels in pieces**, calls and streams alike: pieces of `PIECE_BYTES`, and a shorter one at the
-end, which may be empty. gRPC takes memory for all that a message says it has, and tells nobody before it is there; so a
-server takes no more than a piece unasked, and joins the pieces where it has room (`admission.py`). What is shorter
-than a piece is one, as it is.
+**A client's messages are sent in pieces**, in calls and streams alike: pieces of `PIECE_BYTES`, and a shorter one at
+the end, which may be empty. gRPC allocates memory for the declared size of a message before it has arrived. So a server
+accepts at most a piece without admission, and joins the pieces when it has capacity (`admission.py`). A message shorter
+than a piece is one piece.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
     "SERVICE",
     "STREAM",
     "Metadata",
-    "decoded",
-    "encoded",
-    "joined",
+    "decode_message",
+    "encode_message",
+    "join_pieces",
     "method_metadata",
-    "method_named",
-    "pieces",
+    "read_method",
+    "split_pieces",
 ]
 
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -51,26 +51,30 @@ _FILL: Final = b"\xff"
 
 
 def method_metadata(name: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata with the name of our method."""
     return ((_METHOD, quote(name, safe="")),)
 
 
-def method_named(metadata: Metadata) -> str | None:
+def read_method(metadata: Metadata) -> str | None:
+    """Return the name of our method, or None if the metadata has none."""
     for key, value in metadata:
         if key == _METHOD and isinstance(value, str):
             return unquote(value)
     return None
 
 
-def encoded(message: bytes) -> bytes:
-    """The message as a client sends it. Only the first byte is looked at, nearly always."""
+def encode_message(message: bytes) -> bytes:
+    """Encode a message of a client. Nearly always only the first byte is read."""
     return message + _FILL if message[:1] in (b"", _FILL) and not message.strip(_FILL) else message
 
 
-def decoded(message: bytes) -> bytes:
+def decode_message(message: bytes) -> bytes:
+    """Decode a message of a client."""
     return message[:-1] if message[:1] == _FILL and not message.strip(_FILL) else message
 
 
-def pieces(message: bytes) -> Iterator[bytes]:
+def split_pieces(message: bytes) -> Iterator[bytes]:
+    """Split an encoded message into pieces."""
     if len(message) < PIECE_BYTES:
         yield message
         return
@@ -78,8 +82,8 @@ def pieces(message: bytes) -> Iterator[bytes]:
         yield message[begin : begin + PIECE_BYTES]
 
 
-async def joined(first: bytes, read: Callable[[], Awaitable[object]]) -> bytes | None:
-    """The message that begins with `first`; None where it breaks off. Raises `Refusal` where it is too large."""
+async def join_pieces(first: bytes, read: Callable[[], Awaitable[object]]) -> bytes | None:
+    """Return the message that begins with `first`; None if it is incomplete. Raises `Refusal` if it is too large."""
     parts, size = [first], len(first)
     try:
         while len(parts[-1]) == PIECE_BYTES:
@@ -88,11 +92,11 @@ async def joined(first: bytes, read: Callable[[], Awaitable[object]]) -> bytes |
                 return None
             parts.append(piece)
             size += len(piece)
-            if size > MAX_TRANSPORT_BYTES + 1:  # `encoded` may have added one
+            if size > MAX_TRANSPORT_BYTES + 1:  # `encode_message` may have added one byte
                 raise Refusal(
                     Code.RESOURCE_EXHAUSTED, f"a message has more than {MAX_TRANSPORT_BYTES} bytes, the maximum"
                 )
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
-        # An error's traceback knows this frame, and may live until garbage is collected.
+        # An error's traceback refers to this frame, and may live until the next garbage collection.
         parts.clear()

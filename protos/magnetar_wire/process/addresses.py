@@ -15,7 +15,7 @@ _MAX_PORT: Final = 65_535
 
 
 def check_address(value: str) -> str:
-    """Return the address as it was given. Raises `ValueError`."""
+    """Return the address unchanged. Raises `ValueError` if it is not `host:port`."""
     found = _ADDRESS.fullmatch(value)
     if found is None or int(found[1]) > _MAX_PORT:
         problem = "it has no port: " if _HOST.fullmatch(value) else ""

@@ -1,6 +1,7 @@
-"""The event loop of a server's process: uvloop where it is installed, and asyncio's own where not.
+"""The event loop of a server's process: uvloop if it is installed, otherwise asyncio's own.
 
-Sockets cost about half with uvloop. Nothing relies on it: Windows has none, and the `server` extra brings it elsewhere.
+With uvloop sockets take about half the time. Nothing else relies on it: it doesn't exist for Windows, and the extra
+`server` installs it elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ __all__ = ["new_event_loop"]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A new loop, which is this thread's from now on."""
+    """Create a loop, and make it the current one of this thread."""
     try:
         import uvloop
     except ImportError:

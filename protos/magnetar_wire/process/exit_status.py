@@ -1,4 +1,4 @@
-"""What a process' end says to whoever started it. The numbers are those of sysexits.h where that has one."""
+"""The exit statuses of a process. The numbers are those of sysexits.h where it has one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ __all__ = ["ExitStatus"]
 
 
 class ExitStatus(IntEnum):
-    # It was asked to end, and all that it took is on the disk and answered, or was never acknowledged.
+    """The reason for the end of a process."""
+
+    # A requested shutdown. Everything that was accepted is stored and answered, or was never acknowledged.
     ENDED = 0
-    # A bug of ours.
+    # A bug in Magnetar.
     BROKEN = 70
-    # The disk failed, or does not answer. Starting anew goes on with what is really there.
+    # The disk failed, or does not answer. After a restart the process continues with the data that is really stored.
     DISK_FAILED = 74
-    # It was asked to end, and something stood still, such as the event loop. Nothing acknowledged is lost.
+    # A requested shutdown in which something was blocked, such as the event loop. No acknowledged data is lost.
     DID_NOT_END = 75
-    # It will not start like this: a bad configuration, another's or a wiped disk, a folder or an address in use.
+    # The process refuses to start: an invalid configuration, another process' or a wiped disk, a folder or an address
+    # in use.
     REFUSED = 78

@@ -1,9 +1,9 @@
-"""A small HTTP server on the running loop, for what operators and probes ask: health, metrics, administration.
+"""A small HTTP server on the running event loop, for operators and probes: health, metrics, administration.
 
-The application is an ASGI one (starlette's); uvicorn speaks HTTP. The process' owner keeps its own signal handlers, and
-closes the server. Nothing that comes from the network takes more than a stated amount of memory or time: connections,
-the head and the body of a request are bounded, and whoever has not had an answer within the time for one exchange,
-because it sends slowly, reads slowly or asks for something slow, is cut off. A connection too many is closed at once.
+The application is an ASGI one (Starlette's); uvicorn speaks HTTP. The process installs its own signal handlers, and
+closes the server. No client can take more than a stated amount of memory or time: the connections, and the head and the
+body of a request, are limited. A client that has no answer within the time for one exchange, because it sends or reads
+slowly or because the request is slow, is disconnected. A connection above the limit is closed at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOO_LARGE: Final = 413
 
 
 class HttpServer:
-    """One that serves; `serve_http` makes it."""
+    """A running server, started by `serve_http`."""
 
     def __init__(
         self, server: _Server, serving: asyncio.Task[None], address: str, close_timeout_seconds: float
@@ -37,7 +37,7 @@ class HttpServer:
         self._server = server
         self._serving = serving
         self._close_timeout_s = close_timeout_seconds
-        # Where: what was asked for, with the port that was chosen.
+        # The requested address, with the port that was chosen.
         self.address = address
 
     @property
@@ -45,7 +45,7 @@ class HttpServer:
         return len(self._server.server_state.connections)
 
     async def close(self) -> None:
-        """Takes nothing new, lets what is being answered end for a while, and cuts off the rest."""
+        """Stop accepting requests, wait a limited time for the answers in flight, and close the other connections."""
         self._server.should_exit = True
         await asyncio.wait([self._serving], timeout=self._close_timeout_s)
         self._server.force_exit = True
@@ -59,17 +59,14 @@ class HttpServer:
 async def serve_http(
     app: ASGIApp, address: str, options: HttpSettings | None = None, listening: socket.socket | None = None
 ) -> HttpServer:
-    """Serves at "host:port", or on the socket that listens there already; port 0 is any free one.
-
-    Raises `OSError` where it can't listen there.
-    """
+    """Serve at "host:port", or on a socket that listens there already. Port 0 chooses a free port. Raises `OSError`."""
     bounds = options or HttpSettings()
 
     class Protocol(_BoundedProtocol):
         max_connections = bounds.http_max_connections
         exchange_timeout_s = bounds.http_exchange_timeout_seconds
 
-    # What is wrong with requests is for those to know who sent them; a log would only grow of it.
+    # Invalid requests are the matter of their senders, and would only fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         _Bounded(app, bounds),
@@ -95,7 +92,7 @@ async def serve_http(
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Signals are the process owner's."""
+        """Install no signal handlers: the process has its own."""
         yield
 
 
@@ -128,7 +125,7 @@ class _BoundedProtocol(H11Protocol):
 
 
 class _Bounded:
-    """The application, with a bound on the bodies it is given and on the time that it takes."""
+    """The application, with limits of the requests' bodies and of its time."""
 
     def __init__(self, app: ASGIApp, options: HttpSettings) -> None:
         self._app = app
@@ -148,7 +145,7 @@ class _Bounded:
                 )
             return message
 
-        # Whoever asked is cut off by then: there is nobody to tell.
+        # The client is disconnected by then.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 await self._app(scope, bounded, send)

@@ -1,4 +1,4 @@
-"""A socket that listens: made before whatever serves on it is there, so that who connects meanwhile waits."""
+"""A socket that listens. It is opened before its server exists, so that early clients wait instead of being refused."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Final
 __all__ = ["format_address", "open_listening_socket"]
 
 _BACKLOG: Final = 128
-# How a socket for both kinds of addresses names one of the old kind.
+# The prefix of IPv4 addresses in sockets that accept both kinds.
 _OLD_AS_NEW: Final = "::ffff:"
 
 
 async def open_listening_socket(address: str) -> socket.socket:
-    """At "host:port"; port 0 is any free one. Raises `OSError` where it can't listen there."""
+    """Listen at "host:port"; port 0 chooses a free one. Raises `OSError`."""
     host, _, port = address.rpartition(":")
     found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    family, kind, protocol, _, place = found[0]
+    family, kind, protocol, _, address_info = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
+        listening.bind(address_info)
         listening.listen(_BACKLOG)
         listening.setblocking(False)
     except BaseException:
@@ -31,7 +31,7 @@ async def open_listening_socket(address: str) -> socket.socket:
 
 
 def format_address(name: Any) -> str:
-    """What a socket says of where it is, as host:port; empty where it says nothing."""
+    """Return a socket's address as host:port; empty if there is none."""
     if not name:
         return ""
     host, port = str(name[0]).removeprefix(_OLD_AS_NEW), name[1]

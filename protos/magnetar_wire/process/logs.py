@@ -1,11 +1,11 @@
-"""Logging of a process: to standard error, a line each, for people or for machines.
+"""The log of a process, on standard error: one line per record, as text or as JSON.
 
-    2026-01-31T09:30:00.123Z WARNING magnetar_bookie.server.collector 3 ledgers are here of which …
+    2026-01-31T09:30:00.123Z WARNING magnetar_bookie.server.collector 3 ledgers are …
     {"time": "2026-01-31T09:30:00.123Z", "level": "WARNING", "logger": "magnetar_bookie.server.collector", "message": …}
 
-What comes from outside must not be able to forge a line: what breaks lines in a message is written as an escape. A
-traceback follows on lines of its own, indented; in JSON it is the line's `trace`, and what was given as `extra` stands
-beside the message.
+Messages may contain data of clients, which must not forge lines: characters that break lines are escaped. A traceback
+follows on lines of its own, indented. In JSON it is the field `trace`, and the values of `extra` are fields beside the
+message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 __all__ = ["log_to_stderr"]
 
-# They tell of every connection and request otherwise.
+# Libraries that log every connection and request at INFO.
 _QUIET: Final = ("kazoo", "asyncio", "grpc", "uvicorn")
 _OF_ANY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -58,7 +58,7 @@ def _escaped(character: str) -> str:
 
 
 def log_to_stderr(level: str, log_format: str = "text") -> None:
-    """Whatever is logged in this process from now on."""
+    """Log all records of this process from now on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if log_format == "json" else _Line())
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: kept as plain numbers where they arise, and put into words at a scrape."""
+"""Metrics in Prometheus' format. The parts count plain numbers, which become families at a scrape."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ __all__ = ["MetricFamilies", "format_exposition"]
 
 
 class MetricFamilies:
-    """Makes families whose names begin alike."""
+    """Creates families with a common prefix of their names."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def counter(self, name: str, text: str, value: float | None = None, labels: Sequence[str] = ()) -> Metric:
-        """With labels it has no value yet: `add_metric` of it."""
+        """Create a counter. With labels it has no value yet: `add_metric` adds them."""
         return CounterMetricFamily(self._prefix + name, text, value=value, labels=labels or None)
 
     def gauge(self, name: str, text: str, value: float | None = None, labels: Sequence[str] = ()) -> Metric:
+        """Create a gauge. With labels it has no value yet: `add_metric` adds them."""
         return GaugeMetricFamily(self._prefix + name, text, value=value, labels=labels or None)
 
     def histogram(self, name: str, text: str, histogram: Histogram) -> Metric:
+        """Create a histogram."""
         buckets, below = [], 0
         for bound, count in zip(histogram.bounds, histogram.counts, strict=False):
             below += count
@@ -44,8 +46,10 @@ class _Collected(Collector):
 
 
 def format_exposition(families: Sequence[Metric]) -> bytes:
-    """These, and the process' own: memory, processor time, open files. What is in them is not looked at elsewhere any
-    more, so this may run in a thread."""
+    """Format these families, and those of the process itself: memory, processor time, open files.
+
+    It may run in a thread, because nothing else uses the families any more.
+    """
     registry = CollectorRegistry()
     registry.register(_Collected(families))
     ProcessCollector(registry=registry)

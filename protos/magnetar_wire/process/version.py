@@ -1,4 +1,4 @@
-"""Which Magnetar this is."""
+"""Magnetar's version."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ __all__ = ["read_version"]
 
 
 def read_version() -> str:
+    """Return the version of the installed package; "unknown" if it is not installed."""
     # Imported late: it takes longer than most of what is imported at the start.
     import importlib.metadata
 

@@ -1,9 +1,9 @@
 """Where a batch's records stand: the metadata of each, and its payload.
 
 Where a record ends is known only once its payload's size is, and that stands inside its metadata. So the size is
-guessed, as `magnetar_wire._cut_records` does: first that all payloads have the first one's size, then that it stands as
-far before the metadata's end as in the first record. Whoever uses this holds the guess against what the metadata says.
-This is the one thing that is done record by record; it takes a few dozen nanoseconds.
+guessed, as `magnetar_wire.batch_codec.record_cutting` does: first that all payloads have the first one's size, then
+that it stands as far before the metadata's end as in the first record. Whoever uses this holds the guess against what
+the metadata says. This is the one thing that is done record by record; it takes a few dozen nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from magnetar_protos.entry_pb2 import SingleMessageMetadata
+from magnetar_wire.batch_codec.uniform_head import PAYLOAD_SIZE_TAG
 from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES, MAX_RECORD_METADATA_BYTES
-from magnetar_wire.uniform_head import PAYLOAD_SIZE_TAG
 
 __all__ = ["Records", "find_records"]
 

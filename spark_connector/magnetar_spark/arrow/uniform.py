@@ -1,4 +1,4 @@
-"""Batches that are tables (magnetar_wire.uniform_head): read column by column, where they stand.
+"""Batches that are tables (magnetar_wire.batch_codec.uniform_head): read column by column, where they stand.
 
 Nothing is copied but the sequence ids. The payloads are a column of the table, `payload_bytes` wide and a record apart,
 and are copied once: into the record batch.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from magnetar_spark.arrow.varints import Words, count_nonzero, masks, varints_of_length, words_at
-from magnetar_wire.uniform_head import uniform_head
+from magnetar_wire.batch_codec.uniform_head import uniform_head
 
 __all__ = ["read_uniform"]
 

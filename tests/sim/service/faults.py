@@ -224,7 +224,7 @@ class ServiceFaults(ServiceStriker):
         broker = self._broker()
         if broker is None or broker.store is None:
             return False
-        self._world.metadata.expire(broker.store, told=self._draw.random() < 0.5)
+        self._world.metadata.expire(broker.store, notify=self._draw.random() < 0.5)
         return True
 
     def strike_a_change_of_a_topic(self) -> bool:
@@ -330,7 +330,7 @@ class ServiceFaults(ServiceStriker):
 
         def strike(broker: BrokerHost) -> None:
             if ends and broker.runs and broker.store is not None:
-                self._world.metadata.expire(broker.store, told=True)
+                self._world.metadata.expire(broker.store, notify=True)
             elif broker.runs:
                 self._kill(broker)
 
@@ -345,7 +345,7 @@ class ServiceFaults(ServiceStriker):
         def strike(broker: BrokerHost, client: str) -> None:
             if broker.runs:
                 if broker.store is not None and self._draw.random() < 0.7:
-                    self._world.metadata.expire(broker.store, told=False)
+                    self._world.metadata.expire(broker.store, notify=False)
                 if self._draw.random() < 0.5:
                     self._cut(broker.name, client, both_ways=True)
                 self._pause(broker, 0.3, 1.0, 3.0, 6.0)

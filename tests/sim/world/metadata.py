@@ -118,7 +118,7 @@ class SimulatedMetadata(MemoryServer):
         if record is None:
             return False
         self._forgotten[path] = record
-        self.notify_sessions(tree.delete_all(self.table, [path]))
+        self.notify_sessions(tree.delete_nodes(self.table, [path]))
         return True
 
     def is_forgotten(self, path: str) -> bool:
@@ -132,9 +132,9 @@ class SimulatedMetadata(MemoryServer):
             self.table.put(path, record)
             self.notify_sessions(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
 
-    def expire(self, store: MemoryStore, *, told: bool = True) -> None:
+    def expire(self, store: MemoryStore, *, notify: bool = True) -> None:
         self._by_force = True
-        super().expire(store, told=told)
+        super().expire(store, notify=notify)
         self._by_force = False
 
     def end_session(self, link: SessionLink) -> None:

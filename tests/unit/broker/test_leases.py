@@ -373,12 +373,12 @@ async def test_opening_a_topic_with_leases_asks_the_store_no_more_than_without(m
             assert isinstance(store, MemoryStore)
             counted = 0
 
-            def watched(*arguments: Any, ask: Any = store._ask, **named: Any) -> Any:
+            def watched(*arguments: Any, ask: Any = store.send_request, **named: Any) -> Any:
                 nonlocal counted
                 counted += 1
                 return ask(*arguments, **named)
 
-            monkeypatch.setattr(MemoryStore, "_ask", lambda _, *arguments, **named: watched(*arguments, **named))
+            monkeypatch.setattr(MemoryStore, "send_request", lambda _, *given, **named: watched(*given, **named))
             opened = await scene.open(client, SMALL)
             monkeypatch.undo()
             opened.abandon()

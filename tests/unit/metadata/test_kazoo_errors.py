@@ -17,7 +17,7 @@ from magnetar_metadata.errors import (
     OutcomeUnknown,
     Refused,
 )
-from magnetar_metadata.zookeeper.kazoo_errors import culprit, to_metadata_error
+from magnetar_metadata.zookeeper.kazoo_errors import find_failed_operation, to_metadata_error
 
 _DEFINITE: dict[type[BaseException], type[MetadataError]] = {
     kazoo.NoNodeError: NoNode,
@@ -54,6 +54,6 @@ def test_what_is_no_error_code_is_unknown(error: Exception) -> None:
 
 def test_a_failed_multi_is_blamed_on_the_operation_that_failed() -> None:
     rolled_back, beside, error = kazoo.RolledBackError(), kazoo.RuntimeInconsistency(), kazoo.BadVersionError()
-    assert culprit([rolled_back, error, beside]) == (1, error)
-    assert culprit([rolled_back, beside]) == (0, rolled_back)
-    assert culprit(["/a", True, object()]) is None
+    assert find_failed_operation([rolled_back, error, beside]) == (1, error)
+    assert find_failed_operation([rolled_back, beside]) == (0, rolled_back)
+    assert find_failed_operation(["/a", True, object()]) is None

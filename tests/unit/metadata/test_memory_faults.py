@@ -251,7 +251,7 @@ async def test_heartbeats_keep_a_silent_session_alive(clock: ManualClock, server
 async def test_an_end_that_is_not_told_comes_with_the_next_answer(clock: ManualClock, server: MemoryServer) -> None:
     asking, waiting = server.connect(), server.connect()
     for store in (asking, waiting):
-        server.expire(store, told=False)
+        server.expire(store, notify=False)
         assert _state(store) is SessionState.CONNECTED
     with pytest.raises(OutcomeUnknown):
         await asking.ping()

@@ -11,7 +11,7 @@ from magnetar.exceptions import OperationNotSupported
 from magnetar_spark.errors import NobodyAnswers
 from magnetar_spark.options import SourceOptions, batch_options
 from magnetar_spark.reaching import answered
-from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.grpc_library import grpc
 from tests.running import until
 
 

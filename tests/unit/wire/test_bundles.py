@@ -1,4 +1,4 @@
-"""Bundles: how a namespace's hashes are cut up, and where a topic falls."""
+"""Bundles: how the range of hashes is divided, and which bundle has a topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, bundle_ha
 from magnetar_wire.topic_name import TopicName
 
 
-def test_the_default_split_is_the_public_one() -> None:
+def test_default_bundles_are_those_of_pulsar() -> None:
     assert [str(bundle) for bundle in default_bundles(4)] == [
         "0x00000000_0x40000000",
         "0x40000000_0x80000000",
@@ -27,7 +27,7 @@ def test_the_default_split_is_the_public_one() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, MAX_BUNDLES + 1])
-def test_a_number_of_bundles_that_makes_no_sense_is_refused(count: int) -> None:
+def test_an_invalid_number_of_bundles_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="use 1 …"):
         default_bundles(count)
 
@@ -40,7 +40,7 @@ def test_bundles_leave_no_gap_and_do_not_overlap(count: int) -> None:
     assert all(before.upper == after.lower for before, after in itertools.pairwise(bundles))
 
 
-def test_every_hash_is_in_the_one_bundle_that_says_so() -> None:
+def test_every_hash_is_in_exactly_one_bundle() -> None:
     bundles = default_bundles(7)
     edges = {bundle.lower + step for bundle in bundles for step in (-1, 0, 1)} - {-1} | {LAST_HASH - 1, LAST_HASH}
     for topic_hash in edges:
@@ -51,7 +51,7 @@ def test_every_hash_is_in_the_one_bundle_that_says_so() -> None:
             find_bundle(outside, bundles)
 
 
-def test_a_topics_hash_is_the_crc_of_its_full_name() -> None:
+def test_the_hash_of_a_topic_is_the_crc_of_its_full_name() -> None:
     assert bundle_hash(TopicName.parse("x")) == zlib.crc32(b"persistent://public/default/x") == 0x8B8A9502
     topic = TopicName.parse("Grün")
     assert bundle_hash(topic) == zlib.crc32("persistent://public/default/Grün".encode())
@@ -59,7 +59,7 @@ def test_a_topics_hash_is_the_crc_of_its_full_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["0x00000000_0x40000000", "0xc0000000_0xffffffff"])
-def test_a_range_is_read_as_it_is_written(text: str) -> None:
+def test_a_range_is_parsed_as_it_is_formatted(text: str) -> None:
     assert str(BundleRange.parse(text)) == text
 
 
@@ -77,6 +77,6 @@ def test_a_range_is_read_as_it_is_written(text: str) -> None:
         "0x" + "\u0660" * 8 + "_0x40000000",
     ],
 )
-def test_what_is_no_range_is_refused(text: str) -> None:
+def test_an_invalid_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid bundle"):
         BundleRange.parse(text)

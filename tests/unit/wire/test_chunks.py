@@ -1,4 +1,4 @@
-"""Messages in chunks: round trips, what a stock client writes, and chunks that don't belong together."""
+"""Messages in chunks: round trips, entries of a stock client, and chunks that don't belong together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def chunks_of(message: Messages, size: int, compression: CompressionType = entry
 
 @pytest.mark.parametrize("compression", CompressionType.values())
 @pytest.mark.parametrize("size", [1, 100, 999, 5000])
-def test_chunks_make_up_the_message(compression: CompressionType, size: int) -> None:
+def test_chunks_are_joined_to_the_message(compression: CompressionType, size: int) -> None:
     chunks = chunks_of(MESSAGE, size, compression)
     assert all(0 < len(chunk.payload) <= size for chunk in chunks)
     assert all(chunk.metadata.partition_key == "key" and chunk.metadata.properties for chunk in chunks)
@@ -48,7 +48,7 @@ def test_a_message_that_fits_is_a_plain_entry(payload: bytes | None) -> None:
     assert join_chunks([decode_entry(entry)]).payloads == large.payloads
 
 
-def test_a_chunks_metadata_lends_nothing_to_the_next_message() -> None:
+def test_the_metadata_of_a_chunk_is_not_used_for_the_next_message() -> None:
     chunk = chunks_of(MESSAGE, 1000)[1].metadata
     assert encode_message(Messages([b"x"]), chunk) == encode_message(Messages([b"x"]), SHARED)
     assert encode_batch(Messages([b"x"], [7]), SHARED) == encode_batch(
@@ -57,8 +57,10 @@ def test_a_chunks_metadata_lends_nothing_to_the_next_message() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("chunked")])
-def test_chunks_are_a_stock_clients_byte_for_byte(name: str) -> None:
-    """Its chunks are joined, and the message cut again at the same places: the same entries."""
+def test_chunks_equal_those_of_a_stock_client(name: str) -> None:
+    """The chunks of a stock client are joined, and the message is split again at the same positions: the entries are
+    equal.
+    """
     sent = [base64.b64decode(each["entry"]) for each in CASES[name]["sent"]]
     chunks = [stored for stored in sent if decode_entry(stored).is_chunk] or sent
     entries = [decode_entry(stored) for stored in chunks]
@@ -104,13 +106,13 @@ WRONG: dict[str, tuple[type[Exception], Callable[[list[Entry]], list[Entry]]]] =
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_chunks_that_make_up_no_message(name: str) -> None:
+def test_chunks_that_do_not_belong_together_are_refused(name: str) -> None:
     error, change = WRONG[name]
     with pytest.raises(error):
         join_chunks(change(chunks_of(MESSAGE, 1000)))
 
 
-def test_a_message_in_chunks_has_a_limit() -> None:
+def test_a_message_in_chunks_above_the_limit_is_refused() -> None:
     with pytest.raises(TooLarge, match=str(MAX_UNCOMPRESSED_BYTES)):
         encode_chunks(Messages([bytes(MAX_UNCOMPRESSED_BYTES + 1)]), SHARED, "u")
     with pytest.raises(TooLarge, match="1000"):
@@ -120,6 +122,6 @@ def test_a_message_in_chunks_has_a_limit() -> None:
 
 
 @pytest.mark.parametrize(("uuid", "size"), [("", 100), ("u", 0), ("u", -1), ("u", MAX_MESSAGE_BYTES + 1)])
-def test_chunks_of_no_name_or_no_size(uuid: str, size: int) -> None:
+def test_chunks_without_a_uuid_or_a_size_are_refused(uuid: str, size: int) -> None:
     with pytest.raises(ValueError, match=r"uuid|bytes"):
         encode_chunks(MESSAGE, SHARED, uuid, size)

@@ -8,7 +8,7 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SystemRandomness
 
 
-def test_a_manual_clock_runs_what_falls_due_at_its_own_time_and_in_order() -> None:
+def test_a_manual_clock_makes_due_calls_at_their_time_and_in_order() -> None:
     clock = ManualClock(time_ms=5_000, monotonic=10.0)
     seen: list[tuple[str, float, int]] = []
 
@@ -32,13 +32,13 @@ def test_a_call_made_due_by_a_call_runs_in_the_same_advance() -> None:
     assert seen == [1002.0]
 
 
-def test_the_wall_clock_jumps_alone() -> None:
+def test_a_jump_moves_the_wall_clock_only() -> None:
     clock = ManualClock(time_ms=1_000, monotonic=1.0)
     clock.jump(-500)
     assert (clock.time_ms(), clock.monotonic()) == (500, 1.0)
 
 
-async def test_a_sleeper_wakes_when_the_clock_says_so() -> None:
+async def test_a_sleep_ends_when_the_clock_has_advanced() -> None:
     clock = ManualClock()
     sleeper = asyncio.create_task(clock.sleep(1.0))
     await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def test_a_sleeper_wakes_when_the_clock_says_so() -> None:
     clock.advance(2.0)  # nobody is woken
 
 
-async def test_the_system_clock_keeps_both_times() -> None:
+async def test_the_system_clock_has_both_times() -> None:
     clock = SystemClock()
     before = clock.monotonic()
     called = asyncio.Event()
@@ -71,17 +71,17 @@ def drawn(randomness: SeededRandomness) -> list[object]:
     return [randomness.random(), randomness.below(1000), randomness.token(8), randomness.choice("abcdef"), items]
 
 
-def test_a_seed_draws_the_same_again() -> None:
+def test_the_same_seed_gives_the_same_draws() -> None:
     assert drawn(SeededRandomness(7)) == drawn(SeededRandomness(7))
     assert drawn(SeededRandomness(7)) != drawn(SeededRandomness("eight"))
 
 
-def test_the_system_s_draws_do_not_repeat() -> None:
+def test_draws_of_the_system_differ() -> None:
     assert SystemRandomness().token(16) != SystemRandomness().token(16)
     assert all(0 <= SystemRandomness().below(3) < 3 for _ in range(50))
 
 
-def test_a_manual_clock_tells_how_far_the_next_call_is() -> None:
+def test_a_manual_clock_returns_the_time_to_the_next_call() -> None:
     clock = ManualClock()
     assert clock.seconds_to_next_call() is None
     cancelled = clock.call_later(2, lambda: None)

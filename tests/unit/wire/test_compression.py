@@ -1,4 +1,4 @@
-"""Compression: round trips, and everything that can be wrong with what claims to be compressed."""
+"""Compression: round trips, and everything that can be wrong with compressed data."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def test_round_trips(compression: CompressionType, payload: bytes) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"x", TEXT, bytes(1000)])
 def test_lz4_and_snappy_are_the_raw_block_formats(payload: bytes) -> None:
-    """A decoder written from the formats' descriptions reads them: neither has a header of a library's own."""
+    """A decoder written from the formats' descriptions decodes them: neither has a header of a library."""
     assert model.lz4_block(bytes(compress(payload, LZ4))) == payload
     assert model.snappy_block(bytes(compress(payload, SNAPPY))) == payload
 
 
 def test_none_is_the_payload_itself() -> None:
     assert compress(TEXT, NONE) is TEXT
-    assert decompress(TEXT, NONE, 5) is TEXT  # some producers state a size where nothing was compressed
+    assert decompress(TEXT, NONE, 5) is TEXT  # some producers declare a size without compression
 
 
 @pytest.mark.parametrize("compression", [5, -1, 2**31 - 1])
-def test_an_unknown_compression_is_never_handed_out_raw(compression: int) -> None:
+def test_an_unknown_compression_is_refused(compression: int) -> None:
     with pytest.raises(UnknownCompression, match=str(compression)):
         decompress(TEXT, compression, len(TEXT))
     with pytest.raises(UnknownCompression, match=str(compression)):
@@ -50,7 +50,7 @@ def test_an_unknown_compression_is_never_handed_out_raw(compression: int) -> Non
 
 @every_compression
 @pytest.mark.parametrize("size", [0, 1, len(TEXT) - 1, len(TEXT) + 1, 10 * len(TEXT), MAX_UNCOMPRESSED_BYTES])
-def test_the_stated_size_must_be_the_right_one(compression: CompressionType, size: int) -> None:
+def test_a_wrong_size_is_refused(compression: CompressionType, size: int) -> None:
     with pytest.raises(MalformedEntry, match=str(size)):
         decompress(bytes(compress(TEXT, compression)), compression, size)
 
@@ -65,7 +65,7 @@ def test_cut_off_data_is_malformed(compression: CompressionType) -> None:
 
 @every_compression
 @pytest.mark.parametrize("payload", [b"", TEXT], ids=["empty", "text"])
-def test_data_behind_the_end_is_malformed(compression: CompressionType, payload: bytes) -> None:
+def test_data_after_the_end_is_malformed(compression: CompressionType, payload: bytes) -> None:
     compressed = bytes(compress(payload, compression))
     for more in (b"\0", b"\xff" * 100, compressed):
         with pytest.raises(MalformedEntry):
@@ -91,8 +91,8 @@ def test_a_size_above_the_limit_is_refused_before_anything_else(compression: Com
 
 @every_compression
 @pytest.mark.parametrize("stated", [0, 1, 999_999, 1_000_000])
-def test_a_bomb_takes_no_more_than_its_stated_size(compression: CompressionType, stated: int) -> None:
-    """16 MiB that say they are less."""
+def test_a_bomb_allocates_at_most_its_declared_size(compression: CompressionType, stated: int) -> None:
+    """16 MiB that are declared as less."""
     bomb = bytes(compress(bytes(16_777_216), compression))
     tracemalloc.start()
     try:
@@ -104,7 +104,7 @@ def test_a_bomb_takes_no_more_than_its_stated_size(compression: CompressionType,
 
 
 @pytest.mark.parametrize("compression", [LZ4, SNAPPY], ids=CompressionType.Name)
-def test_no_memory_is_taken_for_what_so_few_bytes_cant_come_to(compression: CompressionType) -> None:
+def test_no_memory_is_allocated_for_an_impossible_size(compression: CompressionType) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(MalformedEntry, match="can't decompress to"):
@@ -115,7 +115,7 @@ def test_no_memory_is_taken_for_what_so_few_bytes_cant_come_to(compression: Comp
 
 
 def test_zstd_frames_without_a_size_in_their_header() -> None:
-    """As streaming compressors write them."""
+    """Streaming compressors write them."""
     for payload in (b"", TEXT, bytes(100_000)):
         stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
         frame = stream.compress(payload) + stream.flush()

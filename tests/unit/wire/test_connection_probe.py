@@ -1,4 +1,4 @@
-"""What counts as a refusal: OWN-2."""
+"""The probe of an address: what counts as a refusal (OWN-2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_port_where_no_process_listens_refuses(host: str) -> None:
 
 
 def test_a_process_that_listens_and_never_accepts_does_not_refuse() -> None:
-    """As one that hangs: a time-out proves nothing."""
+    """A hanging process does that: a time-out proves nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         address = server.getsockname()
         waiting = []
@@ -44,10 +44,8 @@ def test_a_process_that_listens_and_never_accepts_does_not_refuse() -> None:
 
 
 @pytest.mark.parametrize("hosts", [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")])
-def test_one_of_a_names_addresses_that_accepts_is_enough(
-    hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whichever of them it is."""
+def test_one_accepting_address_of_a_name_is_enough(hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of the addresses counts."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port)) for host in hosts]
@@ -56,7 +54,7 @@ def test_one_of_a_names_addresses_that_accepts_is_enough(
 
 
 @pytest.mark.parametrize("address", ["no.such.host.invalid:1", "127.0.0.1", "127.0.0.1:port", "", "127.0.0.1:99999999"])
-def test_what_can_not_be_connected_to_does_not_refuse(address: str) -> None:
+def test_an_address_that_can_not_be_connected_to_does_not_refuse(address: str) -> None:
     assert not _probe(address)
 
 

@@ -1,4 +1,4 @@
-"""The entry, one rule of entry.proto after the other."""
+"""The entry: the rules of entry.proto, one after the other."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from crc32c import crc32c
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, EncryptionKeys, MessageMetadata
-from magnetar_wire._decode_columns import _LazyProperties, decode_columns
-from magnetar_wire._uniform_batch import encode_uniform
-from magnetar_wire._varints import MAX_INT32
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
+from magnetar_wire.batch_codec.column_decoding import _LazyProperties, decode_columns
+from magnetar_wire.batch_codec.uniform_batch import encode_uniform
 from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry, split_broker_metadata
 from magnetar_wire.errors import (
     ChecksumMismatch,
@@ -28,9 +27,10 @@ from magnetar_wire.errors import (
     UnknownCompression,
 )
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_UNCOMPRESSED_BYTES
+from magnetar_wire.varints import MAX_INT32
 
 SHARED = MessageMetadata(producer_name="p", sequence_id=7, publish_time=9)
-# The same by hand: field 1 is text, 2 and 3 are numbers.
+# The same, written without protobuf: field 1 is text, 2 and 3 are numbers.
 HEAD = b"\x0a\1p\x10\7\x18\x09"
 
 
@@ -52,21 +52,21 @@ def test_an_entry_is_magic_checksum_size_metadata_payload() -> None:
     assert (entry.metadata, entry.payload, entry.broker) == (SHARED, b"hello", None)
 
 
-def test_the_brokers_part_stands_in_front() -> None:
+def test_broker_metadata_precedes_the_entry() -> None:
     whole = add_broker_metadata(b"entry", 1, 300)
     assert whole == b"\x0e\2" + b"\0\0\0\5" + b"\x08\1\x10\xac\2" + b"entry"
     assert split_broker_metadata(whole) == (BrokerEntryMetadata(broker_timestamp=1, index=300), b"entry")
     assert split_broker_metadata(b"entry") == (None, b"entry")
 
 
-def test_the_brokers_part_is_handed_out_with_the_entry() -> None:
+def test_broker_metadata_is_decoded_with_the_entry() -> None:
     entry = decode_entry(add_broker_metadata(by_hand(HEAD, b"hello"), 0, 2**64 - 1))
     assert entry.broker == BrokerEntryMetadata(broker_timestamp=0, index=2**64 - 1)
     assert entry.payload == b"hello"
 
 
 @pytest.mark.parametrize(("time", "index"), [(-1, 0), (0, -1), (2**64, 0), (0, 2**64)])
-def test_a_brokers_part_that_cant_be(time: int, index: int) -> None:
+def test_invalid_broker_metadata_is_refused(time: int, index: int) -> None:
     with pytest.raises(InvalidMessage):
         add_broker_metadata(b"entry", time, index)
 
@@ -74,14 +74,14 @@ def test_a_brokers_part_that_cant_be(time: int, index: int) -> None:
 @pytest.mark.parametrize(
     "part", [b"\x0e\2", b"\x0e\2\0\0\0", b"\x0e\2\0\0\0\1", b"\x0e\2\xff\xff\xff\xff1234", b"\x0e\2\0\0\0\1\x08"]
 )
-def test_a_malformed_brokers_part(part: bytes) -> None:
+def test_malformed_broker_metadata_is_refused(part: bytes) -> None:
     with pytest.raises(MalformedEntry):
         split_broker_metadata(part)
     with pytest.raises(MalformedEntry):
         decode_entry(part)
 
 
-def test_there_is_one_brokers_part_at_most() -> None:
+def test_an_entry_has_at_most_one_broker_metadata() -> None:
     with pytest.raises(MalformedEntry, match="0e02"):
         decode_entry(add_broker_metadata(add_broker_metadata(by_hand(HEAD, b""), 1, 2), 3, 4))
 
@@ -109,7 +109,7 @@ def test_an_entry_is_bytes(take: Any) -> None:
             take(other)
 
 
-def test_the_checksum_covers_all_behind_it() -> None:
+def test_the_checksum_covers_all_bytes_after_it() -> None:
     stored = by_hand(HEAD, b"hello")
     for at in range(6, len(stored)):
         if at in range(6, 10):  # the metadata's size, which may be impossible before it is wrong
@@ -138,7 +138,7 @@ def test_a_propertys_name_and_value_are_required(pair: bytes) -> None:
 
 
 @pytest.mark.parametrize("field", [b"\x2a", b"\x32", b"\xa2\1"])
-def test_metadata_that_cant_be_read(field: bytes) -> None:
+def test_malformed_metadata_is_refused(field: bytes) -> None:
     with pytest.raises(MalformedEntry):
         decode_entry(by_hand(HEAD + field + b"\5", b""))
 
@@ -153,7 +153,7 @@ def test_text_is_utf8(field: bytes) -> None:
 # -- single messages ---------------------------------------------------------------------------------------------------
 
 
-def test_a_single_messages_fields_are_the_metadatas() -> None:
+def test_the_fields_of_a_single_message_are_in_the_metadata() -> None:
     head = HEAD + b"\x22\6\x0a\1n\x12\1v" + b"\x32\1k" + b"\x60\5" + b"\x92\1\1o" + b"\xf0\1\1"
     message = decoded(head, b"hello")
     assert list(message.payloads) == [b"hello"]
@@ -185,7 +185,7 @@ def test_a_message_without_a_sequence_id_has_the_shared_one() -> None:
         assert encode_batch(Messages([b"x"], ids), SHARED) == by_hand(HEAD + b"\x58\1", b"\0\0\0\2\x18\1x")
 
 
-def test_one_message_is_no_two() -> None:
+def test_encode_message_refuses_two_messages() -> None:
     with pytest.raises(InvalidMessage):
         encode_message(Messages([b"x", b"y"]), SHARED)
     for encode in (encode_message, encode_batch):
@@ -202,7 +202,7 @@ def test_a_single_message_is_not_compacted_out_of_a_batch() -> None:
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_is_said_by_the_presence_of_its_count() -> None:
+def test_the_presence_of_the_count_marks_a_batch() -> None:
     """A batch of one is a batch."""
     stored = encode_batch(Messages([b"hello"], [300]), SHARED)
     head = b"\x0a\1p\x10\xac\2\x18\x09\x58\1\xc0\1\xac\2"
@@ -211,7 +211,7 @@ def test_a_batch_is_said_by_the_presence_of_its_count() -> None:
     assert not decode_entry(by_hand(HEAD, b"hello")).is_batch
 
 
-def test_a_batchs_metadata_has_its_first_and_its_last_messages_number() -> None:
+def test_the_metadata_of_a_batch_has_its_first_and_last_sequence_id() -> None:
     metadata = decode_entry(encode_batch(Messages([b"a", b"b", b"c"], [5, None, 9]), SHARED)).metadata
     assert (metadata.sequence_id, metadata.highest_sequence_id) == (5, 9)
     for ids in ([None, 5], [5, None], [None, 5, None]):
@@ -219,20 +219,20 @@ def test_a_batchs_metadata_has_its_first_and_its_last_messages_number() -> None:
             encode_batch(Messages([b"x"] * len(ids), ids), SHARED)
 
 
-def test_a_record_that_lacks_its_payload_size() -> None:
+def test_a_record_without_a_payload_size_is_malformed() -> None:
     with pytest.raises(MalformedEntry, match="payload_size"):
         decoded(HEAD + b"\x58\1", b"\0\0\0\3\x12\1k")
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1])
-def test_a_batch_of_another_count_than_it_says(count: int) -> None:
+def test_a_batch_with_a_wrong_count_is_malformed(count: int) -> None:
     head = MessageMetadata.FromString(HEAD)
     head.num_messages_in_batch = count
     with pytest.raises((MalformedEntry, TooLarge)):
         decoded(head.SerializeToString(), b"\0\0\0\2\x18\5hello" * 2)
 
 
-def test_more_messages_than_a_batch_may_have() -> None:
+def test_too_many_messages_in_a_batch_are_refused() -> None:
     head = MessageMetadata.FromString(HEAD)
     head.num_messages_in_batch = MAX_BATCH_MESSAGES + 1
     with pytest.raises(TooLarge, match=str(MAX_BATCH_MESSAGES)):
@@ -241,8 +241,8 @@ def test_more_messages_than_a_batch_may_have() -> None:
         encode_batch(Messages([b""] * (MAX_BATCH_MESSAGES + 1)), SHARED)
 
 
-def test_what_no_reader_would_take_is_not_compressed() -> None:
-    payload = bytes(MAX_UNCOMPRESSED_BYTES + 1)  # the system's pages of zeros, never touched
+def test_a_payload_above_the_readers_limit_is_not_compressed() -> None:
+    payload = bytes(MAX_UNCOMPRESSED_BYTES + 1)  # the system's pages of zeros, which are never written
     with pytest.raises(TooLarge, match=str(MAX_UNCOMPRESSED_BYTES)):
         encode_message(Messages([payload]), SHARED, entry_pb2.ZSTD)
 
@@ -262,8 +262,8 @@ def test_a_payload_size_has_31_bits() -> None:
 
 @pytest.mark.parametrize("beside", [None, ["k", "l"]])
 @pytest.mark.parametrize("second", [b"cd", b"c", b""])
-def test_payloads_are_any_buffer_of_bytes(beside: list[str | bytes | None] | None, second: bytes) -> None:
-    """Whichever way encodes them: of one size or of several, with keys or without, in a batch or alone."""
+def test_a_payload_may_be_any_buffer_of_bytes(beside: list[str | bytes | None] | None, second: bytes) -> None:
+    """All code paths: payloads of one size or of several, with keys or without, in a batch or alone."""
     plain = encode_batch(Messages([b"ab", second], keys=beside), SHARED)
     kinds: list[Callable[[bytes], Any]] = [
         bytearray,
@@ -280,7 +280,7 @@ def test_payloads_are_any_buffer_of_bytes(beside: list[str | bytes | None] | Non
 
 @pytest.mark.parametrize("beside", [None, ["k", "l"]])
 @pytest.mark.parametrize("second", [b"abcd", b"ab"])
-def test_payloads_are_no_buffer_of_anything_else(beside: list[str | bytes | None] | None, second: bytes) -> None:
+def test_a_payload_of_another_kind_is_refused(beside: list[str | bytes | None] | None, second: bytes) -> None:
     kinds: list[Callable[[bytes], Any]] = [
         lambda data: memoryview(data).cast("H"),
         lambda data: array("H", data),
@@ -295,14 +295,14 @@ def test_payloads_are_no_buffer_of_anything_else(beside: list[str | bytes | None
 
 
 class Name(str):
-    """A text of a class of its own, as StrEnum's are."""
+    """A str subclass, like a member of a StrEnum."""
 
 
 class Key(bytes):
     pass
 
 
-def test_subclasses_of_text_and_bytes_are_text_and_bytes() -> None:
+def test_subclasses_of_str_and_bytes_are_encoded() -> None:
     plain = Messages([b"x", b"y"], keys=["a", b"b"], ordering_keys=[b"o", None], properties=[{"n": "v"}, {}])
     named = Messages(
         [Key(b"x"), b"y"],
@@ -317,7 +317,7 @@ def test_subclasses_of_text_and_bytes_are_text_and_bytes() -> None:
 
 
 def test_a_zero_is_a_sequence_id_in_a_batch_with_gaps() -> None:
-    """Read message by message, for its metadata's fields stand in no order."""
+    """The batch is decoded message by message, because the fields of its metadata are not in order."""
     records = b"\0\0\0\4\x40\0\x18\1a" + b"\0\0\0\2\x18\1b" + b"\0\0\0\6\x40\1\x40\0\x18\1c"
     assert decoded(HEAD + b"\x58\3", records).sequence_ids == [0, None, 0]
 
@@ -332,31 +332,31 @@ def compacted(count: int, kept: list[int], records: int) -> Messages:
     return decoded(head.SerializeToString(), b"".join(b"\0\0\0\2\x18\1" + bytes((65 + i,)) for i in range(records)))
 
 
-def test_the_messages_left_have_their_old_places() -> None:
+def test_remaining_messages_have_their_original_indexes() -> None:
     messages = compacted(9, [0, 3, 8], 3)
     assert (list(messages.payloads), messages.batch_indexes) == ([b"A", b"B", b"C"], [0, 3, 8])
     assert compacted(2, [], 2).batch_indexes is None
 
 
 @pytest.mark.parametrize("kept", [[0, 3, 9], [-1, 0, 1], [0, 0, 1], [3, 0, 8], [0, 8, 3]])
-def test_places_out_of_order_or_out_of_the_batch_are_malformed(kept: list[int]) -> None:
+def test_indexes_out_of_order_or_out_of_range_are_malformed(kept: list[int]) -> None:
     with pytest.raises(MalformedEntry, match="batch of 9"):
         compacted(9, kept, 3)
 
 
 @pytest.mark.parametrize("records", [2, 4, 9])
-def test_as_many_places_as_messages(records: int) -> None:
+def test_there_are_as_many_indexes_as_messages(records: int) -> None:
     with pytest.raises(MalformedEntry):
         compacted(9, [0, 3, 8], records)
 
 
-def test_a_message_that_compaction_removed_keeps_its_place() -> None:
+def test_a_message_that_compaction_removed_has_its_index() -> None:
     messages = Messages([b"a", b"", b"c"], compacted_out=[False, True, False])
     back = decode_messages(decode_entry(encode_batch(messages, SHARED)))
     assert (list(back.payloads), back.compacted_out) == ([b"a", b"", b"c"], [False, True, False])
 
 
-def test_a_batch_is_encoded_in_places_of_its_own() -> None:
+def test_batch_indexes_can_not_be_encoded() -> None:
     with pytest.raises(InvalidMessage, match="batch_indexes"):
         encode_batch(compacted(9, [0, 3, 8], 3), SHARED)
 
@@ -371,7 +371,7 @@ def test_an_encrypted_entry_names_its_keys() -> None:
         decode_messages(decode_entry(encode_entry(metadata, b"secret")))
 
 
-def test_a_chunk_is_no_message() -> None:
+def test_a_single_chunk_can_not_be_decoded() -> None:
     metadata = MessageMetadata.FromString(HEAD)
     metadata.uuid, metadata.num_chunks_from_msg, metadata.chunk_id = "the-uuid", 3, 1
     entry = decode_entry(encode_entry(metadata, b"a third"))
@@ -382,12 +382,12 @@ def test_a_chunk_is_no_message() -> None:
     assert list(decode_messages(decode_entry(encode_entry(metadata, b"whole"))).payloads) == [b"whole"]
 
 
-def test_a_compression_of_the_future_is_seen() -> None:
+def test_an_unknown_compression_is_detected() -> None:
     with pytest.raises(UnknownCompression, match="5"):
         decoded(HEAD + b"\x40\5", b"payload")
 
 
-def test_a_servers_mark_is_told_apart() -> None:
+def test_a_marker_is_detected() -> None:
     assert decode_entry(by_hand(HEAD + b"\xa0\1\0", b"")).is_marker
     assert not decode_entry(by_hand(HEAD, b"")).is_marker
 
@@ -401,12 +401,12 @@ def property_batch(*pairs: bytes) -> bytes:
     )
 
 
-def test_properties_that_cant_be_read_are_refused_whenever_they_are_looked_at() -> None:
+def test_malformed_properties_are_refused_at_each_access() -> None:
     batch = property_batch(b"\x0a\1n\x12\1v", b"\x0a\1n\x12\1\xff")
     messages = decode_columns(batch, 2)
     assert messages is not None
     assert messages.properties is not None
-    for index in (0, 1, 0):  # the good message's, too: the batch is malformed, whenever that is found
+    for index in (0, 1, 0):  # also that of the valid message: the whole batch is malformed
         with pytest.raises(MalformedEntry, match="the batch is malformed"):
             messages.properties[index]
     for take in (list, pickle.dumps, copy.deepcopy):
@@ -439,7 +439,7 @@ def test_decoded_messages_can_be_pickled_and_copied(looked_at: bool) -> None:
 
 
 class Overtaken(_LazyProperties):
-    """Properties that another thread parses just when this one has seen that nobody has."""
+    """Properties that another thread parses after this one has seen that they are not parsed yet."""
 
     _found: list[Mapping[str, str]] | None = None
     _overtaken = False
@@ -457,6 +457,6 @@ class Overtaken(_LazyProperties):
         self._found = parsed
 
 
-def test_two_threads_may_look_at_once() -> None:
+def test_two_threads_may_parse_properties_at_once() -> None:
     properties = Overtaken([b"\x0a\1n\x12\1v", b"\x18\1", b"\x18\1"], 2)
     assert list(properties) == [{"n": "v"}, {}]

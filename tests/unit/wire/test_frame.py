@@ -1,4 +1,4 @@
-"""The frame: what a sender puts into one, and what a receiver takes."""
+"""The frame: what a sender puts into one, and what a receiver accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def filled(*added: tuple[int, int, bytes]) -> Frame:
     return builder.build_frame()
 
 
-def test_a_frame_comes_back_as_its_runs() -> None:
+def test_a_frame_is_decoded_to_its_runs() -> None:
     frame = filled((1, 5, b"a"), (1, 6, b""), (2, 7, b"c"), (1, 7, b"d"))
     runs = [DecodedRun(1, 5, [b"a", b""]), DecodedRun(2, 7, [b"c"]), DecodedRun(1, 7, [b"d"])]
     assert decode_frame(frame) == runs
@@ -36,13 +36,13 @@ def test_an_empty_frame_has_no_runs() -> None:
 
 
 @pytest.mark.parametrize("second", [(1, 7), (1, 5), (1, 4), (2, 6)])
-def test_only_the_next_number_of_the_same_channel_goes_on_with_a_run(second: tuple[int, int]) -> None:
+def test_only_the_next_number_of_the_same_channel_continues_a_run(second: tuple[int, int]) -> None:
     frame = filled((1, 5, b"a"), (*second, b"b"))
     assert [(run.channel, run.first, run.count) for run in frame.runs] == [(1, 5, 1), (*second, 1)]
     assert filled((1, 5, b"a"), (1, 6, b"b")).runs == [Run(channel=1, first=5, count=2)]
 
 
-def test_any_entries_come_back_in_order() -> None:
+def test_all_entries_are_decoded_in_order() -> None:
     draw = random.Random(1)
     for _ in range(50):
         added = [
@@ -64,7 +64,7 @@ def test_a_builder_is_empty_after_build_frame() -> None:
     assert decode_frame(builder.build_frame()) == [DecodedRun(1, 2, [b"b"])]
 
 
-def test_a_full_builder_takes_nothing_more() -> None:
+def test_a_full_builder_accepts_no_entry() -> None:
     by_entries = FrameBuilder(max_entries=2)
     assert [by_entries.try_add_entry(1, number, b"") for number in range(3)] == [True, True, False]
     by_bytes = FrameBuilder(fill_bytes=10)
@@ -72,11 +72,11 @@ def test_a_full_builder_takes_nothing_more() -> None:
     for builder in (by_entries, by_bytes):
         assert builder.is_full
         assert len(builder) == 2
-        assert decode_frame(builder.build_frame())[0].first == 0  # what was refused left nothing behind
+        assert decode_frame(builder.build_frame())[0].first == 0  # the refused entry changed nothing
 
 
-def test_a_frame_below_its_fill_takes_an_entry_that_goes_past_it() -> None:
-    """So that a frame of small entries and a large one leaves as one; but never past the largest entry's size."""
+def test_a_frame_below_its_limit_accepts_an_entry_that_exceeds_it() -> None:
+    """So small entries and a large one are sent in one frame, up to the size of the largest entry."""
     builder = FrameBuilder(fill_bytes=10)
     assert builder.try_add_entry(1, 1, b"123456789")
     assert builder.try_add_entry(1, 2, bytes(1000))
@@ -93,7 +93,7 @@ def test_the_largest_entry_always_fits_an_empty_frame() -> None:
     assert decode_frame(builder.build_frame().SerializeToString()) == [DecodedRun(LAST, LAST, [LARGEST])]
 
 
-def test_a_larger_entry_fits_nowhere() -> None:
+def test_an_entry_above_the_limit_is_refused() -> None:
     builder = FrameBuilder()
     with pytest.raises(TooLarge, match=str(MAX_ENTRY_BYTES)):
         builder.try_add_entry(1, 1, LARGEST + b"x")
@@ -114,16 +114,17 @@ def test_channels_and_numbers_have_64_bits(channel: int, number: int) -> None:
 @pytest.mark.parametrize(
     "options", [{"fill_bytes": 0}, {"fill_bytes": MAX_ENTRY_BYTES + 1}, {"max_entries": 0}, {"max_entries": 10_001}]
 )
-def test_a_builder_that_could_make_too_large_a_frame_is_not_made(options: dict[str, int]) -> None:
+def test_a_builder_of_too_large_frames_is_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="a frame"):
         FrameBuilder(**options)
 
 
 @pytest.mark.parametrize("entry_bytes", [0, 1, 104, 128, 525])
 @pytest.mark.parametrize("last_bytes", [0, MAX_ENTRY_BYTES])
-def test_whatever_a_builder_makes_a_receiver_takes(entry_bytes: int, last_bytes: int) -> None:
-    """As many entries as there may be, each in a run of its own with the longest numbers, filled to the brim, and then
-    the largest entry that still finds room."""
+def test_a_receiver_accepts_every_frame_of_a_builder(entry_bytes: int, last_bytes: int) -> None:
+    """The maximum number of entries, each in a run of its own with the largest numbers, and then the largest entry that
+    still fits.
+    """
     builder = FrameBuilder(fill_bytes=MAX_ENTRY_BYTES)
     entry, taken = bytes(entry_bytes), 0
     while taken < MAX_FRAME_ENTRIES - 1 and builder.try_add_entry(LAST, LAST - 2 * taken, entry):
@@ -135,9 +136,10 @@ def test_whatever_a_builder_makes_a_receiver_takes(entry_bytes: int, last_bytes:
     assert sum(len(run.entries) for run in decode_frame(serialised)) >= taken
 
 
-def test_the_bound_itself() -> None:
-    """Of any frame that a builder makes: the entries' bytes, and around each entry at most a run of its own. A count
-    above 1 takes more bytes, but spares a whole run for each entry that it counts."""
+def test_every_frame_is_below_the_limit() -> None:
+    """The bytes of a frame are those of the entries, and for each entry at most a run of its own. A count above 1 takes
+    more bytes, but saves a whole run for each entry that it counts.
+    """
     run = Run(channel=LAST, first=LAST, count=MAX_FRAME_ENTRIES)
     around = 2 + run.ByteSize() + 1 + 4  # the run's tag and size; the entry's tag and size
     assert around <= 40
@@ -167,7 +169,7 @@ def test_a_frame_that_contradicts_itself_is_malformed(what: str) -> None:
         decode_frame(MALFORMED[what].SerializeToString())
 
 
-def test_the_last_number_may_be_used() -> None:
+def test_the_largest_number_may_be_used() -> None:
     frame = Frame(runs=[Run(channel=1, first=LAST - 1, count=2)], entries=[b"a", b"b"])
     assert decode_frame(frame) == [DecodedRun(1, LAST - 1, [b"a", b"b"])]
 
@@ -183,13 +185,13 @@ def test_too_many_entries_are_refused() -> None:
         decode_frame(Frame(entries=[b"", b"", b""]), max_entries=2)
 
 
-def test_too_large_a_frame_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_a_frame_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_module, "Frame", None)
     with pytest.raises(TooLarge, match=str(MAX_FRAME_BYTES)):
         decode_frame(bytes(MAX_FRAME_BYTES + 1))
 
 
-def test_runs_beyond_the_entries_are_not_even_counted() -> None:
+def test_more_runs_than_entries_are_refused_before_they_are_counted() -> None:
     frame = Frame(runs=[Run()] * 100_000)
     with pytest.raises(MalformedFrame):
         decode_frame(frame)
@@ -214,8 +216,10 @@ def test_changed_and_cut_frames_raise_nothing_untyped() -> None:
     assert refused > len(whole)
 
 
-def test_a_run_begins_where_the_sender_says_though_the_numbers_go_on() -> None:
-    """Deliveries from two ledgers, or a redelivery among them: one channel, one count, two things said of them."""
+def test_a_sender_may_begin_a_run_though_the_numbers_continue() -> None:
+    """Deliveries from two ledgers, or a redelivery among them: one channel, consecutive numbers, two sets of
+    properties.
+    """
     builder = FrameBuilder()
     assert builder.try_add_entry(7, 0, b"a")
     assert builder.try_add_entry(7, 1, b"b")
@@ -225,7 +229,7 @@ def test_a_run_begins_where_the_sender_says_though_the_numbers_go_on() -> None:
     assert builder.run_count == 0
 
 
-def test_a_frame_joined_by_hand_is_the_same() -> None:
+def test_a_frame_joined_from_parts_is_the_same() -> None:
     by_hand, by_protobuf = FrameBuilder(), FrameBuilder()
     entries = ((1, 0, b"abc"), (1, 1, b""), (2, 5, bytes(300)), (2, 6, bytes(100_000)), (1, 2, b"x"))
     for channel, number, entry in entries:

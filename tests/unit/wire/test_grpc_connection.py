@@ -1,4 +1,4 @@
-"""A client's connection over gRPC, where the contract of transports says nothing."""
+"""A client's connection over gRPC, beyond the contract of transports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from magnetar_wire.transport import NotReached, Peer, Stream, TransportError
 from tests.running import until
 
 
-async def test_an_attempt_that_fails_when_nobody_waits_for_it_any_more_is_no_fault() -> None:
-    """A stream that its owner ended meanwhile, as writers do with those to a bookie that failed."""
+async def test_an_attempt_that_fails_without_a_waiter_is_not_an_error() -> None:
+    """The owner of the stream has ended it, as writers do with streams to a failed bookie."""
     transport = GrpcTransport()
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -26,7 +26,7 @@ async def test_an_attempt_that_fails_when_nobody_waits_for_it_any_more_is_no_fau
             await asking
         (attempt,) = attempts
         await until(attempt.done, "the attempt has failed")
-    # An error in it would be logged as one that was never retrieved.
+    # An error of the task would be logged as never retrieved.
     assert attempt.exception() is None
     await connection.close()
     await transport.close()
@@ -40,8 +40,8 @@ class _Echo:
         raise AssertionError("nobody asks for streams")
 
 
-async def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
-    """A bookie that has registered anew would otherwise fail its writers for as long as gRPC pauses, and be avoided."""
+async def test_a_peer_that_is_known_to_be_back_is_reached_at_once() -> None:
+    """Otherwise a bookie that has registered again would fail its writers during gRPC's pause, and be avoided."""
     options = GrpcSettings(grpc_reconnect_backoff_min_ms=600_000, grpc_reconnect_backoff_max_ms=600_000)
     transport = GrpcTransport(options)
     listener = await transport.listen("127.0.0.1:0", _Echo())

@@ -1,4 +1,4 @@
-"""How many streams a gRPC server has, and from whom."""
+"""The limits of the streams of a gRPC server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Echo:
 
 @asynccontextmanager
 async def listening(transport: GrpcTransport, service: Echo) -> AsyncIterator[GrpcListener]:
-    """Closed in any case: a server that outlives its loop would fail whatever comes after a test that failed."""
+    """Serve, and close the server also after a failure: a server that outlives its loop would fail the next tests."""
     listener = await transport.listen("127.0.0.1:0", service)
     try:
         yield listener
@@ -40,8 +40,8 @@ async def answers(stream: Stream) -> bool:
     return await within(stream.receive(), "the answer") == b"x"
 
 
-async def test_one_connection_has_so_many_streams_and_others_have_theirs() -> None:
-    """CHK-49: who takes all that one may have locks nobody else out."""
+async def test_a_connection_with_all_its_streams_does_not_block_others() -> None:
+    """CHK-49: a client that uses up its own limit blocks no other client."""
     options = GrpcSettings(grpc_max_long_streams=5, grpc_max_long_streams_per_connection=2)
     transport = GrpcTransport(options)
     async with listening(transport, Echo()) as listener:
@@ -68,8 +68,8 @@ async def test_one_connection_has_so_many_streams_and_others_have_theirs() -> No
             await connection.close()
 
 
-async def test_clients_that_take_nothing_do_not_stop_those_that_do() -> None:
-    """CHK-49: `grpc_max_stream_bytes` is used up by some, and the others go on, message by message."""
+async def test_clients_that_do_not_receive_do_not_block_others() -> None:
+    """CHK-49: some clients use up `grpc_max_stream_bytes`, and the others continue, message by message."""
     options = GrpcSettings(grpc_max_stream_bytes=200_000, grpc_stream_buffer_bytes=100_000)
     transport = GrpcTransport(options)
     async with listening(transport, Flood()) as listener:
@@ -88,8 +88,8 @@ async def test_clients_that_take_nothing_do_not_stop_those_that_do() -> None:
         await until(lambda: handler._admission.held_by_streams.used_bytes == 0, "all is given back")
 
 
-async def test_a_handler_that_is_cancelled_while_its_stream_closes_gives_back_what_the_stream_held() -> None:
-    """CHK-49: else so many bytes less were left for all others, until the server's end."""
+async def test_a_handler_that_is_cancelled_while_its_stream_closes_releases_the_memory_of_the_stream() -> None:
+    """CHK-49: otherwise these bytes would be missing for all others, until the server ends."""
 
     class Stalled:
         async def read(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Hashes against values that others computed: Java, the documents, and the stock client's own library."""
+"""Hashes, compared with values of other implementations: Java, the documents, and the stock client's library."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ JAVA_HASHES = {
 
 
 @pytest.mark.parametrize("key", JAVA_HASHES)
-def test_java_string_hash_is_javas(key: str) -> None:
+def test_java_string_hash_equals_that_of_java(key: str) -> None:
     assert java_string_hash(key) == JAVA_HASHES[key]
 
 
@@ -53,22 +53,22 @@ def test_java_string_hash_is_javas(key: str) -> None:
     ("key", "expected"),
     [("k1", 2110152746), ("k2", 1479966664), ("key1", 462881061), ("key2", 1936800180), ("", 0)],
 )
-def test_murmur3_is_the_public_one(key: str, expected: int) -> None:
-    """Values that Pulsar's own clients are tested with."""
+def test_murmur3_has_the_published_values(key: str, expected: int) -> None:
+    """The values with which Pulsar's own clients are tested."""
     assert murmur3_32_hash(key) == expected
     assert murmur3_32(key.encode()) & 0x7FFF_FFFF == expected
 
 
 @pytest.mark.parametrize("scheme", HashingScheme)
-def test_a_key_goes_where_the_stock_clients_library_sends_it(scheme: HashingScheme) -> None:
+def test_a_key_has_the_partition_of_the_stock_client(scheme: HashingScheme) -> None:
     ours = [partition_of(key, ROUTING["partitions"], scheme) for key in ROUTING["keys"]]
     same = ASCII if scheme is HashingScheme.JavaStringHash else range(len(ours))
     assert len(same) > 30
     assert [ours[place] for place in same] == [CHOSEN[scheme.name][place] for place in same]
 
 
-def test_the_stock_librarys_java_string_hash_goes_over_signed_bytes() -> None:
-    """So keys that are not ASCII land elsewhere than Java's, and ours."""
+def test_the_java_string_hash_of_the_stock_library_hashes_signed_bytes() -> None:
+    """So keys that are not ASCII get another partition than with Java and with this module."""
 
     def over_signed_bytes(key: str) -> int:
         value = 0
@@ -83,7 +83,7 @@ def test_the_stock_librarys_java_string_hash_goes_over_signed_bytes() -> None:
     assert [partition_of(key, partitions) for key in keys] != chosen
 
 
-def test_the_stock_python_client_goes_by_a_scheme_that_is_neither() -> None:
+def test_the_stock_python_client_uses_another_scheme() -> None:
     assert CHOSEN["Python client"] == CHOSEN["BoostHash"]
     assert CHOSEN["BoostHash"] not in (CHOSEN["JavaStringHash"], CHOSEN["Murmur3_32Hash"])
 
@@ -105,21 +105,21 @@ def test_a_key_shared_slot_is_the_unsigned_hash_modulo_65536() -> None:
     assert 0 <= key_shared_slot(b"") < 65_536
 
 
-def test_the_ordering_key_comes_first_then_the_key_then_the_one_key_of_all_others() -> None:
+def test_the_ordering_key_precedes_the_key_and_the_default_key() -> None:
     assert ordering_bytes("key", ordering_key=b"ordering") == b"ordering"
     assert ordering_bytes("clé") == "clé".encode()
     assert ordering_bytes(None) == NO_KEY == b"NON_KEY"
     assert ordering_bytes(None, ordering_key=b"") == ordering_bytes("") == b""
 
 
-def test_a_key_of_bytes_counts_as_its_bytes() -> None:
+def test_a_key_of_bytes_is_hashed_as_bytes() -> None:
     for key in (b"", b"\x00\xff\xfe", bytes(range(256))):
         assert ordering_bytes(base64.b64encode(key).decode(), b64_encoded=True) == key
     assert ordering_bytes("QUJD") == b"QUJD"
 
 
 @pytest.mark.parametrize("key", ["not base64!", "QUJ", "QQ==QQ==", "ü", "QU JD"])
-def test_what_is_falsely_called_base64_is_a_key_like_any_other(key: str) -> None:
+def test_a_key_that_is_not_the_declared_base64_is_hashed_as_text(key: str) -> None:
     assert ordering_bytes(key, b64_encoded=True) == key.encode()
 
 

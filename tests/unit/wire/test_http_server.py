@@ -1,4 +1,4 @@
-"""The HTTP server: what it bounds, and how it ends."""
+"""The HTTP server: its limits, and how it closes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT = HttpSettings(http_exchange_timeout_seconds=0.3, http_close_timeout_secon
 
 
 class Echo:
-    """An application that answers with what it was sent, and one that never answers."""
+    """An application that answers with the request's body, and one that never answers."""
 
     def __init__(self) -> None:
         self.hanging = 0
@@ -60,7 +60,7 @@ async def connect(server: HttpServer) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def cut_off(reader: asyncio.StreamReader) -> bytes:
-    """What came until the server hung up."""
+    """Return the bytes that came until the server disconnected."""
     came = b""
     try:
         while part := await within(reader.read(65_536), "being cut off"):
@@ -70,19 +70,19 @@ async def cut_off(reader: asyncio.StreamReader) -> bytes:
     return came
 
 
-async def test_requests_are_answered_where_it_says() -> None:
+async def test_requests_are_answered_at_the_address() -> None:
     async with serving(Echo()) as server:
         assert not server.address.endswith(":0")
         assert await ask(server.address, "/echo", "POST", b"x" * 65_536) == (200, b"x" * 65_536)
 
 
-async def test_signals_stay_the_owners() -> None:
+async def test_signal_handlers_are_not_replaced() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     async with serving(Echo()):
         assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-async def test_an_address_that_is_taken_is_an_error_at_once() -> None:
+async def test_an_address_in_use_is_an_error_at_once() -> None:
     async with serving(Echo()) as server:
         with pytest.raises(OSError, match="in use"):
             await serve_http(Echo().app, server.address)
@@ -95,7 +95,7 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
 
 
 async def test_a_body_without_an_end_is_refused_when_it_is_too_large() -> None:
-    """CHK-49: sent in chunks, its size is not known before."""
+    """CHK-49: in chunked encoding, the size is not known before."""
     async with serving(Echo(), HttpSettings(http_max_body_bytes=1000)) as server:
         reader, writer = await connect(server)
         writer.write(b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -105,7 +105,7 @@ async def test_a_body_without_an_end_is_refused_when_it_is_too_large() -> None:
 
 
 async def test_a_head_without_an_end_is_refused() -> None:
-    """CHK-49: headers take a bounded amount of memory."""
+    """CHK-49: headers take a limited amount of memory."""
     async with serving(Echo()) as server:
         reader, writer = await connect(server)
         writer.write(b"GET /echo HTTP/1.1\r\nx: " + b"y" * 100_000)
@@ -123,8 +123,8 @@ async def test_a_head_without_an_end_is_refused() -> None:
     ],
     ids=["silent", "slow head", "slow body", "slow answer"],
 )
-async def test_who_takes_too_long_is_cut_off(sent: bytes) -> None:
-    """CHK-49: a connection on which nothing comes of anything does not stay."""
+async def test_a_slow_client_is_disconnected(sent: bytes) -> None:
+    """CHK-49: a connection without progress is closed."""
     echo = Echo()
     async with serving(echo, SHORT) as server:
         reader, writer = await connect(server)
@@ -135,7 +135,7 @@ async def test_who_takes_too_long_is_cut_off(sent: bytes) -> None:
         await until(lambda: not echo.hanging, "the application is told")
 
 
-async def test_connections_beyond_the_bound_are_closed_and_others_served() -> None:
+async def test_connections_above_the_limit_are_closed_and_others_served() -> None:
     """CHK-49"""
     async with serving(Echo(), HttpSettings(http_max_connections=3)) as server:
         kept = [await connect(server) for _ in range(3)]
@@ -151,7 +151,7 @@ async def test_connections_beyond_the_bound_are_closed_and_others_served() -> No
             writer.close()
 
 
-async def test_closing_does_not_wait_for_what_hangs() -> None:
+async def test_closing_does_not_wait_for_a_hanging_request() -> None:
     echo = Echo()
     async with serving(echo, HttpSettings(http_close_timeout_seconds=0.1)) as server:
         reader, writer = await connect(server)

@@ -1,4 +1,4 @@
-"""What the server overrides of gRPC's library is really there and really used: another version may do without."""
+"""The parts of gRPC's library that the server overrides exist and are used: another version may lack them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.contract.transport_contract import Echo
 from tests.running import run
 
 
-def test_a_version_without_what_is_overridden_is_refused_at_import() -> None:
+def test_a_version_without_the_overridden_methods_is_refused_at_import() -> None:
     class Older:
         def add_registered_method_handlers(self) -> None: ...
 
@@ -21,8 +21,8 @@ def test_a_version_without_what_is_overridden_is_refused_at_import() -> None:
         known_methods.check_version(Older, "1.76.0")
 
 
-async def test_a_server_with_a_version_without_them_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client is not asked: grpcio has no upper bound, which would conflict with other packages."""
+async def test_the_error_names_the_version_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are not affected: grpcio has no upper limit, which would conflict with other packages."""
     for name in ("listener", "known_methods"):
         monkeypatch.delitem(sys.modules, f"magnetar_wire.grpc_transport.{name}", raising=False)
     monkeypatch.setattr(cygrpc, "AioServer", type("AioServer", (), {}))
@@ -40,9 +40,11 @@ def test_a_version_that_was_never_tested_is_logged(caplog: pytest.LogCaptureFixt
     assert "but 1.86.0rc1 is installed" in caplog.text
 
 
-def test_a_version_that_does_not_call_what_is_overridden_serves_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_does_not_call_the_overridden_methods_is_refused_at_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Deaf(cygrpc.AioServer):  # type: ignore[misc]
-        others_left_alone = None
+        on_other_methods_requested = None
 
     async def scenario() -> None:
         with pytest.raises(NotReached, match="accepts requests in an unknown way"):

@@ -1,4 +1,4 @@
-"""A process' log, for people and for machines."""
+"""The log of a process, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message ids: order, bytes, what is refused; and each against the stock client's own where it can be had."""
+"""Message ids: order, bytes, and refusals; compared with the stock client's ids if it is installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INT64_MAX = 2**63 - 1
 MINUS_ONE = b"\xff" * 9 + b"\x01"
 
 
-def test_the_order_is_ledger_then_entry_then_place_in_the_batch() -> None:
+def test_the_order_is_ledger_then_entry_then_batch_index() -> None:
     """MSG-3."""
     places = list(itertools.product((-1, 0, 1, INT64_MAX), (-1, 0, 7, INT64_MAX), (-1, 0, 3, INT32_MAX)))
     ids = [MessageId(4, ledger, entry, batch_index) for ledger, entry, batch_index in places]
@@ -31,13 +31,13 @@ def test_the_order_is_ledger_then_entry_then_place_in_the_batch() -> None:
             assert compare(one, other) is compare(place, other_place)
 
 
-def test_an_id_of_a_whole_entry_is_before_all_in_the_entry_and_after_the_entry_before() -> None:
+def test_the_id_of_an_entry_is_before_its_messages_and_after_the_previous_entry() -> None:
     """MSG-3."""
     whole, first = MessageId(0, 5, 7), MessageId(0, 5, 7, 0)
     assert MessageId(0, 5, 6, INT32_MAX) < whole < first < MessageId(0, 5, 7, 1) < MessageId(0, 5, 8)
 
 
-def test_equality_and_hash_go_by_the_place_alone() -> None:
+def test_equality_and_hash_use_the_position_only() -> None:
     """MSG-3."""
     bare = MessageId(1, 2, 3, 4)
     rich = MessageId(1, 2, 3, 4, 10, "persistent://a/b/c", MessageId(1, 2, 1))
@@ -51,7 +51,7 @@ def test_equality_and_hash_go_by_the_place_alone() -> None:
     assert bare < elsewhere
 
 
-def test_ids_do_not_compare_to_other_things() -> None:
+def test_ids_do_not_compare_to_other_objects() -> None:
     others: tuple[Any, ...] = (5, None, "(1,2,3,4)", (2, 3, 4, 1), object())
     for other in others:
         assert MessageId(1, 2, 3, 4) != other
@@ -60,7 +60,7 @@ def test_ids_do_not_compare_to_other_things() -> None:
                 compare(MessageId(1, 2, 3, 4), other)
 
 
-def test_earliest_and_latest_stand_at_the_ends() -> None:
+def test_earliest_is_first_and_latest_is_last() -> None:
     """MSG-3."""
     for some in (MessageId(0, 0, 0), MessageId(-1, 5, 5, 5), MessageId(7, INT64_MAX - 1, 0)):
         assert MessageId.earliest < some < MessageId.latest
@@ -69,7 +69,7 @@ def test_earliest_and_latest_stand_at_the_ends() -> None:
     assert MessageId.deserialize(MessageId.latest.serialize()) == MessageId.latest
 
 
-def test_an_id_says_what_it_was_made_of_and_does_not_change() -> None:
+def test_an_id_has_its_arguments_and_is_immutable() -> None:
     """MSG-3."""
     first = MessageId(1, 2, 1)
     made = MessageId(
@@ -88,7 +88,7 @@ def test_an_id_says_what_it_was_made_of_and_does_not_change() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_ids_are_copied_and_pickled_whole(copied: Any) -> None:
+def test_ids_can_be_copied_and_pickled(copied: Any) -> None:
     made = MessageId(1, 2, 3, 4, 5, "t", MessageId(1, 2, 1))
     assert copied(made).__reduce__() == made.__reduce__()
 
@@ -106,7 +106,7 @@ def test_ids_are_copied_and_pickled_whole(copied: Any) -> None:
         ),
     ],
 )
-def test_the_bytes_are_the_public_ones(message_id: MessageId, data: bytes) -> None:
+def test_the_bytes_are_those_of_pulsar(message_id: MessageId, data: bytes) -> None:
     """MSG-3."""
     assert message_id.serialize() == data
     assert MessageId.deserialize(data).__reduce__() == message_id.__reduce__()
@@ -120,7 +120,7 @@ def test_the_topic_is_not_in_the_bytes_and_can_be_given() -> None:
     assert MessageId.deserialize(data, topic="persistent://a/b/c").topic_name() == "persistent://a/b/c"
 
 
-def test_what_others_add_is_left_out() -> None:
+def test_unknown_fields_are_ignored() -> None:
     """MSG-3."""
     data = MessageIdData(ledgerId=1, entryId=2, ack_set=[-1, 5]).SerializeToString()
     later_field = b"\xa2\x06\x03abc"
@@ -164,7 +164,7 @@ def _nested(depth: int) -> bytes:
     ],
     ids=range(19),
 )
-def test_what_is_no_id_is_refused(data: bytes, complaint: str) -> None:
+def test_invalid_bytes_are_refused(data: bytes, complaint: str) -> None:
     """MSG-3."""
     with pytest.raises(InvalidMessageId, match=complaint) as raised:
         MessageId.deserialize(data)
@@ -189,7 +189,7 @@ def test_what_is_no_id_is_refused(data: bytes, complaint: str) -> None:
         {"first_chunk_message_id": MessageId(first_chunk_message_id=MessageId())},
     ],
 )
-def test_numbers_out_of_range_make_no_id(arguments: dict[str, Any]) -> None:
+def test_numbers_out_of_range_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessageId):
         MessageId(**arguments)
 
@@ -207,7 +207,7 @@ SAME_AS_STOCK: list[Any] = [
 
 
 @pytest.mark.parametrize("arguments", SAME_AS_STOCK)
-def test_ids_are_a_stock_clients_to_the_byte(arguments: Any) -> None:
+def test_the_bytes_equal_those_of_a_stock_client(arguments: Any) -> None:
     """MSG-3."""
     pulsar = pytest.importorskip("pulsar", reason="the stock client is not installed")
     ours, stock = MessageId(*arguments), pulsar.MessageId(*arguments)
@@ -233,13 +233,13 @@ def test_a_stock_client_reads_and_writes_batch_sizes_and_chunks_alike(message_id
     assert str(stock) == str(message_id)
 
 
-def test_earliest_latest_and_all_names_are_the_stock_clients() -> None:
+def test_earliest_latest_and_all_names_are_those_of_the_stock_client() -> None:
     """MSG-3."""
     pulsar = pytest.importorskip("pulsar", reason="the stock client is not installed")
     assert MessageId.earliest.serialize() == pulsar.MessageId.earliest.serialize()
     assert MessageId.latest.serialize() == pulsar.MessageId.latest.serialize()
     public = {name for name in vars(pulsar.MessageId) if not name.startswith("_")}
-    # It wraps what the extension made; there is no such thing here.
+    # The stock client wraps an object of its extension; there is no such object here.
     assert public - {"wrap"} <= set(vars(MessageId))
     for method in ("__init__", "deserialize"):
         stock = list(inspect.signature(getattr(pulsar.MessageId, method)).parameters)

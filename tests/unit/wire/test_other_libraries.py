@@ -1,5 +1,6 @@
-"""Entries as the libraries of other languages put them together, where they differ from the C++ library's, which
-tests/vectors has caught: taken by a broker, opened by the codec, seen through the SDK, made rows of by Spark."""
+"""Entries as libraries of other languages encode them, where these differ from the C++ library, whose entries
+tests/vectors has: accepted by a broker, decoded by the codec, delivered by the SDK, converted to rows by Spark.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ CASES: Final[dict[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_another_library_writes_is_what_its_application_sent(name: str) -> None:
+def test_messages_of_another_library_are_decoded(name: str) -> None:
     """MSG-4, WIRE-1"""
     entry, expected = CASES[name]
     accepted = accept_entry(entry, "p", MAX_MESSAGE_BYTES)
@@ -150,8 +151,8 @@ def test_what_another_library_writes_is_what_its_application_sent(name: str) -> 
         assert (dict(row["properties"] or ()), row["sequence_id"]) == (pairs, sequence_id)
 
 
-def test_what_is_encrypted_is_stored_and_opened_by_nobody_here() -> None:
-    """MSG-4: whoever has the keys reads it; a batch of it is counted as its producer says"""
+def test_encrypted_messages_are_stored_and_not_decoded() -> None:
+    """MSG-4: a reader with the keys can decode them; a batch of them is counted as its producer declares"""
     fields: dict[str, Any] = {
         "encryption_keys": [EncryptionKeys(key="k", value=b"v")],
         "encryption_algo": "RSA",

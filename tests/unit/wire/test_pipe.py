@@ -34,8 +34,8 @@ async def test_above_a_shared_bound_each_pipe_holds_one_message() -> None:
     assert shared.used_bytes == 100
     assert await stuck.get() == bytes(10)
     await more
-    stuck.breaks(Disconnected("it is over"))
-    stuck.drop()
+    stuck.fail(Disconnected("it is over"))
+    stuck.discard_messages()
     assert shared.used_bytes == 0
     for _ in range(5):
         await other.put(bytes(10))

@@ -91,7 +91,7 @@ def live() -> dict[str, Any]:
     return capture()
 
 
-def test_the_installed_client_still_writes_what_is_recorded(live: dict[str, Any]) -> None:
+def test_the_installed_client_writes_the_recorded_entries(live: dict[str, Any]) -> None:
     assert list(live["cases"]) == list(CASES)
     for name, case in live["cases"].items():
         for asked in ("messages", "options", "max_message_bytes"):
@@ -149,7 +149,7 @@ def test_every_message_is_in_the_record_as_it_was_sent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if any(s["is_chunk"] for s in case["sent"])])
-def test_chunks_come_in_order_and_make_up_the_message(name: str) -> None:
+def test_chunks_are_in_order_and_join_to_the_message(name: str) -> None:
     """The stock client compresses the whole and cuts it then, by the size of payloads, not of entries."""
     case = CASES[name]
     apart = [_taken_apart(base64.b64decode(sent["entry"])) for sent in case["sent"] if sent["is_chunk"]]

@@ -1,4 +1,4 @@
-"""Entries that a stock client wrote (tests/vectors), through our codec: out comes what the application sent."""
+"""Entries of a stock client (tests/vectors), decoded by our codec to the messages that the application sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNKED = [name for name, case in CASES.items() if any(sent["is_chunk"] for sent
 
 
 def rows(messages: Messages) -> Iterator[dict[str, Any]]:
-    """One dictionary a message, of what it has."""
+    """Return one dictionary per message with its properties."""
     for index in range(len(messages)):
         row: dict[str, Any] = {"payload": messages.payloads[index]}
         if messages.keys is not None and messages.keys[index] is not None:
@@ -47,7 +47,7 @@ def as_sent(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def ordered(found: list[dict[str, Any]]) -> list[str]:
-    """Key-based batching and delivery times change the order of sending: as a bag."""
+    """Sort the messages: key-based batching and delivery times change the order of sending."""
     return sorted(repr(sorted(row.items())) for row in found)
 
 
@@ -70,7 +70,7 @@ def test_a_stock_client_s_messages_come_out_as_they_were_sent(name: str) -> None
 
 @pytest.mark.parametrize("name", CHUNKED)
 def test_a_stock_client_s_chunks_make_up_the_message(name: str) -> None:
-    """A chunk by itself opens with a typed error; all of them together are the message, compressed as a whole."""
+    """A single chunk raises a typed error; all of them are joined to the message, which is compressed as a whole."""
     whole: dict[str, list[bytes]] = {}
     uncompressed: dict[str, tuple[int, int]] = {}
     for sent in CASES[name]["sent"]:

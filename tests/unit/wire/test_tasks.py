@@ -38,7 +38,7 @@ async def test_the_block_ends_when_all_tasks_have() -> None:
 
 
 async def test_the_first_failure_cancels_the_others_in_the_order_they_were_made() -> None:
-    """asyncio.TaskGroup, whose tasks are a set, cancels a hundred tasks in another order at each run."""
+    """asyncio.TaskGroup, whose tasks are a set, cancels a hundred tasks in another order in each run."""
     cancelled: list[int] = []
     with pytest.raises(ExceptionGroup) as raised:
         async with OrderedTaskGroup() as tasks:
@@ -54,7 +54,7 @@ async def test_the_first_failure_cancels_the_others_in_the_order_they_were_made(
     assert current.cancelling() == 0
 
 
-async def test_a_failing_block_cancels_its_tasks_and_both_errors_are_told() -> None:
+async def test_a_failing_block_cancels_its_tasks_and_raises_both_errors() -> None:
     async def fails_when_cancelled() -> None:
         try:
             await forever()
@@ -70,7 +70,7 @@ async def test_a_failing_block_cancels_its_tasks_and_both_errors_are_told() -> N
 
 
 @pytest.mark.parametrize("in_block", [True, False])
-async def test_a_cancelled_block_cancels_its_tasks_waits_and_passes_it_on(in_block: bool) -> None:
+async def test_a_cancelled_block_cancels_its_tasks_and_raises_the_cancellation(in_block: bool) -> None:
     ended: list[str] = []
 
     async def slow_to_end() -> None:
@@ -106,7 +106,7 @@ async def test_cancelling_the_group_is_no_error() -> None:
     assert cancelled == [0, 1, 2]
 
 
-async def test_a_task_that_fails_after_the_group_was_cancelled_is_told() -> None:
+async def test_the_error_of_a_task_after_the_group_was_cancelled_is_raised() -> None:
     async def fails_when_cancelled() -> None:
         try:
             await forever()
@@ -141,7 +141,7 @@ async def test_tasks_may_make_tasks_until_the_group_ends() -> None:
 
 
 class Cleaner:
-    """A task that takes its time to clean up, and notes whether it was let."""
+    """A task whose cleanup takes time, and that records whether it could finish it."""
 
     def __init__(self, notes: list[str], name: str = "task", turns: int = 4) -> None:
         self._notes = notes
@@ -237,7 +237,7 @@ async def cancelled_twice(group: Any, notes: list[str]) -> None:
 
 
 def leaves(error: BaseException) -> list[str]:
-    """The errors of a tree of groups, whatever the groups are called."""
+    """Return the errors of a tree of groups."""
     if isinstance(error, BaseExceptionGroup):
         return [leaf for one in error.exceptions for leaf in leaves(one)]
     return [repr(error)]
@@ -255,7 +255,7 @@ def leaves(error: BaseException) -> list[str]:
         cancelled_twice,
     ],
 )
-def test_it_behaves_as_asyncio_s_group_does(scene: Callable[[Any, list[str]], Coroutine[Any, Any, None]]) -> None:
+def test_it_behaves_like_the_group_of_asyncio(scene: Callable[[Any, list[str]], Coroutine[Any, Any, None]]) -> None:
     async def told(group: Any) -> list[str]:
         notes: list[str] = []
         try:
@@ -290,13 +290,13 @@ asyncio.run(main())
 """
 
 
-def test_whoever_ends_the_program_goes_first() -> None:
+def test_the_end_of_the_program_is_raised_first() -> None:
     # In a process of its own: a SystemExit through asyncio.run leaves CPython 3.11's count of recursions wrong.
     ended = subprocess.run([sys.executable, "-c", ENDS_THE_PROGRAM], timeout=60, check=False)
     assert ended.returncode == 3
 
 
-async def test_nested_groups_each_take_back_their_own_cancellation() -> None:
+async def test_nested_groups_undo_their_own_cancellation() -> None:
     with pytest.raises(ExceptionGroup):
         async with OrderedTaskGroup() as outer:
             outer.create_task(forever())

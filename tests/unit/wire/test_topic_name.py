@@ -1,4 +1,4 @@
-"""Topic names: what is understood, what is refused and how, partitions, paths."""
+"""Topic names: accepted forms, refusals and their errors, partitions, paths."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from magnetar_wire.topic_name import (
         ("...", "persistent://public/default/..."),
     ],
 )
-def test_full_and_short_forms_come_to_the_full_name(text: str, full: str) -> None:
+def test_all_forms_become_the_full_name(text: str, full: str) -> None:
     """TOP-1."""
     topic = TopicName.parse(text)
     assert str(topic) == full
@@ -86,7 +86,7 @@ def test_full_and_short_forms_come_to_the_full_name(text: str, full: str) -> Non
         ("x" * 1_000_000, "1,000,000 characters, above the limit"),
     ],
 )
-def test_a_malformed_name_is_refused_with_what_is_wrong_and_what_is_right(text: str, complaint: str) -> None:
+def test_the_error_of_a_malformed_name_has_the_problem_and_the_form(text: str, complaint: str) -> None:
     """TOP-1."""
     with pytest.raises(InvalidTopicName, match=complaint) as raised:
         TopicName.parse(text)
@@ -98,7 +98,7 @@ def test_a_malformed_name_is_refused_with_what_is_wrong_and_what_is_right(text: 
         assert message.endswith("write persistent://tenant/namespace/topic, tenant/namespace/topic, or a bare topic")
 
 
-def test_the_error_is_the_packages_and_a_value_error() -> None:
+def test_the_error_is_a_wire_error_and_a_value_error() -> None:
     assert issubclass(InvalidTopicName, WireError)
     assert issubclass(InvalidTopicName, ValueError)
 
@@ -146,7 +146,7 @@ def test_a_suffix_without_a_name_before_it_is_a_name() -> None:
 
 
 def test_the_longest_name_can_be_partitioned_and_fits_a_path() -> None:
-    """Every partition's path leaves room for what stands around the name."""
+    """The path of every partition leaves enough bytes for the rest of the path."""
     longest = TopicName(TopicDomain.NON_PERSISTENT, "t" * MAX_TENANT_BYTES, "n" * MAX_NAMESPACE_BYTES, "☂" * 256)
     assert len(longest.local_name.encode()) == MAX_LOCAL_NAME_BYTES
     partition = longest.partition(MAX_PARTITION_INDEX)
@@ -178,7 +178,7 @@ def test_names_are_values() -> None:
         topic.tenant = "other"  # type: ignore[misc]
 
 
-def test_parsing_keeps_a_bounded_number_of_good_names_and_no_bad_ones() -> None:
+def test_the_cache_has_a_limit_and_no_invalid_names() -> None:
     kept = topic_name._parse.cache_info
     assert kept().maxsize == topic_name._CACHED
     before = kept().currsize
@@ -209,13 +209,13 @@ def test_any_text_is_one_component_of_a_path(text: str, component: str) -> None:
     assert len(component) <= path_component.GROWTH * len(text.encode())
 
 
-def test_components_that_other_tools_write_are_read() -> None:
+def test_components_of_other_tools_are_decoded() -> None:
     assert decode_path_component("a+b%7e%7E") == "a b~~"
     assert decode_path_component("☂") == "☂"
 
 
 @pytest.mark.parametrize("component", ["", "a/b", "%", "%4", "%zz", "%ff", "%ed%a0%80", "a%c3"])
-def test_what_is_no_component_is_refused(component: str) -> None:
+def test_an_invalid_component_is_refused(component: str) -> None:
     with pytest.raises(ValueError, match=r"component|percent-encoded|codec can't decode"):
         decode_path_component(component)
     with pytest.raises(InvalidTopicName):
@@ -223,12 +223,12 @@ def test_what_is_no_component_is_refused(component: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\ud800"])
-def test_what_has_no_component_is_refused(text: str) -> None:
+def test_a_text_without_a_component_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"component|surrogates"):
         encode_path_component(text)
 
 
-def test_a_topic_is_found_again_by_its_path() -> None:
+def test_a_topic_is_decoded_from_its_path() -> None:
     """TOP-1."""
     topic = TopicName.parse("non-persistent://t/n/a b?☂#%2F")
     assert TopicName.from_path(topic.domain, topic.tenant, topic.namespace, topic.encoded_local_name) == topic

@@ -48,7 +48,7 @@ class MetadataFaults(Striker):
             return False
         assert host.process is not None
         assert host.store is not None
-        self._world.metadata.expire(host.store, told=told)
+        self._world.metadata.expire(host.store, notify=told)
         return True
 
     def expire_session(self) -> bool:

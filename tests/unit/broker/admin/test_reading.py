@@ -133,13 +133,13 @@ def _count_requests(scene: BrokerScene) -> list[str]:
     """What the broker's session asks of the store from now on."""
     assert scene.store is not None
     asked: list[str] = []
-    ask = scene.store._ask
+    ask = scene.store.send_request
 
     async def counted(*arguments: object, **named: object) -> object:
         asked.append(repr(arguments))
         return await ask(*arguments, **named)  # type: ignore[arg-type]
 
-    scene.store._ask = counted  # type: ignore[method-assign]
+    scene.store.send_request = counted  # type: ignore[method-assign]
     return asked
 
 

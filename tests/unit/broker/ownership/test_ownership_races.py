@@ -276,7 +276,7 @@ async def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing(
             one.broker._clock = _Late(scene.clock)
             scene.metadata.cut_silently(store, requests=False)
             scene.metadata.heal(store)
-            scene.metadata.expire(store, told=True) if steps % 2 else None
+            scene.metadata.expire(store, notify=True) if steps % 2 else None
             for _ in range(steps):
                 await asyncio.sleep(0)
             await within(one.broker.close(), "it has ended")

@@ -1,0 +1,277 @@
+"""The way to a topic's owner: what is asked again, and what is told as unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from google.protobuf.message import Message
+
+from magnetar_broker.admin.local_calls import LocalCalls
+from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
+from magnetar_broker.ownership.interface import Advertised, Home
+from magnetar_broker.peers import Peers
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode, Problem
+from magnetar_testing.clock import ManualClock
+from magnetar_wire.topic_name import TopicName
+from magnetar_wire.transport import (
+    Code,
+    Connection,
+    DeadlinePassed,
+    Disconnected,
+    Failed,
+    Listener,
+    NotReached,
+    Refusal,
+    Rejected,
+    Service,
+    Stream,
+    TransportError,
+)
+from tests.fake_ownership import FakeOwnership
+from tests.running import run
+from tests.unit.hurried_clock import HurriedClock
+
+TOPIC = TopicName.parse("orders")
+REQUEST = pb.TopicRequest(topic=str(TOPIC))
+TIMEOUT_S = 20.0
+
+
+def home(broker_id: str, *, here: bool = False) -> Home:
+    return Home(broker_id, Advertised((("internal", f"{broker_id}:1"),)), here=here)
+
+
+class Answers:
+    """A transport: what each broker answers in turn, or the error it answers with."""
+
+    def __init__(self, clock: ManualClock, **answers: list[Message | Exception]) -> None:
+        self._clock = clock
+        self._left = {f"{name}:1": list(told) for name, told in answers.items()}
+        self.calls: list[tuple[str, str, bytes]] = []
+        self.timeouts: list[float] = []
+
+    def connect(self, address: str) -> Connection:
+        return _To(self, address)
+
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        raise NotImplementedError
+
+    async def listen(self, address: str, service: Service) -> Listener:
+        raise NotImplementedError
+
+    def answer(self, address: str, method: str, request: bytes, timeout_s: float) -> bytes:
+        self.calls.append((address, method, request))
+        self.timeouts.append(timeout_s)
+        left = self._left[address]
+        told = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(told, DeadlinePassed):
+            self._clock.advance(timeout_s)
+        if isinstance(told, Exception):
+            raise told
+        return told.SerializeToString()
+
+
+class _To:
+    def __init__(self, answers: Answers, address: str) -> None:
+        self._answers = answers
+        self._address = address
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        return self._answers.answer(self._address, method, request, timeout_s)
+
+    def open_stream(self, method: str) -> Stream:
+        raise NotImplementedError
+
+    def reset_backoff(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Scene:
+    def __init__(
+        self, owners: FakeOwnership, here: Callable[[], Message] = pb.Done, **answers: list[Message | Exception]
+    ):
+        self.clock = HurriedClock()
+        self.owners = owners
+        self.transport = Answers(self.clock, **answers)
+        self.done_here = 0
+
+        async def do(asked: pb.TopicRequest) -> Message:
+            assert asked == REQUEST
+            self.done_here += 1
+            return here()
+
+        self.local = LocalCalls({"truncate_topic": do})
+        self.rpc = OwnerRpc(self.local, owners, Peers(self.transport), self.clock, TIMEOUT_S)
+
+    def ask(self, *, repeat: bool = False) -> Message:
+        answer: Message = run(self.rpc.call_topic_owner(TOPIC, "truncate_topic", REQUEST, repeat=repeat))
+        return answer
+
+
+def fails(scene: Scene, *, repeat: bool = False) -> BrokerError:
+    with pytest.raises(BrokerError) as failed:
+        scene.ask(repeat=repeat)
+    return failed.value
+
+
+def raises(error: BrokerError) -> Callable[[], Message]:
+    def do() -> Message:
+        raise error.again()
+
+    return do
+
+
+def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
+    """ADM-1."""
+    scene = Scene(FakeOwnership(home("a", here=True)))
+    scene.ask()
+    assert (scene.done_here, scene.transport.calls) == (1, [])
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done()])
+    scene.ask()
+    assert scene.done_here == 0
+    assert scene.transport.calls == [("b:1", "here.truncate_topic", REQUEST.SerializeToString())]
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize(
+    "no",
+    [
+        NotReached("nobody there"),
+        Rejected(Code.UNAVAILABLE, "it is not here"),
+        Rejected(Code.RESOURCE_EXHAUSTED, "too many"),
+    ],
+)
+def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, repeat: bool) -> None:
+    """OWN-1: a call that comes while a bundle moves, or its broker has just died, waits for the next owner."""
+    scene = Scene(FakeOwnership(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
+    scene.ask(repeat=repeat)
+    assert [call[0] for call in scene.transport.calls] == ["b:1", "b:1", "c:1"]
+    # The same in this broker, and where the owner can't be told.
+    error = NothingDone("it is not here any more")
+    scene = Scene(FakeOwnership(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
+    scene.ask(repeat=repeat)
+    assert (scene.done_here, len(scene.transport.calls)) == (1, 1)
+    scene = Scene(FakeOwnership(TopicUnloaded("nobody knows"), home("c")), c=[pb.Done()])
+    scene.ask(repeat=repeat)
+    assert len(scene.transport.calls) == 1
+
+
+def test_nobody_is_asked_for_ever() -> None:
+    scene = Scene(FakeOwnership(home("b")), b=[Rejected(Code.UNAVAILABLE, "it is not here")])
+    assert fails(scene).code == ErrorCode.SERVICE_NOT_READY
+    assert 5 < scene.owners.asked < 100
+    scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
+    assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
+    assert scene.transport.timeouts == [TIMEOUT_S]
+    scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
+    assert fails(scene, repeat=True).code == ErrorCode.UNKNOWN_ERROR
+    # Of one that hangs another owner may be found in time.
+    assert scene.transport.timeouts[:2] == [3.0, 6.0]
+    assert sum(scene.transport.timeouts) <= TIMEOUT_S + 1
+
+
+@pytest.mark.parametrize(
+    "lost", [Disconnected("cut"), DeadlinePassed("no answer"), Failed("a fault"), Rejected(Code.ABORTED, "a no")]
+)
+def test_a_lost_answer_is_unknown_unless_it_may_be_done_twice(lost: TransportError) -> None:
+    """Unknown is not no, and what changes something is not done twice by itself."""
+    told: list[Message | Exception] = [lost, pb.Done()]
+    scene = Scene(FakeOwnership(home("b")), b=list(told))
+    if isinstance(lost, Rejected):
+        scene.ask()  # a no is a no, whatever its code
+        return
+    error = fails(scene)
+    assert (error.code, len(scene.transport.calls)) == (ErrorCode.UNKNOWN_ERROR, 1)
+    assert "here.truncate_topic" in str(error)
+    scene = Scene(FakeOwnership(home("b")), b=list(told))
+    scene.ask(repeat=True)
+    assert len(scene.transport.calls) == 2
+
+
+def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown() -> None:
+    problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was taken away")
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
+    scene = Scene(FakeOwnership(home("a", here=True)), raises(TopicUnloaded("taken away")))
+    assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
+    assert scene.done_here == 1
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    scene.ask(repeat=True)
+
+
+def test_what_the_owner_says_is_told() -> None:
+    problem = Problem(code=ErrorCode.NOT_ALLOWED, text="in use")
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem)])
+    error = fails(scene, repeat=True)
+    assert (error.code, str(error), len(scene.transport.calls)) == (ErrorCode.NOT_ALLOWED, "in use", 1)
+    scene = Scene(FakeOwnership(BrokerError(ErrorCode.NOT_FOUND, "no such namespace")))
+    assert fails(scene, repeat=True).code == ErrorCode.NOT_FOUND
+    for no, code in (
+        (Rejected(Code.UNIMPLEMENTED, "an old broker"), ErrorCode.UNSUPPORTED),
+        (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), ErrorCode.INVALID_ARGUMENT),
+    ):
+        scene = Scene(FakeOwnership(home("b")), b=[no])
+        assert (fails(scene, repeat=True).code, len(scene.transport.calls)) == (code, 1)
+
+
+def served(local: LocalCalls, name: str, request: bytes) -> pb.Done:
+    return pb.Done.FromString(run(local.serve(name, request)))
+
+
+def refused(local: LocalCalls, name: str, request: bytes) -> Code:
+    with pytest.raises(Refusal) as refusal:
+        run(local.serve(name, request))
+    return refusal.value.code
+
+
+def test_a_call_is_never_passed_on_by_the_one_that_is_asked() -> None:
+    """Two brokers that each believe the topic to be the other's don't send a call back and forth."""
+    scene = Scene(FakeOwnership(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
+    assert refused(scene.local, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
+    assert (scene.owners.asked, scene.transport.calls) == (0, [])
+
+
+def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
+    request = REQUEST.SerializeToString()
+    scene = Scene(FakeOwnership(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
+    assert served(scene.local, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
+    assert refused(scene.local, "format_disk", request) is Code.UNIMPLEMENTED
+    assert refused(scene.local, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
+
+    def fault() -> Message:
+        raise ZeroDivisionError
+
+    scene = Scene(FakeOwnership(home("a", here=True)), fault)
+    problem = served(scene.local, "truncate_topic", request).problem
+    assert (problem.code, problem.text) == (ErrorCode.INTERNAL_ERROR, "the broker failed: ZeroDivisionError")
+
+
+def test_a_fault_of_the_owner_is_met_once() -> None:
+    """However repeat the question: the same would fail again."""
+    problem = Problem(code=ErrorCode.INTERNAL_ERROR, text="the broker failed: ZeroDivisionError")
+    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    assert fails(scene, repeat=True).code == ErrorCode.INTERNAL_ERROR
+    assert len(scene.transport.calls) == 1
+
+
+async def test_other_brokers_calls_are_bounded() -> None:
+    done = asyncio.Event()
+
+    async def hang(asked: Message) -> Message:
+        await done.wait()
+        return pb.Done()
+
+    local = LocalCalls({"expire": hang})
+    asking = [asyncio.create_task(local.serve("expire", b"")) for _ in range(256)]
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal) as refusal:
+        await local.serve("expire", b"")
+    assert refusal.value.code is Code.RESOURCE_EXHAUSTED
+    asking.pop().cancel()
+    done.set()
+    await asyncio.gather(*asking)
+    await local.serve("expire", b"")
