@@ -126,6 +126,7 @@ torture: $(VENV)/.installed
 
 protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py
+	@$(BIN)/python client/generate_admin.py
 
 clean:
 	find . -path ./$(VENV) -prune -o -name __pycache__ -prune -exec rm -rf {} +

@@ -79,11 +79,15 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Count a topic's messages in windows of ten seconds.")
     parser.add_argument("--url", required=True, help="magnetar://host:port,host:port")
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--checkpoint", required=True, help="the folder in which it keeps how far it is")
-    parser.add_argument("--subscription", default="spark-job", help="by which the broker keeps what was not read yet")
-    parser.add_argument("--every", default="2 seconds", help="how often it looks for new messages")
+    parser.add_argument("--checkpoint", required=True, help="checkpoint folder of the query")
+    parser.add_argument(
+        "--subscription",
+        default="spark-job",
+        help="progress subscription: the broker retains messages until the query has read them",
+    )
+    parser.add_argument("--every", default="2 seconds", help="interval between micro-batches")
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--memory", default="512m", help="of the JVM")
+    parser.add_argument("--memory", default="512m", help="memory of the JVM")
     return parser.parse_args()
 
 

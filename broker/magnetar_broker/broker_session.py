@@ -10,7 +10,9 @@ from typing import Any, Final, Protocol
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.admin.rates import sample_rates
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
@@ -22,7 +24,6 @@ from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.ownership.load import BrokerLoad
 from magnetar_broker.peers import PeersLike
-from magnetar_broker.service.admin_calls import AdminCalls, HealthLook
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
@@ -79,7 +80,7 @@ class BrokerSession:
         options: BrokerOptions,
         client_options: LedgerClientOptions,
         counters: BrokerCounters,
-        health: HealthLook,
+        health: BrokerHealth,
         about: Callable[[], BrokerAnswer],
     ) -> None:
         self.store = store
@@ -119,15 +120,15 @@ class BrokerSession:
         self.ownership.serve(self.topics)
         # Memory of the entries that are published and not decided, of all clients.
         self.budget = PublishBudget(options.max_message_publish_buffer_size_in_mb * _MIB)
-        self._admin = AdminCalls(
+        self._admin = AdminService(
             self.topics,
             self.catalog,
             self.ownership,
             self.peers,
             clock,
-            about,
             self.client,
             health,
+            about,
             lambda: store.session.state is SessionState.CONNECTED,
         )
         self._housekeeping = Housekeeping(self.topics, options, clock, counters)
@@ -232,10 +233,10 @@ class BrokerSession:
     # Requests of clients.
 
     async def admin(self, method: str, request: bytes) -> bytes:
-        return await self._admin.call(method, request)
+        return await self._admin.serve(method, request)
 
     async def here(self, method: str, request: bytes) -> bytes:
-        return await self._admin.here.serve(method, request)
+        return await self._admin.serve_broker(method, request)
 
     async def serve(self, stream: ClientStream) -> None:
         """Serve a stream until it ends."""

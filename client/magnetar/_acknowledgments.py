@@ -57,7 +57,7 @@ class AckGroupingTracker:
         self._inbox: LoopInbox[AckTarget] = LoopInbox(
             call_soon, self.send_soon, self.send_now, max_size if grouping_time_ms else 1
         )
-        # For a consumer's hot loop: no call between.
+        # Adds a target, from any thread. It is called for each message, so it is the inbox's own method.
         self.add = self._inbox.add
         self._timer: Timer | None = None
         self._is_closed = False
@@ -80,11 +80,21 @@ class AckGroupingTracker:
 
     def send_with_receipt(self, targets: Iterable[AckTarget]) -> asyncio.Future[None]:
         """Send these now, with all that is collected. The future completes when they are durable."""
-        receipt = AckReceipt(asyncio.get_running_loop().create_future())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: Exception | None) -> None:
+            if future.done():  # it was cancelled, or has timed out
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        receipt = AckReceipt(settle)
         for acks, epochs in self._add_to_partitions(targets).items():
             acks.request_receipt(epochs.values(), receipt)
         self.send_now()
-        return receipt.future
+        return future
 
     def distribute(self) -> None:
         """Add what is collected to the partitions' pending acknowledgements."""

@@ -58,7 +58,9 @@ class OutboundRequests:
             self.opening = None
         if epochs is None:
             return True
-        request.acknowledge.extend(self._acks.pop_requests(consumer_id, epochs, builder))
+        while not builder.is_full and (ack := self._acks.pop_request(consumer_id, epochs)) is not None:
+            request.acknowledge.append(ack)
+            builder.count(1 + len(ack.entries) + len(ack.messages), ack.ByteSize())
         if self._acks.has_unsent:
             return False
         if not self._fill_redeliver(builder, consumer_id, epochs):

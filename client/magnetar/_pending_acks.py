@@ -15,13 +15,11 @@ to acknowledge it.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from magnetar._consume_stream import RequestBuilder
 from magnetar._errors import from_problem
 from magnetar._message import DeliveredEntry, DeliveryEpoch
 from magnetar.exceptions import ServiceUnitNotReady, StaleEpoch
@@ -37,7 +35,7 @@ _WHOLE_ENTRY: Final = 2**31
 
 
 class PendingAcks:
-    """Used on the I/O loop only."""
+    """The acknowledgements of one partition. Used on the I/O loop only."""
 
     def __init__(self, *, by_message: bool = True) -> None:
         # Otherwise a batch is acknowledged as a whole, when all of its messages are.
@@ -127,19 +125,11 @@ class PendingAcks:
 
     # Sending.
 
-    def pop_requests(self, consumer_id: int, epochs: EpochTracker, builder: RequestBuilder) -> list[Acknowledge]:
-        """Return as many requests as the builder has capacity for. Drop those of stale epochs."""
-        groups, self._groups = self._groups, {}
-        for key, group in groups.items():
-            requests = list(self._make_requests(group))
-            for _ in requests[1:]:
-                for receipt in group.receipts:
-                    receipt.expect_part()
-            if not requests:
-                _settle(group.receipts, None)
-            self._outbox.extend(_OutboundAck(key, request, group.receipts) for request in requests)
-        popped: list[Acknowledge] = []
-        while self._outbox and not builder.is_full:
+    def pop_request(self, consumer_id: int, epochs: EpochTracker) -> Acknowledge | None:
+        """Return the next request to be sent, if there is one. Drop those of stale epochs."""
+        if self._groups:
+            self._merge_groups()
+        while self._outbox:
             outbound = self._outbox.popleft()
             epoch = epochs.find_epoch(*outbound.key)
             if epoch is None:
@@ -151,9 +141,19 @@ class PendingAcks:
             if outbound.receipts:
                 request.request_id = self.next_request_id()
                 self._sent[request.request_id] = outbound
-            popped.append(request)
-            builder.count(1 + len(request.entries) + len(request.messages), request.ByteSize())
-        return popped
+            return request
+        return None
+
+    def _merge_groups(self) -> None:
+        groups, self._groups = self._groups, {}
+        for key, group in groups.items():
+            requests = list(self._make_requests(group))
+            for _ in requests[1:]:
+                for receipt in group.receipts:
+                    receipt.expect_part()
+            if not requests:
+                _settle(group.receipts, None)
+            self._outbox.extend(_OutboundAck(key, request, group.receipts) for request in requests)
 
     def next_request_id(self) -> int:
         """Return an id that no other request of this consumer has."""
@@ -254,13 +254,15 @@ class _OutboundAck(NamedTuple):
 
 
 class AckReceipt:
-    """Completes a future when all parts of an acknowledgement are durable."""
+    """Calls `on_settled` once: when all parts of an acknowledgement are durable, or with the error of the first that
+    has failed."""
 
-    __slots__ = ("_parts_left", "future")
+    __slots__ = ("_is_settled", "_on_settled", "_parts_left")
 
-    def __init__(self, future: asyncio.Future[None]) -> None:
-        self.future = future
+    def __init__(self, on_settled: Callable[[Exception | None], object]) -> None:
+        self._on_settled = on_settled
         self._parts_left = 0
+        self._is_settled = False
 
     def expect_part(self) -> None:
         self._parts_left += 1
@@ -268,12 +270,9 @@ class AckReceipt:
     def settle_part(self, error: Exception | None) -> None:
         """One part is durable, or has failed."""
         self._parts_left -= 1
-        if self.future.done():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        elif self._parts_left <= 0:
-            self.future.set_result(None)
+        if not self._is_settled and (error is not None or self._parts_left <= 0):
+            self._is_settled = True
+            self._on_settled(error)
 
 
 class EpochTracker:

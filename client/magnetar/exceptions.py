@@ -1,8 +1,8 @@
-"""The exceptions that the client raises.
+"""The exceptions of the client.
 
-`MagnetarException` is the base class of all, and `PulsarException` another name of it. There is one class for each
-`Result`. The names are those of Pulsar's Python client, with a few additions. Operations raise an exception; callbacks
-get its `Result`.
+`MagnetarException` is the base of all, and `PulsarException` another name for it. There is one class for each `Result`,
+with the names of Pulsar's Python client, and a few more. Operations raise these; callbacks get the `Result` instead.
+Classes described as "not raised by this client" exist so that code written for Pulsar's client can name them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 
 
 class Result(enum.Enum):
-    """The result of an operation. The numbers up to 100 are those of Pulsar's Python client."""
+    """Outcome of an operation. The numbers up to 100 are those of Pulsar's Python client."""
 
     Ok = 0
     UnknownError = 1
@@ -127,7 +127,7 @@ class Result(enum.Enum):
 
 
 class MagnetarException(Exception):
-    """The base class of all exceptions that the client raises."""
+    """The base of all exceptions of this client."""
 
     result: ClassVar[Result] = Result.UnknownError
 
@@ -140,41 +140,41 @@ PulsarException = MagnetarException
 
 
 class UnknownError(MagnetarException):
-    """The broker failed in a way for which there is no other class."""
+    """A failure of the broker without an error code of its own."""
 
     result = Result.UnknownError
 
 
 class BrokerFailed(UnknownError):
-    """The broker has a bug, which its log describes. The same request would fail again."""
+    """An internal error of the broker: see its log. A retry would likely fail again."""
 
     result = Result.BrokerFailed
 
 
 class InvalidConfiguration(MagnetarException, ValueError):
-    """An option's value is not allowed."""
+    """An option with an invalid value."""
 
     result = Result.InvalidConfiguration
 
 
 class UnknownOption(InvalidConfiguration, TypeError):
-    """There is no option of this name."""
+    """An option name that does not exist."""
 
 
 class Timeout(MagnetarException, TimeoutError):
-    """The time limit is over. Whether the request was carried out, or will be, is unknown."""
+    """An operation that took longer than its timeout. It may have been executed, be executed later, or never."""
 
     result = Result.Timeout
 
 
 class LookupError(MagnetarException):
-    """No broker could answer which broker owns the topic."""
+    """A failed lookup: no broker could name the topic's owner."""
 
     result = Result.LookupError
 
 
 class ConnectError(MagnetarException):
-    """No broker could be reached."""
+    """A failed connection: no broker could be reached."""
 
     result = Result.ConnectError
 
@@ -183,234 +183,270 @@ class ConnectError(MagnetarException):
 
 
 class ReadError(MagnetarException):
+    """A failed read from a connection; not raised by this client."""
+
     result = Result.ReadError
 
 
 class AuthenticationError(MagnetarException):
+    """A request that the server rejected for lack of authentication."""
+
     result = Result.AuthenticationError
 
 
 class AuthorizationError(MagnetarException):
+    """A request that the server rejected for lack of permission."""
+
     result = Result.AuthorizationError
 
 
 class ErrorGettingAuthenticationData(MagnetarException):
+    """Missing authentication data; not raised by this client."""
+
     result = Result.ErrorGettingAuthenticationData
 
 
 class BrokerMetadataError(MagnetarException):
-    """The broker's metadata store has failed, or is not available at the moment."""
+    """A failure of the broker's metadata store, or a store that does not answer."""
 
     result = Result.BrokerMetadataError
 
 
 class BrokerPersistenceError(MagnetarException):
-    """The broker's bookies have failed, or are not available at the moment."""
+    """A failure of the broker's bookies, or bookies that do not answer."""
 
     result = Result.BrokerPersistenceError
 
 
 class ChecksumError(MagnetarException):
-    """The bytes of an entry do not match its checksum."""
+    """Data that does not match its checksum."""
 
     result = Result.ChecksumError
 
 
 class ConsumerBusy(MagnetarException):
-    """The subscription has another consumer, and its type or that of this consumer allows only one."""
+    """A subscription with a consumer that excludes this one."""
 
     result = Result.ConsumerBusy
 
 
 class NotConnected(MagnetarException):
-    """There is no connection to the broker at the moment."""
+    """A missing connection to the broker at the moment."""
 
     result = Result.NotConnected
 
 
 class AlreadyClosed(MagnetarException):
-    """The client, producer, consumer or reader is closed."""
+    """A call on a client, producer, consumer or reader that is closed."""
 
     result = Result.AlreadyClosed
 
 
 class InvalidMessage(MagnetarException, ValueError):
-    """The message can't be encoded."""
+    """A message that can't be encoded."""
 
     result = Result.InvalidMessage
 
 
 class ConsumerNotInitialized(MagnetarException):
+    """A consumer that is not open yet; not raised by this client."""
+
     result = Result.ConsumerNotInitialized
 
 
 class ProducerNotInitialized(MagnetarException):
+    """A producer that is not open yet; not raised by this client."""
+
     result = Result.ProducerNotInitialized
 
 
 class ProducerBusy(MagnetarException):
-    """The topic has a producer of this name."""
+    """A producer name that is in use on the topic."""
 
     result = Result.ProducerBusy
 
 
 class TooManyLookupRequestException(MagnetarException):
-    """The broker has too many requests at the moment."""
+    """A broker with too many requests at a time: try again later."""
 
     result = Result.TooManyLookupRequestException
 
 
 class InvalidTopicName(MagnetarException, ValueError):
-    """The topic name is not valid."""
+    """An invalid topic name."""
 
     result = Result.InvalidTopicName
 
 
 class InvalidUrl(MagnetarException, ValueError):
-    """The service URL is not valid."""
+    """An invalid service URL."""
 
     result = Result.InvalidUrl
 
 
 class ServiceUnitNotReady(MagnetarException):
-    """The broker does not own the topic, or can't serve it yet."""
+    """A topic that this broker does not serve, or not yet."""
 
     result = Result.ServiceUnitNotReady
 
 
 class OperationNotSupported(MagnetarException):
-    """The operation, option or argument is not supported."""
+    """An operation that is not supported."""
 
     result = Result.OperationNotSupported
 
 
 class ProducerBlockedQuotaExceededError(MagnetarException):
+    """An exceeded backlog quota; not raised by this client."""
+
     result = Result.ProducerBlockedQuotaExceededError
 
 
 class ProducerBlockedQuotaExceededException(MagnetarException):
+    """An exceeded backlog quota; not raised by this client."""
+
     result = Result.ProducerBlockedQuotaExceededException
 
 
 class ProducerQueueIsFull(MagnetarException):
-    """Too much is pending: wait for results, or create the producer with `block_if_queue_full`."""
+    """A full send queue: wait for results, or create the producer with `block_if_queue_full`."""
 
     result = Result.ProducerQueueIsFull
 
 
 class MessageTooBig(MagnetarException):
-    """The payload, or the properties and keys, of a message exceed the limit."""
+    """A message whose payload, or whose properties and keys, are above the limit."""
 
     result = Result.MessageTooBig
 
 
 class TopicNotFound(MagnetarException):
-    """The topic does not exist, and is not created automatically."""
+    """A topic that does not exist and is not created automatically."""
 
     result = Result.TopicNotFound
 
 
 class SubscriptionNotFound(MagnetarException):
-    """The subscription does not exist."""
+    """A subscription that does not exist."""
 
     result = Result.SubscriptionNotFound
 
 
 class ConsumerNotFound(MagnetarException):
+    """A consumer that does not exist; not raised by this client."""
+
     result = Result.ConsumerNotFound
 
 
 class UnsupportedVersionError(MagnetarException):
+    """An unsupported protocol version; not raised by this client."""
+
     result = Result.UnsupportedVersionError
 
 
 class TopicTerminated(MagnetarException):
-    """The topic was terminated, and accepts no messages any more."""
+    """A topic that accepts no more messages."""
 
     result = Result.TopicTerminated
 
 
 class CryptoError(MagnetarException):
+    """A failed encryption or decryption; not raised by this client."""
+
     result = Result.CryptoError
 
 
 class IncompatibleSchema(MagnetarException):
+    """A schema that is incompatible with the topic's; not raised by this client."""
+
     result = Result.IncompatibleSchema
 
 
 class ConsumerAssignError(MagnetarException):
+    """A consumer without an assignment of messages; not raised by this client."""
+
     result = Result.ConsumerAssignError
 
 
 class CumulativeAcknowledgementNotAllowedError(MagnetarException):
-    """The subscription is Shared, so its messages can only be acknowledged individually."""
+    """A cumulative acknowledgement on a Shared subscription."""
 
     result = Result.CumulativeAcknowledgementNotAllowedError
 
 
 class TransactionCoordinatorNotFoundError(MagnetarException):
+    """A missing transaction coordinator; not raised by this client."""
+
     result = Result.TransactionCoordinatorNotFoundError
 
 
 class InvalidTxnStatusError(MagnetarException):
+    """A transaction in the wrong state; not raised by this client."""
+
     result = Result.InvalidTxnStatusError
 
 
 class NotAllowedError(MagnetarException):
-    """The request is not allowed."""
+    """An operation that is not allowed."""
 
     result = Result.NotAllowedError
 
 
 class TransactionConflict(MagnetarException):
+    """A conflict of transactions; not raised by this client."""
+
     result = Result.TransactionConflict
 
 
 class TransactionNotFound(MagnetarException):
+    """A transaction that does not exist; not raised by this client."""
+
     result = Result.TransactionNotFound
 
 
 class ProducerFenced(MagnetarException):
-    """Another producer has taken over from this one."""
+    """A producer that another one of its name has replaced."""
 
     result = Result.ProducerFenced
 
 
 class MemoryBufferIsFull(MagnetarException):
+    """An exceeded memory limit of the client; not raised by this client."""
+
     result = Result.MemoryBufferIsFull
 
 
 class Interrupted(MagnetarException):
-    """The wait was interrupted."""
+    """A wait that was interrupted."""
 
     result = Result.Interrupted
 
 
 class NotFound(MagnetarException):
-    """The object of an administrative request does not exist."""
+    """A tenant, namespace, bundle or broker that does not exist, for example."""
 
     result = Result.NotFound
 
 
 class AlreadyExists(MagnetarException):
-    """An object of this name exists."""
+    """A name that is in use."""
 
     result = Result.AlreadyExists
 
 
 class InvalidArgument(MagnetarException, ValueError):
-    """The value of an argument is not valid."""
+    """An argument with an invalid value."""
 
     result = Result.InvalidArgument
 
 
 class IncarnationChanged(MagnetarException):
-    """The topic was deleted and recreated. Message ids and pending messages of the old one are void."""
+    """A topic that was deleted and recreated: positions of the old one are not valid in the new one."""
 
     result = Result.IncarnationChanged
 
 
 class StaleEpoch(MagnetarException):
-    """The request belongs to an epoch that a seek or another consumer's takeover has ended."""
+    """A request from before a seek, or from before another consumer became active."""
 
     result = Result.StaleEpoch

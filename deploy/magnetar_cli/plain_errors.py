@@ -1,4 +1,4 @@
-"""What a user may cause is told in one line, and as exit status 1; anything else is a bug, and keeps its traceback."""
+"""Print errors that a user may cause as one line, with exit status 1; others are bugs and keep their traceback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plain_logs() -> None:
     handler.addFilter(_is_for_users)
     logging.basicConfig(level=logging.ERROR, format="magnetar: %(message)s", handlers=[handler])
     logging.getLogger(_SDK).setLevel(logging.WARNING)
-    # It tells of each attempt to connect; what comes of them is told once.
+    # kazoo logs each attempt to connect; their outcome is reported once.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
@@ -47,9 +47,9 @@ def plain_errors() -> Iterator[None]:
 
 
 def is_plain(error: Exception) -> bool:
-    """Errors that say what is wrong and what to do. What was not imported yet can't have raised one."""
+    """Return whether the error says what is wrong and what to do. Modules that are not imported raised none."""
     if isinstance(error, OSError) and error.filename is not None:
-        return True  # a folder that is not there, or not ours to write
+        return True  # a missing folder, or one that this user may not write
     return any(
         isinstance(error, getattr(sys.modules[module], name))
         for module, name in (

@@ -54,7 +54,7 @@ class InProcessBroker(BrokerEndpoints):
     def __init__(self, folder: Path | None = None, **settings: Any) -> None:
         for name in settings:
             if name in _RESERVED:
-                raise TypeError(f"an InProcessBroker takes no {name}: {_RESERVED[name]}")
+                raise TypeError(f"InProcessBroker has no setting {name}: {_RESERVED[name]}")
         self.settings = {"grpc_port": 0, "pulsar_port": 0, "http_port": 0, **settings}
         self.folder = folder
         self._is_temporary = folder is None

@@ -67,7 +67,7 @@ class StandaloneProcess(BrokerEndpoints):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the process without waiting for it."""
-        assert self.process is None or self.process.poll() is not None, "it runs"
+        assert self.process is None or self.process.poll() is not None, "the process is running already"
         ports = {
             "--grpc-port": _port(self.service_url),
             "--pulsar-port": _port(self.pulsar_url),

@@ -148,7 +148,7 @@ class _Planning:
             async with asyncio.timeout(_LONGEST_GOODBYE_S):
                 await some_at_a_time(self._end_lease, [log for log in self._planner.asked if log not in read])
         except TimeoutError:
-            _log.warning("brokers did not answer in time, so leases of what is not read are left to end by themselves")
+            _log.warning("Brokers did not answer in time: the leases of what is not read end when their time is over")
 
     async def _end_lease(self, log: str) -> None:
         with contextlib.suppress(MagnetarException):

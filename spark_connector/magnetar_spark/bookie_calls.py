@@ -57,9 +57,9 @@ class BookieCalls:
     async def ask(self, address: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
         """Raises `TransportError`."""
         if not address:
-            raise NotReached("its address is not known: it was not registered when the plan was made")
+            raise NotReached("its address is unknown: it was not registered when the query was planned")
         if self._suspended:
-            raise NotReached("the process forks")
+            raise NotReached("the process is forking")
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = self.transport.connect(address)
@@ -67,7 +67,7 @@ class BookieCalls:
         try:
             return ReadAnswer.FromString(answer)
         except DecodeError as error:
-            raise Failed(f"the bookie at {address} answered with what can't be read: {error}") from None
+            raise Failed(f"the answer of the bookie at {address} can't be decoded: {error}") from None
 
     async def close(self) -> None:
         """Those of now; whoever asks later has others."""

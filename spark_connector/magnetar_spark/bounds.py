@@ -36,7 +36,7 @@ LATEST: Final = "latest"
 Point: TypeAlias = str | int | NextMessage
 
 _FORMS: Final = (
-    "give earliest, latest, a time (such as 2026-01-01T00:00:00Z, or ms since 1970), or JSON by topic or partition: "
+    "use earliest, latest, a time (such as 2026-01-01T00:00:00Z, or ms since 1970), or JSON by topic or partition: "
     '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
 )
 # The keys of JSON that is one position, and not positions by the names of topics.
@@ -65,19 +65,19 @@ class Bound:
         if isinstance(self.default, NextMessage) and len(read) != 1:
             example = json.dumps({next(iter(read), "my-topic"): self.default._asdict()})
             raise InvalidOptions(
-                f"{option} is a position without a topic, and {len(read)} partitions are read: positions are of one of "
-                f"them, so name it, {example}"
+                f"{option} is a position without a topic, but {len(read)} partitions are read: a position "
+                f"belongs to one of them, so name it, {example}"
             )
         bases = dict.fromkeys(str(TopicName.parse(log).base) for log in read)
         for name, point in self.by_name.items():
             if name not in read and name not in bases:
                 raise InvalidOptions(
-                    f"{option} names {name}, which is not among what is read: {', '.join(list(read)[:10]) or 'nothing'}"
+                    f"{option} names {name}, which is not read: {', '.join(list(read)[:10]) or 'nothing'}"
                 )
             if isinstance(point, NextMessage) and name not in read:
                 raise InvalidOptions(
-                    f"{option} gives {name} one position, but it has partitions, and positions are of one of them: "
-                    f"give one for each, by {name}-partition-0 and so on"
+                    f"{option} gives {name} one position, but it has partitions, each with positions of its "
+                    f"own: give one for each, as {name}-partition-0 and so on"
                 )
 
 
@@ -89,7 +89,7 @@ def parse_bound(option: str, text: str, default: Point, zone: datetime.tzinfo | 
     try:
         given = json.loads(stripped)
     except (ValueError, RecursionError) as error:
-        raise InvalidOptions(f"{option} is no JSON ({error}): {_FORMS}") from None
+        raise InvalidOptions(f"{option} is not valid JSON ({error}): {_FORMS}") from None
     if given.keys() >= _ID_PARTS:
         return Bound(_point(option, given, zone))
     by_name: dict[str, Point] = {}
@@ -97,7 +97,7 @@ def parse_bound(option: str, text: str, default: Point, zone: datetime.tzinfo | 
         try:
             full = str(TopicName.parse(name))
         except InvalidTopicName as error:
-            raise InvalidOptions(f"{option} names no topic: {error}") from None
+            raise InvalidOptions(f"{option} has an invalid topic name: {error}") from None
         if full in by_name:
             raise InvalidOptions(f"{option} names {full} twice")
         by_name[full] = _point(option, value, zone)
@@ -115,7 +115,7 @@ def place_of(value: Mapping[str, Any]) -> NextMessage:
     ):
         number = value.get(name, -1 if name == "batch_index" else None)
         if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-            raise ValueError(f"{name} is {number!r:.50} and not a number of {least} … {most:,}")
+            raise ValueError(f"{name} is {number!r:.50}, not a number of {least} … {most:,}")
         numbers.append(number)
     return NextMessage(numbers[0], numbers[1], max(0, numbers[2]))
 
@@ -130,9 +130,9 @@ def _point(option: str, value: object, zone: datetime.tzinfo | None) -> Point:
             return place_of(value)
         except ValueError as error:
             raise InvalidOptions(
-                f"{option} has {json.dumps(value)[:200]}, which is no position: {error}; {_FORMS}"
+                f"{option} has {json.dumps(value)[:200]}, which is not a position: {error}; {_FORMS}"
             ) from None
-    raise InvalidOptions(f"{option} has {value!r:.100}, which is no position in a topic: {_FORMS}")
+    raise InvalidOptions(f"{option} has {value!r:.100}, which is not a position in a topic: {_FORMS}")
 
 
 def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Point:
@@ -148,5 +148,5 @@ def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Poin
         )
     ms = parse_time(option, text, zone)
     if ms is None:
-        raise InvalidOptions(f"{option} is {text!r:.100}, which is no position in a topic: {_FORMS}")
+        raise InvalidOptions(f"{option} is {text!r:.100}, which is not a position in a topic: {_FORMS}")
     return ms or EARLIEST

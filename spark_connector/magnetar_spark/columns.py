@@ -51,7 +51,7 @@ def choose_columns(names: Sequence[str]) -> tuple[str, ...]:
                 f"there is no column {name!r}{': ' + hint if hint else '.'} There are {', '.join(COLUMNS)}"
             )
         if chosen.count(name) > 1:
-            raise InvalidColumns(f"the column {name!r} is named {chosen.count(name)} times: name it once")
+            raise InvalidColumns(f"the column {name!r} is selected {chosen.count(name)} times: name it once")
     return tuple(chosen)
 
 

@@ -249,8 +249,8 @@ class _Ledger:
                     if where is Deleted.LEDGER:
                         return Gone(piece, first, last, _why(error, where))
                     raise NotReadNow(
-                        f"{_why(error, where)}; so it is not known whether it is lost: try again later. Bookies were "
-                        f"asked again for {patience_s:g} s (option reconnectSeconds)"
+                        f"{_why(error, where)}; it is unknown whether it is lost: try again later. Bookies "
+                        f"were retried for {patience_s:g} s (option reconnectSeconds)"
                     ) from None
             await self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

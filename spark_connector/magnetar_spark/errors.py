@@ -1,23 +1,23 @@
-"""What can be wrong with reading topics from Spark.
+"""The errors of reading topics from Spark.
 
 SparkConnectorError
-├── InvalidOptions     the user's: options that there are not, that can't be read, or that do not fit together
-│   └── InvalidColumns columns that there are not, or that are named twice
-├── InvalidOffsets     a checkpoint's: they are not what this source writes
-├── NoSuchTopic        a topic that does not exist, or not in time, when the query begins
-├── NobodyAnswers    none of the brokers that the user named has ever answered
-├── BrokersAway        brokers that have answered this query could not for `reconnectSeconds`
-├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
-├── SubscriptionInUse  a progressSubscription of another query, or a consumers' subscription
-├── PositionBeyondEnd  a position behind the end of its log: of another log, or of a log that has lost its end
-├── PositionOfOtherTopic  a position that the user gave, in a ledger from before the topic was created
-├── NoSink            the user wants to write, which is not there yet
-├── NotReadNow         entries that no bookie gave, of which one that was not reached may have them
-├── DataLost           what should be read is no longer there, and `failOnDataLoss` says that this is to be told
-└── UnreadableEntry    a damaged entry (`failOnDataLoss`), or a message that can't be decoded (`unreadable`)
-    └── TooManyChunks  a message in chunks that needs more memory than `maxChunkBytes`
+├── InvalidOptions        the user's mistake: unknown or invalid options, or options that exclude each other
+│   └── InvalidColumns    unknown columns, or columns that are selected twice
+├── InvalidOffsets        a checkpoint with offsets that this source did not write
+├── NoSuchTopic           a topic that does not exist when the query begins, or was not created in time
+├── NobodyAnswers         no broker at the addresses in the option `url` has ever answered
+├── BrokersAway           brokers that have answered this query did not for `reconnectSeconds`
+├── NothingKept           a stream whose messages are not retained for it, so it could lose some at any time
+├── SubscriptionInUse     a progressSubscription of another query, or of consumers
+├── PositionBeyondEnd     a position after the end of its log: of another log, or of a log that has lost its end
+├── PositionOfOtherTopic  a position set by the user, in a ledger from before the topic was created
+├── NoSink                an attempt to write, which is not supported yet
+├── NotReadNow            entries that no bookie returned, while a bookie that may have them was not reached
+├── DataLost              messages that were deleted before they were read, while `failOnDataLoss` is true
+└── UnreadableEntry       a damaged entry (`failOnDataLoss`), or a message that can't be decoded (`unreadable`)
+    └── TooManyChunks     a message in chunks that needs more memory than `maxChunkBytes`
 
-Spark's workers pickle what is raised, so each of these is made of its message alone.
+Spark's workers pickle errors, so each of these is constructed from its message alone.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ __all__ = [
 
 
 class SparkConnectorError(Exception):
-    """Whatever this package raises about what it was asked, or found."""
+    """The base of all errors of the Spark connector."""
 
 
 class InvalidOptions(SparkConnectorError, ValueError):
-    """What the user asked for can't be meant."""
+    """Unknown or invalid options, or options that exclude each other."""
 
 
 class InvalidColumns(InvalidOptions):
-    """Columns that there are not."""
+    """Unknown columns, or columns that are selected twice."""
 
 
 class InvalidOffsets(SparkConnectorError, ValueError):
@@ -59,15 +59,15 @@ class InvalidOffsets(SparkConnectorError, ValueError):
 
 
 class NoSink(SparkConnectorError):
-    """Topics are read here, and not written."""
+    """An attempt to write to a topic, which is not supported yet."""
 
 
 class NoSuchTopic(SparkConnectorError):
-    """A topic that does not exist when the query begins."""
+    """A topic that does not exist when the query begins, or was not created in time."""
 
 
 class NobodyAnswers(SparkConnectorError):
-    """Where the brokers should be, nobody is."""
+    """Addresses of brokers at which none has ever answered."""
 
 
 class BrokersAway(SparkConnectorError):
@@ -75,15 +75,15 @@ class BrokersAway(SparkConnectorError):
 
 
 class NothingKept(SparkConnectorError):
-    """A stream's topics neither retain messages nor keep them for this query."""
+    """A stream whose messages are not retained until it has read them."""
 
 
 class SubscriptionInUse(SparkConnectorError):
-    """A progressSubscription that belongs to another query, or is a consumers' subscription."""
+    """A progressSubscription that belongs to another query or to consumers."""
 
 
 class PositionBeyondEnd(SparkConnectorError):
-    """A position of a checkpoint, or of the user's, that its log has not reached."""
+    """A position of a checkpoint, or set by the user, that its log has not reached."""
 
 
 class PositionOfOtherTopic(SparkConnectorError):
@@ -91,11 +91,11 @@ class PositionOfOtherTopic(SparkConnectorError):
 
 
 class NotReadNow(SparkConnectorError):
-    """Entries that no bookie gave; it is not known whether they are lost."""
+    """Entries that no bookie returned; it is unknown whether they are lost."""
 
 
 class DataLost(SparkConnectorError):
-    """Messages that were to be read are gone."""
+    """Messages that were deleted before they were read."""
 
 
 class UnreadableEntry(SparkConnectorError):
@@ -103,4 +103,4 @@ class UnreadableEntry(SparkConnectorError):
 
 
 class TooManyChunks(UnreadableEntry):
-    """A message in chunks that was dropped before it was complete, since its task had no memory for it."""
+    """A message in chunks that was dropped before it was complete, since its task had no memory left for it."""

@@ -64,11 +64,12 @@ class Keeping:
             await self._hold_subscription(log, incarnation, place)
         elif self._required and not retained:
             raise NothingKept(
-                f"nothing keeps the messages of {log} for this query: there is no retention on it, and no "
-                "progressSubscription, so they may be deleted before they are read. Give the option "
-                "progressSubscription a name, for a subscription that is made for this query and moved along with it, "
-                "or set the option failOnDataLoss to false to skip messages that are deleted before they are read; "
-                "retention would keep them, too, but can't be set in this version"
+                f"the messages of {log} are not retained for this query: the topic has no retention, and "
+                "the query no progressSubscription, so they may be deleted before they are read. Set the "
+                "option progressSubscription to a name, for a subscription that is created for this query "
+                "and moved along with it, or set the option failOnDataLoss to false to skip messages that "
+                "are deleted before they are read; retention would also help, but can't be set in this "
+                "version"
             )
         self._settled[log] = incarnation
 
@@ -78,9 +79,9 @@ class Keeping:
         if position <= checkpoint:
             return ""
         return (
-            f". The progressSubscription {self._subscription!r} is at {shown_position(position)}, ahead of the "
-            f"checkpoint, which is at {shown_position(checkpoint)}: the checkpoint is an older one, or the "
-            "subscription was moved, or the topic truncated"
+            f". The progressSubscription {self._subscription!r} is at {shown_position(position)}, ahead of "
+            f"the checkpoint, which is at {shown_position(checkpoint)}: the checkpoint is an older one, or "
+            "the subscription was moved, or the topic truncated"
         )
 
     async def claim(self, log: str, incarnation: str, place: NextMessage, query_id: str) -> None:
@@ -108,14 +109,15 @@ class Keeping:
         except ConsumerBusy as error:
             topic, name = str(TopicName.parse(log).base), self._subscription
             raise SubscriptionInUse(
-                f"the progressSubscription {name!r} of {log} belongs to another query: {error}. Give this query "
-                "another name; or, if the other query will never run again, or this one replaces it, "
-                f"delete the subscription: magnetar subscriptions delete {shlex.quote(topic)} {shlex.quote(name)}"
+                f"the progressSubscription {name!r} of {log} belongs to another query: {error}. Use another "
+                "name for this query; or, if the other query will never run again, or this one replaces "
+                f"it, delete the subscription: magnetar subscriptions delete {shlex.quote(topic)} "
+                f"{shlex.quote(name)}"
             ) from None
         except NotAllowedError as error:
             raise SubscriptionInUse(
-                f"the progressSubscription {self._subscription!r} of {log} is not one: {error}. Give the option "
-                "progressSubscription a name that no consumer uses"
+                f"the progressSubscription {self._subscription!r} of {log} belongs to consumers: {error}. "
+                "Set the option progressSubscription to a name that no consumer uses"
             ) from None
 
     async def advance(self, log: str, incarnation: str, to: NextMessage, query_id: str) -> None:

@@ -59,7 +59,7 @@ class Leases:
             async with asyncio.timeout(_LONGEST_GOODBYE_S):
                 await some_at_a_time(self._end_one, list(self._held))
         except TimeoutError:
-            _log.warning("brokers did not answer in time, so leases of this query are left to end by themselves")
+            _log.warning("Brokers did not answer in time: the leases of this query end when their time is over")
         self._held.clear()
 
     async def _renew(self, log: str) -> None:

@@ -13,9 +13,7 @@ from magnetar_spark.places import shown_position as _shown
 
 __all__ = ["Losses"]
 
-_SUBSCRIPTION: Final = (
-    ". The option progressSubscription keeps, from when it is first given, what the stream has not read"
-)
+_SUBSCRIPTION: Final = ". With the option progressSubscription, messages are retained until the stream has read them"
 
 _log = logging.getLogger(__name__)
 
@@ -32,38 +30,38 @@ class Losses:
         """Raises DataLost unless losses are to be lived with, as all of these do. `why` is added to the message."""
         for start, first in parts:
             self._tell(
-                f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
-                f"deleted up to {_shown(first)}; how many messages that were is not known{why}",
+                f"messages of {log} are lost: from {_shown(start)} on, the next position of this query, "
+                f"they were deleted up to {_shown(first)}; their number is unknown{why}",
                 f"to continue with the first message after them{self._advice}",
             )
 
     def begins_later(self, log: str, first: NextMessage) -> None:
         """A log that has joined the query, and whose first messages are deleted."""
         self._tell(
-            f"messages of {log} are lost: it has joined this query, which is to read it from its first message on, and "
-            f"all was deleted up to {_shown(first)}; how many messages that were is not known",
-            "to read it from its first message that is left",
+            f"messages of {log} are lost: it has joined this query, which reads it from its first message "
+            f"on, and they were deleted up to {_shown(first)}; their number is unknown",
+            "to read it from the first message that is left",
         )
 
     def made_again(self, log: str, incarnation: str, place: NextMessage, *, reads_on: bool = True) -> None:
         """`reads_on`: the other one is read from then on, as a stream does it."""
         self._tell(
-            f"{log} was deleted, and another topic was made under its name: what this query had not read yet of "
-            f"incarnation {incarnation}, from {_shown(place)} on, is lost",
+            f"{log} was deleted, and another topic was created with its name: the messages of incarnation "
+            f"{incarnation} from {_shown(place)} on, which this query had not read yet, are lost",
             "to read the new one from its earliest message" if reads_on else "to read nothing of it",
         )
 
     def gone(self, log: str, place: NextMessage) -> None:
         self._tell(
-            f"{log} is no longer there, or no longer among the topics that are to be read: what this query had not "
-            f"read yet of it, from {_shown(place)} on, is lost",
-            "to go on without it",
+            f"{log} does not exist any more, or is not among the topics to be read any more: its messages "
+            f"from {_shown(place)} on, which this query had not read yet, are lost",
+            "to continue without it",
         )
 
     def ends_before(self, log: str, end: NextMessage, stop: NextMessage) -> None:
         self._tell(
-            f"messages of {log} are lost: it ends before {_shown(end)}, and this batch was to go up to {_shown(stop)}",
-            "to go on without them",
+            f"messages of {log} are lost: it ends at {_shown(end)}, before {_shown(stop)}, the end of this batch",
+            "to continue without them",
         )
 
     def _tell(self, what: str, otherwise: str) -> None:
@@ -71,4 +69,4 @@ class Losses:
             raise DataLost(f"{what}. Set the option failOnDataLoss to false {otherwise}")
         if what not in self._told:
             self._told[what] = None
-            _log.warning("%s; failOnDataLoss is false, so the query goes on", what)
+            _log.warning("%s; the query continues, since failOnDataLoss is false", what)

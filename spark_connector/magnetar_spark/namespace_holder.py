@@ -78,7 +78,7 @@ class NamespaceHolder:
             async with asyncio.timeout(_LONGEST_GOODBYE_S):
                 await some_at_a_time(self._end, asked)
         except TimeoutError:
-            _log.warning("brokers did not answer in time, so leases on namespaces are left to lapse")
+            _log.warning("Brokers did not answer in time: the leases on namespaces end when their time is over")
 
     async def _take(self, namespace: str) -> None:
         try:
@@ -89,8 +89,8 @@ class NamespaceHolder:
             if self._required:
                 raise
             _log.warning(
-                "topics that come to %s are not retained until a broker gives this query a lease, which it asks for "
-                "again: %s",
+                "New topics in %s are not retained until a broker gives this query a lease, which it "
+                "requests again: %s",
                 namespace,
                 error,
             )
@@ -107,11 +107,11 @@ class NamespaceHolder:
             raise
         if namespace not in self._held:
             self._held.add(namespace)
-            _log.info("topics that come to %s are retained from now on", namespace)
+            _log.info("New topics in %s are retained from now on", namespace)
         elif taken:
             _log.warning(
-                "the lease on namespace %s had lapsed: topics that came meanwhile may have lost messages, which the "
-                "query tells when it reads them",
+                "The lease on namespace %s had expired: topics that were created since may have lost "
+                "messages, which the query reports when it reads them",
                 namespace,
             )
         await self._after_renewal()

@@ -48,8 +48,8 @@ def parse_zone(text: str) -> datetime.tzinfo:
         return zoneinfo.ZoneInfo(stripped)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise InvalidOptions(
-            f"the option 'timeZone' is {text!r:.50}, which is no time zone that this machine knows: give a name such "
-            "as Europe/Berlin, or an offset such as +01:00"
+            f"the option 'timeZone' is {text!r:.50}, which is not a time zone known to this machine: use a "
+            "name such as Europe/Berlin, or an offset such as +01:00"
         ) from None
 
 
@@ -68,9 +68,9 @@ def parse_time(option: str, text: str, zone: datetime.tzinfo | None) -> int | No
         if zone is None:
             raise InvalidOptions(
                 f"{option} has the time {text!r:.50}, which has no time zone: write {time.isoformat()}Z or "
-                f"{time.isoformat()}+01:00, or give the option timeZone, as by "
-                "spark.conf.get('spark.sql.session.timeZone'). Spark does not tell Python data sources the session's "
-                "zone"
+                f"{time.isoformat()}+01:00, or set the option timeZone, e.g. to "
+                "spark.conf.get('spark.sql.session.timeZone'). Spark does not pass the session's time zone "
+                "to Python data sources"
             )
         time = time.replace(tzinfo=zone)
     return min(max(0, (time - _EPOCH) // datetime.timedelta(milliseconds=1)), _LAST_MS)
@@ -79,15 +79,15 @@ def parse_time(option: str, text: str, zone: datetime.tzinfo | None) -> int | No
 def check_ms(option: str, ms: int) -> int:
     """Raises InvalidOptions for numbers that are not meant as milliseconds."""
     if ms <= 0:
-        raise InvalidOptions(f"{option} is the time {ms}, which is not above 0: it is given in ms since 1970")
+        raise InvalidOptions(f"{option} is the time {ms}, which is not positive: use ms since 1970")
     if _FIRST_PLAUSIBLE_S <= ms < _LAST_PLAUSIBLE_S:
         raise InvalidOptions(
             f"{option} is the time {ms}, which in ms since 1970 is {shown_time(ms)}, and in seconds "
-            f"{shown_time(ms * 1000)}: times are given in ms, so give {ms * 1000}, or {shown_time(ms * 1000)}"
+            f"{shown_time(ms * 1000)}: times are in ms, so use {ms * 1000}, or {shown_time(ms * 1000)}"
         )
     if ms > _LAST_MS:
         raise InvalidOptions(
-            f"{option} is the time {ms}, which in ms since 1970 is after the year 9999: give ms, not µs or ns"
+            f"{option} is the time {ms}, which in ms since 1970 is after the year 9999: use ms, not µs or ns"
         )
     return ms
 

@@ -79,8 +79,8 @@ def parse_offsets(shown: Mapping[str, Any]) -> dict[str, LogOffset]:
             )
         except ValueError as error:
             raise InvalidOffsets(
-                f"the checkpoint's offset of {log!r:.300} is {json.dumps(value)[:200]}, which this source did not "
-                f"write: {error}. Is it a checkpoint of this query?"
+                f"the checkpoint's offset of {log!r:.300} is {json.dumps(value)[:200]}, which this source "
+                f"did not write: {error}. Does the checkpoint belong to this query?"
             ) from None
     return offsets
 
@@ -103,8 +103,8 @@ def ranges_between(start: Mapping[str, LogOffset], end: Mapping[str, LogOffset])
             began = before.place
         else:
             raise InvalidOffsets(
-                f"the checkpoint does not say where the batch begins in {log}: its end is {json.dumps(_shown(offset))} "
-                "and it has nothing of that log before. Is it a checkpoint of this query?"
+                f"the checkpoint has no position in {log} where the batch begins: its end is "
+                f"{json.dumps(_shown(offset))}. Does the checkpoint belong to this query?"
             )
         if began < offset.place:
             ranges.append(ReadRange(log, offset.incarnation, began, offset.place, offset.entered))
@@ -115,7 +115,7 @@ def _query_in(value: Mapping[str, Any]) -> str:
     """Raises ValueError."""
     query_id = value.get("query", "")
     if not isinstance(query_id, str):
-        raise ValueError("its `query` is no text")
+        raise ValueError("its `query` is not a string")
     return query_id
 
 
@@ -125,7 +125,7 @@ def _place_in(value: Mapping[str, Any], name: str) -> NextMessage | None:
     if place is None:
         return None
     if not isinstance(place, dict):
-        raise ValueError(f"its `{name}` is no position")
+        raise ValueError(f"its `{name}` is not a position")
     return place_of(place)
 
 

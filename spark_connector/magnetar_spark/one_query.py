@@ -28,7 +28,7 @@ from magnetar_spark.errors import InvalidOptions
 
 __all__ = ["check_bounds", "check_query"]
 
-_WAY_OUT: Final = "call load() again for each query, as in spark.read….load().filter(…), or leave pushFilters out"
+_WAY_OUT: Final = "call load() again for each query, as in spark.read….load().filter(…), or leave out pushFilters"
 _OLD_S: Final = 7 * 86_400.0
 # How often old marks are looked for: all of them are listed.
 _REMOVE_EVERY_S: Final = 3_600.0
@@ -41,7 +41,7 @@ def check_bounds(load_id: str, bounds: str) -> None:
     """Raises InvalidOptions where the same `load()` was planned with other bounds."""
     if _first(f"load-{load_id}", bounds) != bounds:
         raise InvalidOptions(
-            "this DataFrame was loaded with pushFilters, and another query has pushed other filters on it, which "
+            "this DataFrame was loaded with pushFilters, and another query has pushed other filters, which "
             f"Spark would mix up: {_WAY_OUT}"
         )
 
@@ -56,13 +56,13 @@ def check_query(plan_id: str) -> None:
     query = next((f"{name}={one}" for name in _QUERY if (one := context.getLocalProperty(name))), None)
     if query is None:
         raise InvalidOptions(
-            "this DataFrame was loaded with pushFilters, and is read as an RDD, of which nobody can tell whether its "
-            "filters are those that were pushed: leave pushFilters out"
+            "this DataFrame was loaded with pushFilters, and is read as an RDD, which does not show whether "
+            "its filters were pushed: leave out pushFilters"
         )
     if _first(f"plan-{plan_id}", query) != query:
         raise InvalidOptions(
-            "this DataFrame was loaded with pushFilters, and a second query reads the messages that were chosen for "
-            f"the filters of the first: {_WAY_OUT}"
+            "this DataFrame was loaded with pushFilters, and a second query would read the messages "
+            f"selected by the filters of the first: {_WAY_OUT}"
         )
 
 
@@ -89,7 +89,7 @@ def _own_folder() -> Path:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise InvalidOptions(f"pushFilters keeps its marks in {folder}, which is not a folder of this user: remove it")
+        raise InvalidOptions(f"pushFilters stores its marks in {folder}, which is not a folder of this user: remove it")
     return folder
 
 

@@ -84,6 +84,6 @@ def refuse_those_of_a_stream(given: Mapping[str, str]) -> None:
     for name in _OF_STREAMS:
         if name.lower() in given:
             raise InvalidOptions(
-                f"the option {name!r} is for spark.readStream, and would do nothing here: leave it out, or bound what "
-                "is read by startingOffsets and endingOffsets"
+                f"the option {name!r} is for spark.readStream, and has no effect here: leave it out, or "
+                "bound what is read by startingOffsets and endingOffsets"
             )

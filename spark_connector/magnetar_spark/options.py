@@ -41,8 +41,8 @@ _SUFFIXES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 4
 _SIZE: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
 # A SELECT from a table that gives no options looks like a query that gives none.
 _NONE_GIVEN: Final = (
-    ". If this is a table: Spark passes none of its OPTIONS to a query, so give them with each, SELECT … FROM t WITH "
-    "(url '…', topic '…')"
+    ". If this is a table: Spark passes none of its OPTIONS to a query, so set them in each query, SELECT … "
+    "FROM t WITH (url '…', topic '…')"
 )
 
 
@@ -134,15 +134,16 @@ def _url(options: Mapping[str, str]) -> str:
     url = options.get("url", "").strip() or os.environ.get(_URL_IN_ENVIRONMENT, "").strip()
     if not url:
         raise InvalidOptions(
-            f"the option 'url' is missing: give magnetar://host:6652[,host:6652…], the addresses of brokers, or set "
-            f"{_URL_IN_ENVIRONMENT} in the environment of the driver{'' if options else _NONE_GIVEN}"
+            "the option 'url' is missing: set it to magnetar://host:6652[,host:6652…], the addresses of "
+            f"brokers, or set {_URL_IN_ENVIRONMENT} in the environment of the "
+            f"driver{'' if options else _NONE_GIVEN}"
         )
     from magnetar._service_url import parse_service_url
 
     try:
         parse_service_url(url)
     except InvalidUrl as error:
-        raise InvalidOptions(f"the option 'url' can't be used: {error}") from None
+        raise InvalidOptions(f"the option 'url' is invalid: {error}") from None
     return url
 
 
@@ -155,7 +156,7 @@ def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 def _subscription(options: Mapping[str, str]) -> str:
     name = options.get("progresssubscription", "").strip()
     if "progresssubscription" in options and not name:
-        raise InvalidOptions("the option 'progressSubscription' is empty: give it a name, or leave it out")
+        raise InvalidOptions("the option 'progressSubscription' is empty: set a name, or leave it out")
     return name
 
 
@@ -176,9 +177,7 @@ def _min_messages(options: Mapping[str, str]) -> int:
             f"maxMessagesPerTrigger ({most})"
         )
     if "maxtriggerdelay" in options and not least:
-        raise InvalidOptions(
-            "the option 'maxTriggerDelay' does nothing without 'minMessagesPerTrigger': give that, too"
-        )
+        raise InvalidOptions("the option 'maxTriggerDelay' has no effect without 'minMessagesPerTrigger': set both")
     return least
 
 
@@ -189,7 +188,7 @@ def _duration_s(options: Mapping[str, str], name: str, default: float) -> float:
     seconds = parse_duration_s(text)
     if seconds is None or seconds > _LONGEST_S:
         raise InvalidOptions(
-            f"the option {name!r} is {text!r:.50}: give a duration of up to 7d, such as 500ms, 30s or 15m"
+            f"the option {name!r} is {text!r:.50}: use a duration of up to 7d, such as 500ms, 30s or 15m"
         )
     return seconds
 
@@ -207,7 +206,7 @@ def _unreadable(options: Mapping[str, str]) -> Unreadable:
     try:
         return Unreadable(text.strip().lower())
     except ValueError:
-        raise InvalidOptions(f"the option 'unreadable' is {text!r:.50}: give {', '.join(Unreadable)}") from None
+        raise InvalidOptions(f"the option 'unreadable' is {text!r:.50}: use {', '.join(Unreadable)}") from None
 
 
 def _number(options: Mapping[str, str], name: str, default: int, most: int) -> int:
@@ -216,7 +215,7 @@ def _number(options: Mapping[str, str], name: str, default: int, most: int) -> i
         return default
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit() and len(stripped) < 20 and 0 < int(stripped) <= most):
-        raise InvalidOptions(f"the option {name!r} is {text!r:.50}, and not a whole number of 1 … {most:,}")
+        raise InvalidOptions(f"the option {name!r} is {text!r:.50}: use a whole number of 1 … {most:,}")
     return int(stripped)
 
 
@@ -228,8 +227,7 @@ def _size(options: Mapping[str, str], name: str, most: int = _MOST) -> int:
     bytes_ = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
     if not 0 < bytes_ <= most:
         raise InvalidOptions(
-            f"the option {name!r} is {text!r:.50}, and not a number of bytes, such as 1048576, 512k or 1g, of "
-            f"1 … {most:,}"
+            f"the option {name!r} is {text!r:.50}: use a number of bytes of 1 … {most:,}, such as 1048576, 512k or 1g"
         )
     return bytes_
 
@@ -239,5 +237,5 @@ def _yes_or_no(options: Mapping[str, str], name: str, default: bool) -> bool:
     if text is None:
         return default
     if text.strip().lower() not in ("true", "false"):
-        raise InvalidOptions(f"the option {name!r} is {text!r:.50}: give true or false")
+        raise InvalidOptions(f"the option {name!r} is {text!r:.50}: use true or false")
     return text.strip().lower() == "true"

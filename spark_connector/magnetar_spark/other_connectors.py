@@ -11,8 +11,8 @@ from typing import Final
 __all__ = ["column_hint", "option_hint"]
 
 _NO_GROUP: Final = (
-    "there are no consumer groups, and a query's position is in its checkpoint. A stream whose messages must be kept "
-    "until it has read them has a subscription for that: 'progressSubscription'."
+    "there are no consumer groups: a query's position is in its checkpoint. A stream whose messages must be "
+    "retained until it has read them has a subscription for that: 'progressSubscription'."
 )
 _NO_POLLING: Final = "leave it out: tasks read entries from the bookies, several requests ahead."
 _TIME: Final = "did you mean {0!r}? It takes a time (ISO 8601, or ms since 1970), for all topics or, in JSON, for each."

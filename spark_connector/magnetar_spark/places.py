@@ -43,8 +43,8 @@ async def place_at(admin: AsyncAdmin, log: str, point: Point, option: str) -> Lo
         plan = await admin.reading.plan(log, start=point, stop=point)
         if plan.other_incarnation:
             raise PositionOfOtherTopic(
-                f"{option} gives {log} the position {shown_position(point)}, and this position is older than the "
-                "topic: it is another topic's, or of a topic that had this name before. Give a position of this "
+                f"{option} gives {log} the position {shown_position(point)}, which is older than the topic: "
+                "it belongs to another topic, or to one that had this name before. Use a position of this "
                 "topic, a time, earliest or latest"
             )
         check_not_beyond_end(log, point, plan.end, option)
@@ -60,9 +60,9 @@ def check_not_beyond_end(log: str, position: NextMessage, end: NextMessage, orig
     """Raises PositionBeyondEnd. `origin`: the option that the position is from, or the checkpoint."""
     if position > end:
         raise PositionBeyondEnd(
-            f"{log} is to be read from or up to position {shown_position(position)}, which {origin} gives, and ends at "
-            f"{shown_position(end)}, before that: is it a position of this topic, or has the end of the topic been "
-            "lost? Nothing is read, since messages that are published next would be skipped"
+            f"{log} is to be read from or up to position {shown_position(position)}, from {origin}, but it "
+            f"ends at {shown_position(end)}, before that: is it a position of this topic, or was the end of "
+            "the topic lost? Nothing is read, since messages published next would be skipped"
         )
 
 
@@ -79,8 +79,8 @@ async def check_order(
         # The messages that the time is at may have been deleted, and have been in front of `stop`.
         return
     raise InvalidOptions(
-        f"startingOffsets gives {log} {_shown(starting, start)}, which is behind endingOffsets, "
-        f"{_shown(ending, stop)}: nothing lies between them. Are they swapped?"
+        f"startingOffsets gives {log} {_shown(starting, start)}, which is after endingOffsets, "
+        f"{_shown(ending, stop)}: are they swapped?"
     )
 
 
@@ -90,8 +90,8 @@ def _check_not_ahead(log: str, time_ms: int) -> None:
     if time_ms > now_ms + _CLOCK_SKEW_MS:
         raise InvalidOptions(
             f"startingOffsets gives {log} the time {shown_time(time_ms)}, which is in the future: it is "
-            f"{shown_time(now_ms)} by the driver's clock, and messages from before that time would be read. Give "
-            "latest to begin with the messages that are published from now on"
+            f"{shown_time(now_ms)} by the driver's clock, and messages from before that time would be read. "
+            "Use latest to start with the messages that are published from now on"
         )
 
 

@@ -49,8 +49,8 @@ async def answered(
         return await working
     except OperationNotSupported as error:
         raise NobodyAnswers(
-            f"what answers at {options.url} does not do what this query asks: {error}. Is the option 'url' the address "
-            "of brokers, and are they of this version?"
+            f"the server at {options.url} does not support a request of this query: {error}. Is the option "
+            "'url' the address of brokers, and do they have this version?"
         ) from error
     finally:
         working.cancel()
@@ -65,8 +65,8 @@ async def naming_reconnect_timeout(options: SourceOptions, work: Coroutine[Any, 
         if not is_retryable(error):
             raise
         raise BrokersAway(
-            f"brokers did not do what this query needs for {options.reconnect_s} s, for which requests are retried "
-            f"(option reconnectSeconds): {error}"
+            f"brokers did not answer a request of this query for {options.reconnect_s} s, for which "
+            f"requests are retried (option reconnectSeconds): {error}"
         ) from error
 
 
@@ -88,6 +88,7 @@ def _explain(url: str, found: str, tried_s: float) -> str:
     from magnetar._service_url import DEFAULT_PORT
 
     return (
-        f"no broker answers, for {tried_s:.0f} s: {found}. Is a broker running (`magnetar standalone`), and is the "
-        f"option 'url', {url}, the address of its own protocol, whose port is {DEFAULT_PORT} by default?"
+        f"no broker has answered for {tried_s:.0f} s: {found}. Is a broker running (`magnetar standalone`), "
+        f"and is the option 'url', {url}, the address of Magnetar's own protocol, whose port is "
+        f"{DEFAULT_PORT} by default?"
     )

@@ -83,16 +83,18 @@ class Renewals:
             again_s = self._every_s * random.uniform(0.75, 1)
         except (NotFound, TopicNotFound, IncarnationChanged) as error:
             self._due.pop(log, None)
-            _log.warning("the lease on %s has ended, so what is to be read of it may be deleted: %s", log, error)
+            _log.warning(
+                "The lease on %s has ended, so its messages may be deleted before they are read: %s", log, error
+            )
             return
         except (MagnetarException, TimeoutError) as error:
             _log.warning(
-                "the lease on %s could not be renewed, and will be tried again: %s",
+                "The lease on %s could not be renewed, and is retried: %s",
                 log,
                 error or f"no answer in {self._every_s / 2:g} s",
             )
         except Exception:  # noqa: BLE001 a mistake of ours is told, and must not cost the lease besides
-            _log.exception("the lease on %s could not be renewed, and will be tried again", log)
+            _log.exception("The lease on %s could not be renewed because of an internal error, and is retried", log)
         finally:
             del self._under_way[log]
         self._due[log] = self._now + again_s

@@ -77,8 +77,8 @@ class SliceBroker:
             return Deleted.TOPIC
         except MagnetarException as error:
             raise NotReadNow(
-                f"no bookie gave entries of ledger {ledger_id} of {self._slice.log}, and where they are now could not "
-                f"be asked: {error}"
+                f"no bookie returned the entries of ledger {ledger_id} of {self._slice.log}, and the "
+                f"brokers could not be asked for their current bookies: {error}"
             ) from error
         return Deleted.TOPIC if plan.other_incarnation else _whereabouts(plan, ledger_id)
 

@@ -29,8 +29,8 @@ __all__ = ["MagnetarDataSource", "register"]
 
 _LOAD_ID_BYTES: Final = 16
 _NO_SINK: Final = (
-    "topics can't be written to by Spark yet, neither by write, writeStream nor INSERT: there is no sink in this "
-    "version. Publish with magnetar.Client, in foreachPartition, or in a stream's foreachBatch"
+    "topics can't be written by Spark yet, neither by write, writeStream nor INSERT: this version has no "
+    "sink. Publish with magnetar.Client, in foreachPartition, or in a stream's foreachBatch"
 )
 
 

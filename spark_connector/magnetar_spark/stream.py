@@ -361,4 +361,9 @@ class TopicStream:
             self._committed[log] = to
         except MagnetarException as error:
             # What is read does not depend on it, and the next commit tries again.
-            _log.warning("the subscription %r on %s could not be moved on: %s", subscription, log, error)
+            _log.warning(
+                "The subscription %r on %s could not be moved, and is retried after the next batch: %s",
+                subscription,
+                log,
+                error,
+            )

@@ -121,8 +121,8 @@ class _SliceReading:
             f"{self._slice.log} are lost: {gone.why}"
         )
         if self._slice.fail_on_data_loss:
-            raise DataLost(f"{what}{self._lease_told()}; with failOnDataLoss=false the query goes on without them")
-        _log.warning("%s; they are skipped, as failOnDataLoss is false", what)
+            raise DataLost(f"{what}{self._lease_told()}; with failOnDataLoss=false the query continues without them")
+        _log.warning("%s; they are skipped, since failOnDataLoss is false", what)
 
     def _lease_told(self) -> str:
         """For a batch, which may be read again when its lease is over."""
@@ -131,19 +131,20 @@ class _SliceReading:
             return ""
         lease_s = held.lease.lease_ms / 1000
         return (
-            f". This DataFrame was planned {time.time() - held.planned_at:.0f} s ago, and what it reads is kept for "
-            f"{lease_s:g} s (option batchLeaseSeconds) after it was planned or a task of it ran, and for a quarter of "
-            "that once all of it was read: call load() again, or raise batchLeaseSeconds"
+            f". This DataFrame was planned {time.time() - held.planned_at:.0f} s ago, and its messages are "
+            f"retained for {lease_s:g} s (option batchLeaseSeconds) after it was planned or a task of it "
+            "ran, and for a quarter of that after all of it was read: call load() again, or raise "
+            "batchLeaseSeconds"
         )
 
     def _lost_beginnings(self) -> None:
         what = (
-            f"messages in chunks of {self._slice.log} are lost: their last chunks are in this batch, and their first "
-            "ones are not in what is left of the log before it"
+            f"messages in chunks of {self._slice.log} are lost: their last chunks are in this batch, but "
+            "their first chunks were deleted from the log"
         )
         if self._slice.fail_on_data_loss:
-            raise DataLost(f"{what}; with failOnDataLoss=false the query goes on without them")
-        _log.warning("%s; they are left out, as failOnDataLoss is false", what)
+            raise DataLost(f"{what}; with failOnDataLoss=false the query continues without them")
+        _log.warning("%s; they are skipped, since failOnDataLoss is false", what)
 
     async def _begin(self) -> None:
         self._calls.enter()

@@ -69,8 +69,8 @@ def topics_of(options: Mapping[str, str]) -> TopicChoice:
     given = {name: options[name].strip() for name in _SHOWN_AS if options.get(name, "").strip()}
     if not given:
         raise InvalidOptions(
-            "no topic is named: give exactly one of the options 'topic', 'topics' (a,b,c) and 'topicsPattern', or "
-            "load('topic')"
+            "no topic is given: set exactly one of the options 'topic', 'topics' (a,b,c) and "
+            "'topicsPattern', or call load('topic')"
         )
     if len(given) > 1:
         ways = " and by ".join(f"{_SHOWN_AS[name]}, {text!r:.100}" for name, text in given.items())
@@ -82,8 +82,9 @@ def topics_of(options: Mapping[str, str]) -> TopicChoice:
         return chosen_topics(_listed(name, text))
     if "," in text:
         raise InvalidOptions(
-            f"{_SHOWN_AS[name]} names one topic, and {text!r:.200} has a comma: name several by the option 'topics', "
-            f"a,b,c, and one that has a comma in its name by the option 'topics' as JSON, {json.dumps([text])[:200]}"
+            f"{_SHOWN_AS[name]} takes one topic, but {text!r:.200} has a comma: for several topics use the "
+            "option 'topics', a,b,c, and for one with a comma in its name the option 'topics' as JSON, "
+            f"{json.dumps([text])[:200]}"
         )
     return chosen_topics([text])
 
@@ -95,7 +96,7 @@ def _listed(name: str, text: str) -> list[str]:
     try:
         names = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidOptions(f"{_SHOWN_AS[name]} is not a list in JSON: {error}") from None
+        raise InvalidOptions(f"{_SHOWN_AS[name]} is not a JSON list: {error}") from None
     if not all(isinstance(one, str) for one in names):
         raise InvalidOptions(f"{_SHOWN_AS[name]} lists values that are not names: {text[:200]}")
     return list(names)
@@ -128,7 +129,7 @@ def chosen_topics(names: Sequence[str]) -> TopicChoice:
         except InvalidTopicName as error:
             raise InvalidOptions(str(error)) from None
         if not topic.is_persistent:
-            raise InvalidOptions(f"{topic} stores nothing, so there is nothing to read: use a persistent topic")
+            raise InvalidOptions(f"{topic} is non-persistent, so there are no messages to read: use a persistent topic")
         if topic in topics:
             raise InvalidOptions(f"{topic} is named twice: name it once")
         topics[topic] = None
@@ -136,7 +137,7 @@ def chosen_topics(names: Sequence[str]) -> TopicChoice:
         raise InvalidOptions("the list of topics is empty: name at least one")
     for topic in topics:
         if topic.is_partition and topic.base in topics:
-            raise InvalidOptions(f"{topic} is a partition of {topic.base}, which is named, too: name one of them")
+            raise InvalidOptions(f"{topic} is a partition of {topic.base}, which is also named: name one of them")
     return TopicChoice(names=tuple(topics))
 
 
@@ -144,13 +145,16 @@ def chosen_by_pattern(text: str) -> TopicChoice:
     """Raises InvalidOptions."""
     tenant, namespace, pattern = PUBLIC_TENANT, DEFAULT_NAMESPACE, text.removeprefix(_SCHEME)
     if text.startswith("non-persistent://"):
-        raise InvalidOptions(f"topicsPattern {text!r:.200} is of topics that store nothing: use persistent ones")
+        raise InvalidOptions(
+            f"topicsPattern {text!r:.200} matches non-persistent topics, which have no messages to read: use "
+            "persistent ones"
+        )
     if "/" in pattern:
         tenant, _, rest = pattern.partition("/")
         namespace, slash, pattern = rest.partition("/")
         if not slash or "/" in pattern:
             raise InvalidOptions(
-                f"topicsPattern {text!r:.200} has another form than [persistent://]tenant/namespace/regular-expression"
+                f"topicsPattern {text!r:.200} is invalid: use [persistent://]tenant/namespace/regular-expression"
             )
     elif text.startswith(_SCHEME):
         raise InvalidOptions(f"topicsPattern {text!r:.200} has no namespace: write persistent://tenant/namespace/…")
@@ -158,8 +162,9 @@ def chosen_by_pattern(text: str) -> TopicChoice:
         re.compile(pattern)
         return TopicChoice(namespace=NamespaceName(tenant, namespace), pattern=pattern)
     except re.error as error:
-        raise InvalidOptions(f"topicsPattern {text!r:.200} is no regular expression: {error}") from None
+        raise InvalidOptions(f"topicsPattern {text!r:.200} is not a valid regular expression: {error}") from None
     except InvalidTopicName as error:
         raise InvalidOptions(
-            f"topicsPattern {text!r:.200} names no namespace (only behind it may be a regular expression): {error}"
+            f"topicsPattern {text!r:.200} has an invalid namespace (a regular expression is allowed only "
+            f"after it): {error}"
         ) from None

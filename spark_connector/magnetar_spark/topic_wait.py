@@ -41,7 +41,7 @@ async def find_topics(
     """Return the logs of all topics. Raises NoSuchTopic where one is `needed`, or the namespace of a pattern, that does
     not exist in time. `before_look` is awaited before each look."""
     deadline = time.monotonic() + wait_s
-    waited = f", and none was made within the {wait_s:g} s of waitForTopic" if wait_s else ""
+    waited = f", and none was created within the {wait_s:g} s of waitForTopic" if wait_s else ""
     while True:
         if before_look is not None:
             await before_look()
@@ -59,14 +59,14 @@ async def find_topics(
         await asyncio.sleep(min(_LOOK_EVERY_S, left))
     if logs is None:
         raise NoSuchTopic(
-            f"there is no namespace {choice.namespace}{waited}: create it first, correct the pattern, or have the "
-            "query wait for it by the option waitForTopic, such as 5m"
+            f"there is no namespace {choice.namespace}{waited}: create it first, correct the pattern, or "
+            "let the query wait for it with the option waitForTopic, such as 5m"
         )
     if not needed:
         return logs
     raise NoSuchTopic(
-        f"there is no topic {missing}{waited}: create it or publish to it first, correct the name, or have the query "
-        "wait for it by the option waitForTopic, such as 5m"
+        f"there is no topic {missing}{waited}: create it or publish to it first, correct the name, or let "
+        "the query wait for it with the option waitForTopic, such as 5m"
     )
 
 

@@ -23,13 +23,13 @@ def columns_of_schema(schema: StructType, option: tuple[str, ...] = ()) -> tuple
     if option and option != named:
         raise InvalidColumns(
             f"the option 'columns' is {','.join(option)!r}, but the schema of this table or query has "
-            f"{','.join(named)!r}: leave one of them out. The columns of a table are chosen where it is made: CREATE "
-            "TABLE t (key BINARY, value BINARY) USING magnetar"
+            f"{','.join(named)!r}: leave out one of them. The columns of a table are chosen when it is "
+            "created: CREATE TABLE t (key BINARY, value BINARY) USING magnetar"
         )
     for asked, there in zip(schema.fields, spark_schema(named).fields, strict=True):
         if asked.dataType != there.dataType:
             raise InvalidColumns(
                 f"the schema has the column {asked.name!r} as {asked.dataType.simpleString()}, but it is "
-                f"{there.dataType.simpleString()}: leave the schema out, and cast where it is used"
+                f"{there.dataType.simpleString()}: leave out the schema, and cast the column in the query"
             )
     return named

@@ -194,7 +194,7 @@ def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, ca
             assert len(rows_of([fails])) == 20
     of_batch = replace(fails, lease=TaskLease.of(lease, time.time() - 77, [topic]))
     with pytest.raises(
-        DataLost, match=r"planned \d+ s ago.*kept for 60 s \(option batchLeaseSeconds\).*call load\(\) again"
+        DataLost, match=r"planned \d+ s ago.*retained for 60 s \(option batchLeaseSeconds\).*call load\(\) again"
     ):
         rows_of([of_batch])
     with caplog.at_level(logging.WARNING):
@@ -232,7 +232,7 @@ def test_a_message_in_chunks_whose_beginning_was_deleted(
     with caplog.at_level(logging.WARNING):
         left = rows_of(slices_of(server.service_url, log, start, fail_on_data_loss=False))
     assert [row["value"] for row in left] == [b"whole"]
-    assert "they are left out" in caplog.text
+    assert "they are skipped" in caplog.text
     entered = asyncio.run(first_of(server.service_url, log))
     assert [row["value"] for row in rows_of(slices_of(server.service_url, log, start, entered=entered))] == [b"whole"]
 
@@ -264,7 +264,7 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
         rows_of(slices_of(server.service_url, log, start))
     with caplog.at_level(logging.WARNING):
         assert rows_of(slices_of(server.service_url, log, start, fail_on_data_loss=False)) == []
-    assert "are skipped, as failOnDataLoss is false" in caplog.text
+    assert "are skipped, since failOnDataLoss is false" in caplog.text
 
 
 async def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:

@@ -185,7 +185,7 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED
         assert server.service_url.rpartition(":")[2] in other.logged
-        assert "taken" in other.logged
+        assert "the port is in use" in other.logged
         other.service_url, other.http_url = "", server.http_url
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED

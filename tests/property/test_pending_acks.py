@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._consume_stream import RequestBuilder
 from magnetar._message import DeliveredEntry, DeliveryEpoch
 from magnetar._pending_acks import AckReceipt, EpochTracker, PendingAcks
 from magnetar.exceptions import StaleEpoch
@@ -26,6 +23,21 @@ def entry(epoch: DeliveryEpoch, number: int) -> DeliveredEntry:
         metadata.num_messages_in_batch = size
     payloads: list[bytes | None] = [b"%d.%d" % (number, at) for at in range(size or 1)]
     return DeliveredEntry(epoch, 10 + number // 4, number % 4, 0, metadata, None, Messages(payloads), 10)
+
+
+def pop_requests(acks: PendingAcks, epochs: EpochTracker) -> list[Acknowledge]:
+    requests = []
+    while (request := acks.pop_request(5, epochs)) is not None:
+        requests.append(request)
+    return requests
+
+
+class Outcome:
+    """How a receipt was settled."""
+
+    def __init__(self) -> None:
+        self.results: list[Exception | None] = []
+        self.receipt = AckReceipt(self.results.append)
 
 
 def acknowledged_by(sent: list[Acknowledge]) -> set[tuple[int, int, int]]:
@@ -59,7 +71,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-async def test_exactly_the_acknowledged_messages_are_sent(steps: list[tuple[str, int, int]]) -> None:
+def test_exactly_the_acknowledged_messages_are_sent(steps: list[tuple[str, int, int]]) -> None:
     """CON-3, CON-4"""
     acks, epochs = PendingAcks(), EpochTracker()
     epochs.start_opening(3, 0)
@@ -91,12 +103,12 @@ async def test_exactly_the_acknowledged_messages_are_sent(steps: list[tuple[str,
             acks.resend_unanswered()
             epochs.start_opening(epochs.number + 10, 0)
         else:
-            taken = acks.pop_requests(5, epochs, RequestBuilder())
+            taken = pop_requests(acks, epochs)
             assert all(one.consumer_id == 5 for one in taken)
             sent += taken
             assert acknowledged_by(sent) == model
             assert not acks.has_unsent
-    sent += acks.pop_requests(5, epochs, RequestBuilder())
+    sent += pop_requests(acks, epochs)
     assert acknowledged_by(sent) == model
 
 
@@ -106,7 +118,7 @@ async def test_exactly_the_acknowledged_messages_are_sent(steps: list[tuple[str,
         max_size=40,
     )
 )
-async def test_stale_acknowledgements_are_never_sent_and_their_receipts_fail(steps: list[str]) -> None:
+def test_stale_acknowledgements_are_never_sent_and_their_receipts_fail(steps: list[str]) -> None:
     """SUB-9, CHK-52: messages that were delivered before a seek or a take-over, on this stream or an earlier one."""
     acks, epochs = PendingAcks(), EpochTracker()
     epochs.start_opening(1, 0)
@@ -114,15 +126,15 @@ async def test_stale_acknowledgements_are_never_sent_and_their_receipts_fail(ste
     number = 0
     # Each epoch, and whether it is stale; and the epoch and receipt of each acknowledged entry.
     stale: dict[DeliveryEpoch, bool] = {epoch: False}
-    pending: dict[int, tuple[DeliveryEpoch, AckReceipt]] = {}
-    sent: dict[int, tuple[int, DeliveryEpoch, AckReceipt]] = {}
+    pending: dict[int, tuple[DeliveryEpoch, Outcome]] = {}
+    sent: dict[int, tuple[int, DeliveryEpoch, Outcome]] = {}
     for step in steps:
         if step == "acknowledge":
             for one in list(stale)[-3:]:
-                receipt = AckReceipt(asyncio.get_running_loop().create_future())
+                outcome = Outcome()
                 acks.add_message(one, 1, number, -1, 0)
-                acks.request_receipt([one], receipt)
-                pending[number] = (one, receipt)
+                acks.request_receipt([one], outcome.receipt)
+                pending[number] = (one, outcome)
                 number += 1
         elif step in ("redelivery", "take-over"):
             ended = step == "take-over"
@@ -133,7 +145,7 @@ async def test_stale_acknowledgements_are_never_sent_and_their_receipts_fail(ste
             stale[epoch] = False
         elif step.startswith("break"):
             acks.resend_unanswered()
-            pending |= {entry_id: (one, receipt) for entry_id, one, receipt in sent.values()}
+            pending |= {entry_id: (one, outcome) for entry_id, one, outcome in sent.values()}
             sent.clear()
             moved = step == "break and move"
             epochs.start_opening(1, epochs.moves + moved)
@@ -142,7 +154,7 @@ async def test_stale_acknowledgements_are_never_sent_and_their_receipts_fail(ste
             epoch = DeliveryEpoch(None, epochs.opening, epochs.number)
             stale[epoch] = False
         elif step == "take":
-            for request in acks.pop_requests(1, epochs, RequestBuilder()):
+            for request in pop_requests(acks, epochs):
                 [range_] = request.entries if len(request.entries) == 1 else [None]
                 entry_ids = (
                     range(range_.first_entry_id, range_.last_entry_id + 1)
@@ -150,16 +162,14 @@ async def test_stale_acknowledgements_are_never_sent_and_their_receipts_fail(ste
                     else [p for r in request.entries for p in range(r.first_entry_id, r.last_entry_id + 1)]
                 )
                 for entry_id in entry_ids:
-                    one, receipt = pending.pop(entry_id)
+                    one, outcome = pending.pop(entry_id)
                     assert not stale[one], "a stale acknowledgement is sent"
                     assert request.epoch <= epochs.number
-                    sent[entry_id] = (entry_id, one, receipt)
-            for one, receipt in pending.values():
+                    sent[entry_id] = (entry_id, one, outcome)
+            for one, outcome in pending.values():
                 assert stale[one]
-                assert isinstance(receipt.future.exception(), StaleEpoch)
+                assert [type(error) for error in outcome.results] == [StaleEpoch]
             pending.clear()
     acks.fail(StaleEpoch("the end"))
-    for _, receipt in pending.values():
-        receipt.future.exception()
-    for _, _, receipt in sent.values():
-        receipt.future.exception()
+    left = [outcome for _, outcome in pending.values()] + [outcome for _, _, outcome in sent.values()]
+    assert all([type(error) for error in outcome.results] == [StaleEpoch] for outcome in left)

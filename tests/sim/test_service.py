@@ -21,7 +21,7 @@ _MOST_SEEDS: Final = 150
 _BRANCHES: Final = [
     # A list, or a cursor, that another broker has taken over: refused, and closed over (CHK-30).
     Branch("TopicNode._change", "if node.life != self._life:\nraise TopicUnloaded"),
-    Branch("TopicLedgers.close", 'raise TopicUnloaded(f"topic {name} was taken over: {error}")'),
+    Branch("TopicLedgers.close", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'),
     Branch("cursor_nodes:_translate_error", "if isinstance(error, Refused) and error.index > 0:\nreturn"),
     # A session that is believed no more (CHK-40).
     Branch("_give_up", "problem = TopicUnloaded"),

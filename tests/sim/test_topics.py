@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from magnetar_broker.admin.plan_making import message_of
+from magnetar_broker.admin.read_planner import message_of
 from magnetar_broker.core.next_message import NextMessage
 from magnetar_broker.core.position import Position
 from magnetar_protos.reading_pb2 import Piece, PlanAnswer

@@ -41,6 +41,8 @@ NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time",
 RULES_BESIDE_SHELLS: Final = frozenset(
     {
         "magnetar._outgoing_message",
+        "magnetar._pending_acks",
+        "magnetar._permits",
         "magnetar._send_queue_rules",
         "magnetar_broker.server.grpc.produce_answers",
         "magnetar_broker.server.grpc.stream_budget",

@@ -1,7 +1,8 @@
-"""The catalog's nodes in the metadata store, as messages: read, and changed by compare-and-set.
+"""Read the catalog's nodes as messages, and change them by compare-and-set.
 
-What the store raises becomes a `BrokerError`: METADATA_ERROR, after which a change may have been made or not, unless
-the text says that it was not. What an update function raises is believed of a fresh value only, and passed on.
+Errors of the store become `BrokerError`: METADATA_ERROR, after which a change may have been made or not, unless the
+text says that it was not. An error that an update function raises is raised if it was given a fresh value; with an
+older one the value is read again.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class CatalogNodes:
         return self._randomness.token(INCARNATION_BYTES)
 
     async def read(self, kind: type[M], path: str, *, fresh: bool = False) -> Found[M] | None:
-        """Possibly stale, unless it is to be fresh."""
-        with _told(path):
+        """Read a node; None: there is none. Possibly stale, unless `fresh`."""
+        with _converted_errors(path):
             return await self._read(kind, path, fresh=fresh)
 
     async def _read(self, kind: type[M], path: str, *, fresh: bool) -> Found[M] | None:
@@ -57,7 +58,7 @@ class CatalogNodes:
 
     async def read_decodable(self, kind: type[M], path: str) -> Found[M] | None:
         """Read afresh a node that counts as absent if it can't be decoded."""
-        with _told(path), contextlib.suppress(ForeignValue):
+        with _converted_errors(path), contextlib.suppress(ForeignValue):
             return await self._read(kind, path, fresh=True)
         return None
 
@@ -66,27 +67,27 @@ class CatalogNodes:
 
     async def version(self, path: str) -> int | None:
         """Return the node's version, None if there is none. Possibly stale."""
-        with _told(path):
+        with _converted_errors(path):
             stat = await self._store.exists(path)
             return stat.version if stat is not None else None
 
     async def sync(self) -> None:
-        """What is read after it is at least as new."""
-        with _told("/"):
+        """Make later reads return everything that was written before this call."""
+        with _converted_errors("/"):
             await self._store.sync()
 
     async def names(self, path: str) -> list[str]:
-        with _told(path):
+        with _converted_errors(path):
             return await self._store.children(path)
 
     async def change(
         self, kind: type[M], path: str, update: Callable[[M | None], M | None], along: Sequence[Change] = ()
     ) -> M | None:
-        """Changes the node to what `update` makes of it, None for none, and returns that.
+        """Change the node to what `update` returns, None to delete it, and return that.
 
-        `update` may alter what it is given. One of `along` that is refused raises its `Refused`; nothing was changed.
+        `update` may alter its argument. If one of `along` is refused, its `Refused` is raised and nothing was changed.
         """
-        with _told(path):
+        with _converted_errors(path):
             return await self._change(kind, path, update, along)
 
     async def _change(
@@ -114,22 +115,22 @@ class CatalogNodes:
         return made
 
     async def remove_empty(self, path: str) -> None:
-        """Where nothing stands any more. If it can't be done now nothing is wrong: it is an empty node that stays."""
+        """Delete an empty node. If it can't be deleted now, it stays, which does no harm."""
         with contextlib.suppress(MetadataError):
             await self._store.delete(path, ANY)
 
     async def make_if_absent(self, kind: type[Message], path: str, along: Sequence[Change] = ()) -> None:
-        """Make an empty node unless there is one, whatever that holds. One of `along` that is refused raises its
-        `Refused`."""
+        """Create an empty node unless there is one, decodable or not. If one of `along` is refused, its `Refused` is
+        raised."""
         if not await self.exists(path):
             await self.change_or_replace(kind, path, lambda node: node or kind(), along)
 
     async def change_or_replace(
         self, kind: type[M], path: str, update: Callable[[M | None], M | None], along: Sequence[Change] = ()
     ) -> M | None:
-        """As `change`, for a node that costs little to lose: one that can't be decoded is logged and replaced by an
-        empty one first."""
-        with _told(path):
+        """Change a node that costs little to lose: one that can't be decoded is logged and replaced by an empty one
+        first."""
+        with _converted_errors(path):
             try:
                 return await self._change(kind, path, update, along)
             except ForeignValue:
@@ -137,14 +138,14 @@ class CatalogNodes:
             return await self._change(kind, path, update, along)
 
     def making(self, path: str, node: Message) -> Put:
-        """The change that makes a node along with that of another."""
+        """Return the change that creates a node, for the transaction that changes another one."""
         payload = node.SerializeToString(deterministic=True)
         return Put(path, compare_and_set.encode_first_value(payload, self._randomness), ABSENT)
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """What the store raises, in the words of a broker."""
+def _converted_errors(path: str) -> Iterator[None]:
+    """Convert errors of the store to `BrokerError`."""
     try:
         yield
     except SessionLost as error:

@@ -1,11 +1,11 @@
-"""Whether a message can go through this broker: one is sent through it, and read back.
+"""The health check: publish a message through this broker, and read it back.
 
-The message goes the way that all take: a producer of the broker's own heartbeat topic, the topic's log, the bookies. It
-is read back from the bookies, not from the cache. Before that the metadata store is asked for an answer, since without
-it the broker opens no topic and no ledger. So the answer is yes only if all of that worked within the bound, just now.
+The message goes the way of all messages: a producer of the broker's own heartbeat topic, the topic's log, the
+bookies. It is read back from the bookies, not from the cache. Before that the metadata store is pinged, since without
+it the broker opens no topic and no ledger. So the check succeeds only if all of that works within the time-out, now.
 
-However many ask, one message is on its way at a time; whoever asks within a second of the last gets its answer. While
-one hangs, everybody is told so, and no further ones are sent after it.
+One message is in flight at a time, for all callers; a caller within a second of the last check gets its result. While a
+message hangs, the check reports that, and no further message is sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKEN_BYTES: Final = 16
 class Registered(Protocol):
     @property
     def waits_for(self) -> str:
-        """What keeps this broker from being registered; empty: nothing does."""
+        """What the broker's registration waits for; empty: nothing."""
 
 
 class Living(Protocol):
@@ -59,7 +59,7 @@ class BrokerHealth:
         randomness: Randomness,
         waits_for: Callable[[], str] = str,
     ) -> None:
-        """`waits_for`: what keeps the broker from having a life."""
+        """`waits_for`: what the broker's session waits for."""
         self._living = living
         self._waits_for = waits_for
         self._broker_id = broker_id
@@ -68,21 +68,21 @@ class BrokerHealth:
         self._randomness = randomness
         self._instance = randomness.token(_TOKEN_BYTES)
         self._messages = 0
-        # What is asked in the present session, and whose that is.
-        self._asked: Living | None = None
+        # The check in the present session, and that session.
+        self._checked: Living | None = None
         self._question: SingleFlightCheck | None = None
 
     async def look(self) -> tuple[bool, list[str]]:
-        """Whether a message can go through, and if not, why."""
+        """Return whether a message can be published and read, and if not, why."""
         living = self._living()
         if living is None:
             waits_for = self._waits_for()
             return False, [waits_for or "the broker has no session with its metadata store, and serves nothing"]
         if waits_for := living.ownership.waits_for:
-            # The heartbeat's topic may be that other broker's: it would be taken from it.
+            # Another process may own the heartbeat topic: it would lose it.
             return False, [waits_for]
-        if living is not self._asked or self._question is None:
-            before, self._asked = self._question, living
+        if living is not self._checked or self._question is None:
+            before, self._checked = self._question, living
             self._question = SingleFlightCheck(
                 lambda: self._send_and_read(living), self._options.health_check_timeout_s, self._clock
             )
@@ -104,7 +104,7 @@ class BrokerHealth:
             await self._question.close()
 
     async def _send_and_read(self, living: Living) -> None:
-        """Raises whatever keeps a message from going through."""
+        """Raise the error that prevents it."""
         await living.store.ping()
         name = heartbeat_topic(self._broker_id())
         topic = await living.topics.get(name, create=True, asked=True)
@@ -125,14 +125,14 @@ class BrokerHealth:
             producer.publish(0, [encode_entry(metadata, payload)])
             position = await sent.outcome
         finally:
-            topic.leave(producer, TopicUnloaded("the heartbeat was looked at"))
+            topic.leave(producer, TopicUnloaded("the heartbeat has been read"))
         stored = await topic.log.read_stored(position)
         if stored is None or decode_entry(stored.stored).payload != payload:
-            raise TopicUnloaded(f"the bookies gave something else for {position} of {name} than was stored there")
+            raise TopicUnloaded(f"the bookies return another entry for {position} of {name} than was stored")
 
 
 class _Sent:
-    """The producer's one message: a ProducerSink."""
+    """A ProducerSink for one message."""
 
     def __init__(self) -> None:
         self.outcome: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
@@ -151,7 +151,7 @@ class _Sent:
         return True
 
     def report_waiting(self, waiting_for: str) -> None:
-        pass  # whoever looks asks the log
+        pass  # the health check reads the log's own reason
 
     def ended(self, error: BrokerError) -> None:
         if not self.outcome.done():

@@ -1,4 +1,4 @@
-"""Names as an administrator gives them."""
+"""Parse the names in the requests of admin calls."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from magnetar_wire.bundles import BundleRange
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["bundle_named", "namespace_named", "topic_named"]
+__all__ = ["parse_bundle", "parse_namespace_name", "parse_topic_name"]
 
 
-def topic_named(text: str) -> TopicName:
+def parse_topic_name(text: str) -> TopicName:
     try:
         return TopicName.parse(text)
     except InvalidTopicName as error:
         raise BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)) from None
 
 
-def namespace_named(text: str) -> NamespaceName:
+def parse_namespace_name(text: str) -> NamespaceName:
     try:
         return NamespaceName.parse(text)
     except InvalidTopicName as error:
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
 
 
-def bundle_named(text: str) -> BundleRange:
+def parse_bundle(text: str) -> BundleRange:
     try:
         return BundleRange.parse(text)
     except ValueError as error:

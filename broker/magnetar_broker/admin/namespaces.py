@@ -1,18 +1,18 @@
-"""Namespaces: where topics are, and the policies that hold for them.
+"""Namespaces, which contain topics, and their policies.
 
-**Nothing is made in a namespace that is being deleted.** Making a topic checks, in its own transaction, that the
-namespace's node is at the version at which it was read and not marked; making a partitioned topic raises
-`partitioned_made` besides. Deleting marks the node first, then looks for topics. Whatever was made before the mark is
-found, and nothing is made behind it.
+**Nothing is created in a namespace that is being deleted.** Creating a topic checks, in its own transaction, that the
+namespace's node has the version at which it was read and is not marked; creating a partitioned topic also raises
+`partitioned_made`. A deletion marks the node first, then looks for topics. A topic that was created before the mark is
+found, and none is created after it.
 
-A namespace can be deleted and created again under the same name, and the new node has the same versions as the old one
-had. So each incarnation has a node of its own, made and deleted with the namespace; the making of a topic, and each
-change of the leases on the namespace, checks that it exists. The leases' node is deleted in the same transaction: so
-none is left behind, and its versions do not repeat within the life of an incarnation.
+A namespace can be deleted and created again under the same name, and the new node has the same versions as the old one.
+So each incarnation has a node of its own, created and deleted with the namespace; the creation of a topic, and each
+change of the leases on the namespace, checks that it exists. The leases' node is deleted in the same transaction, so
+none is left behind, and its versions do not repeat during an incarnation.
 
-A deletion that finds topics and has no force takes its mark away again. Killed before that, it leaves a mark that says
-that nothing was deleted yet (IF_EMPTY): deleting it again finishes or takes it away, and creating the namespace takes
-it away. A deletion by force that was killed (BEGUN) can only be finished.
+A deletion without force that finds topics removes its mark again. If the broker is killed before that, the mark remains
+and says that nothing was deleted yet (IF_EMPTY): deleting the namespace again finishes the deletion or removes the
+mark, and creating the namespace removes it. A deletion by force that was interrupted (BEGUN) can only be finished.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Namespaces:
         self._max_partitions = options.max_num_partitions_per_partitioned_topic
 
     async def names(self, tenant: str) -> list[str]:
-        """Of the tenant's namespaces, without its own."""
+        """Return the names of a tenant's namespaces, without the tenant."""
         check_tenant_name(tenant)
         await self._nodes.sync()
         names = await self._nodes.names(f"{paths.NAMESPACES}/{tenant}")
@@ -52,14 +52,14 @@ class Namespaces:
         return names
 
     async def get(self, name: NamespaceName, *, fresh: bool = True) -> Found[NamespaceNode]:
-        """Its node, marked or not. Raises NOT_FOUND."""
+        """Return the namespace's node, marked or not. Raises NOT_FOUND."""
         found = await self._nodes.read(NamespaceNode, paths.namespace(name), fresh=fresh)
         if found is None:
             raise no_namespace(name)
         return found
 
     async def create(self, name: NamespaceName, policies: Policies, bundles: int = 0) -> None:
-        """`bundles`: into how many its topics are divided; 0: as the options say."""
+        """Create the namespace. `bundles`: the number of its bundles; 0: the default of the settings."""
         check_policies(policies, self._max_partitions)
         limit = self._options.load_balancer_namespace_maximum_bundles
         if bundles > limit:
@@ -85,11 +85,11 @@ class Namespaces:
         try:
             await self._nodes.change(TenantNode, paths.tenant(name.tenant), raised, along=making)
         except Refused:
-            await self._take_mark_away(name)
+            await self._remove_mark(name)
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a namespace {name} already") from None
 
     async def update(self, name: NamespaceName, policies: Policies) -> None:
-        """All policies are replaced by these."""
+        """Replace all policies."""
         check_policies(policies, self._max_partitions)
 
         def updated(node: NamespaceNode | None) -> NamespaceNode:
@@ -106,19 +106,19 @@ class Namespaces:
         delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
         release: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
-        """`topics` names what is in it, freshly; `delete_topics` deletes all of that, where it is by force; `release`
-        has brokers let go of its bundles when it is empty."""
+        """Delete the namespace. `topics` lists its topics, read afresh. `delete_topics` deletes them by force; None:
+        refuse if there are any. `release` unloads its bundles when it is empty."""
         while True:
             marked = await self._mark(name, Deletion.DELETION_IF_EMPTY)
-            there = await topics(name)
-            if there and delete_topics is None:
-                await self._take_mark_away(name)
+            found = await topics(name)
+            if found and delete_topics is None:
+                await self._remove_mark(name)
                 raise BrokerError(
                     ErrorCode.NOT_ALLOWED,
-                    f"namespace {name} has {len(there):,} topics, among them {there[0]}: delete them first, or delete "
-                    "it by force",
+                    f"namespace {name} has {len(found):,} topics, among them {found[0]}: delete them first, or delete "
+                    "the namespace by force",
                 )
-            if there:
+            if found:
                 assert delete_topics is not None
                 await self._mark(name, Deletion.DELETION_BEGUN)
                 await delete_topics(name)
@@ -136,9 +136,9 @@ class Namespaces:
                 along = await self._delete_along(name, marked.incarnation)
                 await self._nodes.change(NamespaceNode, paths.namespace(name), deleted, along=along)
             except Refused:
-                continue  # a lease was taken, renewed or ended meanwhile
+                continue  # a lease was taken, renewed or ended in the meantime
             if not changed:
-                # Where its bundles' owners stood; whoever has one still takes it away when he notices.
+                # The parent of its bundles' owner nodes. An owner that still has such a node deletes it later.
                 await self._nodes.remove_empty(paths.owners(name))
                 return
 
@@ -149,13 +149,13 @@ class Namespaces:
         changes: list[Change] = []
         if await self._nodes.version(marker) is not None:
             changes.append(Delete(marker, 0))
-            # So that none is made between this and the deletion.
+            # So that no lease is created between this and the deletion.
             await self._nodes.make_if_absent(LeasesNode, leases, along=[Check(marker, 0)])
         version = await self._nodes.version(leases)
         return changes if version is None else [*changes, Delete(leases, version)]
 
     async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:
-        """Returns the node, marked. A stronger mark stays."""
+        """Mark the node and return it. A stronger mark stays."""
 
         def marked(node: NamespaceNode | None) -> NamespaceNode:
             if node is None:
@@ -167,7 +167,7 @@ class Namespaces:
         assert node is not None
         return node
 
-    async def _take_mark_away(self, name: NamespaceName) -> None:
+    async def _remove_mark(self, name: NamespaceName) -> None:
         def unmarked(node: NamespaceNode | None) -> NamespaceNode | None:
             if node is None:
                 return None
@@ -182,7 +182,7 @@ class Namespaces:
 
 
 def standing(name: NamespaceName, node: NamespaceNode | None) -> NamespaceNode:
-    """The node, if things may be made in it."""
+    """Return the node if topics may be created in the namespace. Raises `BrokerError`."""
     if node is None:
         raise no_namespace(name)
     if node.deletion != Deletion.DELETION_NONE:
@@ -196,5 +196,5 @@ def no_namespace(name: NamespaceName) -> BrokerError:
 
 def being_deleted(what: str) -> BrokerError:
     return BrokerError(
-        ErrorCode.NOT_ALLOWED, f"{what} is being deleted; if that was broken off, deleting it again finishes it"
+        ErrorCode.NOT_ALLOWED, f"{what} is being deleted; if that was interrupted, delete it again to finish"
     )

@@ -1,14 +1,14 @@
-"""Partitioned topics: how many partitions a topic has. Each partition is a topic like any other.
+"""Partitioned topics: the number of partitions of a topic. Each partition is a topic like any other.
 
-**What may be there beside it.** A topic without partitions and a partitioned one never share a name: whoever makes the
-first checks the namespace's version in its transaction, and making the second raises that, then looks for the first,
-and goes again if it is there. A partition is made only where its partitioned topic says that it has it, at the version
-at which that was read.
+**Names.** A topic without partitions and a partitioned one never share a name. Creating the first checks the
+namespace's version in its transaction. Creating the second raises that version, then looks for the first, and is
+undone if it exists. A partition is created only if its partitioned topic has it, at the version at which that was
+read.
 
-**Growing** is announced (`growing_to`), then the new partitions get the subscriptions that the first one has, and only
-then clients are told: so a subscription whose consumers are away misses nothing of them. Subscriptions that are created
-or deleted meanwhile are in step at the end (subscription_calls.py). **Deleting** is marked, then
-the partitions go, then the node. Killed at any step, the same call again finishes it.
+**Growing** is announced (`growing_to`). Then the new partitions get the subscriptions of the first one, and then
+clients see them: so a subscription whose consumers are away misses none of their messages. topic_router.py says how
+changes of subscriptions at the same time reach all partitions. **Deleting** marks the node, then deletes the
+partitions, then the node. If it is interrupted at any step, the same call again finishes it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,23 @@ class PartitionedTopics:
         self._max_partitions = max_partitions
 
     async def find(self, name: TopicName, *, fresh: bool = False) -> Found[PartitionedTopicNode] | None:
-        """Its node, marked or not."""
+        """Return the topic's node, marked or not."""
         return await self._nodes.read(PartitionedTopicNode, paths.partitioned(name), fresh=fresh)
 
     async def get(self, name: TopicName) -> PartitionedTopicNode:
         found = await self.find(name, fresh=True)
-        return _there(name, found.node if found else None)
+        return _existing(name, found.node if found else None)
+
+    async def announced_parts(self, name: TopicName) -> list[TopicName]:
+        """Return the partitions, with those that a growth has announced and clients do not know yet; as new as the
+        call."""
+        node = await self.get(name)
+        return [name.partition(index) for index in range(max(node.partitions, node.growing_to))]
 
     async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str]) -> None:
         if name.is_partition:
             raise BrokerError(
-                ErrorCode.INVALID_TOPIC_NAME, f"{name} is named as a partition, and can't have partitions"
+                ErrorCode.INVALID_TOPIC_NAME, f"{name} has the name of a partition, and can't have partitions"
             )
         self._check(partitions)
         node = PartitionedTopicNode(incarnation=self._nodes.incarnation(), partitions=partitions, properties=properties)
@@ -70,11 +76,12 @@ class PartitionedTopics:
     async def grow(
         self, name: TopicName, partitions: int, prepare: Callable[[Sequence[TopicName]], Awaitable[None]]
     ) -> None:
-        """`prepare` makes the new partitions what the others are; it may be called again for the same ones."""
+        """Grow the topic. `prepare` gives new partitions what the others have; it may be called again for the same
+        ones."""
         self._check(partitions)
 
         def announced(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
-            node = _there(name, node)
+            node = _existing(name, node)
             if partitions < node.partitions:
                 raise BrokerError(
                     ErrorCode.NOT_ALLOWED,
@@ -84,10 +91,10 @@ class PartitionedTopics:
             return node
 
         def grown(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
-            node = _there(name, node)
+            node = _existing(name, node)
             assert announcement is not None
             if node.incarnation != announcement.incarnation:
-                raise BrokerError(ErrorCode.INCARNATION_CHANGED, f"{name} was deleted and made again meanwhile")
+                raise BrokerError(ErrorCode.INCARNATION_CHANGED, f"{name} was deleted and created again")
             node.partitions = max(node.partitions, partitions)
             return node
 
@@ -121,7 +128,7 @@ class PartitionedTopics:
         if await self._nodes.exists(paths.topic(name)):
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS,
-                f"there is a topic {name} without partitions: delete it first, or choose a name",
+                f"there is a topic {name} without partitions: delete it first, or use another name",
             )
 
     def _check(self, partitions: int) -> None:
@@ -137,7 +144,7 @@ def no_partitioned_topic(name: TopicName) -> BrokerError:
     return BrokerError(ErrorCode.NOT_FOUND, f"there is no partitioned topic {name}")
 
 
-def _there(name: TopicName, node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+def _existing(name: TopicName, node: PartitionedTopicNode | None) -> PartitionedTopicNode:
     if node is None:
         raise no_partitioned_topic(name)
     if node.deletion != Deletion.DELETION_NONE:

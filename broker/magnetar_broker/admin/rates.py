@@ -1,4 +1,4 @@
-"""Rates of all topics that are loaded: one task samples the counters of all of them, some at a time."""
+"""Sample the counters of all loaded topics in one task, for their rates."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from magnetar_wire.clock import Clock
 
 __all__ = ["sample_rates", "sample_topic"]
 
-_AT_A_TIME: Final = 100
-# Between these others have their turn.
+_TOPICS_PER_TURN: Final = 100
+# Other tasks run between two groups of topics.
 _PAUSE_S: Final = 0.001
 
 
 async def sample_rates(
     topics: Callable[[], Iterable[Topic]], counters: BrokerCounters, interval_s: float, clock: Clock
 ) -> None:
-    """Until it is cancelled."""
+    """Sample until cancelled."""
     while True:
         now = clock.monotonic()
         counters.received.sample(now)
         counters.delivered.sample(now)
         for number, topic in enumerate(list(topics()), 1):
             sample_topic(topic, clock.monotonic())
-            if number % _AT_A_TIME == 0:
+            if number % _TOPICS_PER_TURN == 0:
                 await clock.sleep(_PAUSE_S)
         await clock.sleep(interval_s)
 

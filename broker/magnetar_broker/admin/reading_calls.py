@@ -1,54 +1,46 @@
-"""What is asked of any broker by those who read a topic's log from the bookies: it is the topic's own that answers
-(reading_here.py).
-
-All of it may be done twice without harm: a plan's lease is the same one, and a subscription never goes back.
-"""
+"""Admin calls of readers that read topics' logs from the bookies: at the topic's owner, except for leases on
+namespaces."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final
 
-from google.protobuf.message import Message
-
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.admin.catalog import Catalog
-from magnetar_broker.admin.names import namespace_named, topic_named
-from magnetar_broker.admin.owner_calls import OwnerCalls
-from magnetar_broker.admin.topic_calls import TopicCalls
-from magnetar_broker.core.policies import check_known
+from magnetar_broker.admin.ledger_locations import LedgerLocations
+from magnetar_broker.admin.names import parse_namespace_name
+from magnetar_broker.admin.read_planner import ReadPlanner, message_of, position_of
+from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.readable_entry import read_if_readable
+from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
+from magnetar_broker.topic.progress import ProgressOwner
+from magnetar_broker.topic.topic import Topic
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.admin_pb2 import Done
-from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 
 __all__ = ["ReadingCalls"]
 
-A = TypeVar("A", bound=Message)
+# Topics have no retention policies. What a topic without a durable subscription retains does not count: as soon as
+# there is a subscription, messages that it has acknowledged are deleted.
+_RETAINED: Final = False
+# The limits of positions that a cursor stores.
+_MAX_ID: Final = 2**63 - 1
+_MAX_BATCH_INDEX: Final = 2**31 - 1
 
 
 class ReadingCalls:
-    def __init__(self, catalog: Catalog, topics: TopicCalls, owners: OwnerCalls) -> None:
+    def __init__(self, catalog: Catalog, ledgers: LedgerClient) -> None:
         self._catalog = catalog
-        self._topics = topics
-        self._owners = owners
+        self._bookies = ledgers.bookies
+        self._planner = ReadPlanner(LedgerLocations(ledgers), self._addresses)
 
-    async def log_place(self, request: pb.LogPlaceRequest) -> pb.LogPlaceAnswer:
-        return await self._asked("log_place", request.topic, request, pb.LogPlaceAnswer)
-
-    async def plan(self, request: pb.PlanRequest) -> pb.PlanAnswer:
-        return await self._asked("plan", request.topic, request, pb.PlanAnswer)
-
-    async def renew_lease(self, request: pb.RenewLeaseRequest) -> Done:
-        return await self._asked("renew_lease", request.topic, request, Done)
-
-    async def finish_part(self, request: pb.FinishPartRequest) -> Done:
-        return await self._asked("finish_part", request.topic, request, Done)
-
-    async def advance_progress(self, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:
-        return await self._asked("advance_progress", request.topic, request, pb.AdvanceProgressAnswer)
+    # ── any broker ──
 
     async def hold_namespace(self, request: pb.HoldNamespaceRequest) -> pb.HoldNamespaceAnswer:
-        check_known(request, "hold_namespace")
-        name = namespace_named(request.namespace)
+        name = parse_namespace_name(request.namespace)
         leases = self._catalog.namespace_leases
         try:
             incarnation = (await self._catalog.namespaces.get(name)).node.incarnation
@@ -65,7 +57,7 @@ class ReadingCalls:
         return pb.HoldNamespaceAnswer(taken=taken)
 
     async def namespace_leases(self, request: pb.NamespaceLeasesRequest) -> pb.NamespaceLeasesAnswer:
-        name = namespace_named(request.namespace)
+        name = parse_namespace_name(request.namespace)
         await self._catalog.namespaces.get(name)
         return pb.NamespaceLeasesAnswer(
             leases=[
@@ -79,17 +71,108 @@ class ReadingCalls:
             ]
         )
 
-    async def _asked(self, call: str, topic: str, request: Message, answer: type[A]) -> A:
-        check_known(request, call)
-        name = topic_named(topic)
-        try:
-            return await self._owners.of_topic(name, call, request, answer, harmless=True)
-        except BrokerError as error:
-            if error.code != ErrorCode.TOPIC_NOT_FOUND or name.is_partition:
-                raise
-            parts = await self._topics.names(name)
-            if parts == [name]:
-                raise
+    # ── the topic's owner ──
+
+    async def log_place(self, topic: Topic, request: pb.LogPlaceRequest) -> pb.LogPlaceAnswer:
+        position = await _find_position(topic.log, request.at)
+        return pb.LogPlaceAnswer(incarnation=topic.log.incarnation, place=message_of(position), retained=_RETAINED)
+
+    async def plan(self, topic: Topic, request: pb.PlanRequest) -> pb.PlanAnswer:
+        log = topic.log
+        if request.incarnation and request.incarnation != log.incarnation:
+            return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
+        answer = await self._planner.plan(log, request)
+        answer.retained = _RETAINED
+        return answer
+
+    async def renew_lease(self, topic: Topic, request: pb.RenewLeaseRequest) -> Done:
+        _check_incarnation(topic, request.incarnation)
+        if request.lease_ms:
+            await topic.log.leases.renew(request.lease_id, request.lease_ms, request.read_id)
+        else:
+            await topic.log.leases.end(request.lease_id, request.read_id)
+        return Done()
+
+    async def finish_part(self, topic: Topic, request: pb.FinishPartRequest) -> Done:
+        topic.log.leases.finish_part(request.lease_id, request.read_id, request.part, request.parts)
+        return Done()
+
+    async def advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:
+        _check_incarnation(topic, request.incarnation)
+        to = _as_start(position_of(request.to))
+        owner = ProgressOwner(request.owner, request.owner_name)
+        mark_delete = await topic.subscriptions.advance(
+            request.subscription, to, only_make=request.only_make, owner=owner
+        )
+        position = max(BEFORE_ALL, NextMessage(*mark_delete.next))
+        return pb.AdvanceProgressAnswer(position=message_of(position))
+
+    def _addresses(self, bookie_ids: list[str], listener_name: str) -> dict[str, str]:
+        """Return the bookies' addresses: of one that is not registered now the last one, since it may still serve
+        reads. Raises `BrokerError` for a listener that no bookie has."""
+        bookies = self._bookies
+        names = list(dict.fromkeys(name for info in bookies.alive().values() for name, _ in info.listeners))
+        if listener_name and names and listener_name not in names:
             raise BrokerError(
-                ErrorCode.NOT_ALLOWED, f"{name} has partitions: ask each of them, {parts[0]} and so on"
-            ) from error
+                ErrorCode.INVALID_ARGUMENT,
+                f"no bookie has a listener {listener_name!r:.100}: there are {', '.join(names)}",
+            )
+        return {one: bookies.address(one, listener_name) for one in bookie_ids}
+
+
+def _check_incarnation(topic: Topic, incarnation: str) -> None:
+    if incarnation and incarnation != topic.log.incarnation:
+        raise BrokerError(
+            ErrorCode.INCARNATION_CHANGED,
+            f"{topic.name} was deleted and created again: its incarnation is {topic.log.incarnation} now, not "
+            f"{incarnation}, so positions in the old one mean nothing in it",
+        )
+
+
+def _as_start(position: NextMessage) -> StartAt:
+    """Convert a position to the type that cursors use. Raises `BrokerError` for numbers above a cursor's limits."""
+    if position == BEFORE_ALL:
+        return StartAt(earliest=True)
+    ledger_id, entry_id, batch_index = position
+    if max(ledger_id, entry_id) > _MAX_ID or batch_index > _MAX_BATCH_INDEX:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"progress can't be at {position}: ids of ledgers and entries are at most {_MAX_ID}, and indexes in a "
+            f"batch at most {_MAX_BATCH_INDEX}",
+        )
+    return StartAt(place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=True))
+
+
+async def _find_position(log: ManagedLedger, at: StartAt) -> NextMessage:
+    """Return the position of `at`, or the next one that the log has (still or already). Raises `BrokerError`."""
+    match at.WhichOneof("at"):
+        case "earliest":
+            return first_of(log.listed)
+        case "latest":
+            return end_of(log.listed)
+        case "time_ms":
+            found = NextMessage(*await log.first_at_time(at.time_ms))
+            return min(max(found, first_of(log.listed)), end_of(log.listed))
+        case "place":
+            return await _find_after_message(log, at)
+        case _:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, "`at` is empty: give earliest, latest, a time or a message's position"
+            )
+
+
+async def _find_after_message(log: ManagedLedger, at: StartAt) -> NextMessage:
+    named = at.place
+    if named.ledger_id < 0 or named.entry_id < 0:
+        return first_of(log.listed)
+    found = NextMessage(named.ledger_id, named.entry_id, max(0, named.batch_index))
+    if found != BEFORE_ALL and is_of_another_incarnation(log, named.ledger_id):
+        raise another_incarnation(log, found.position)
+    if not named.inclusive:
+        found = NextMessage(*found.position.next) if named.batch_index < 0 else found._replace(batch_index=found[2] + 1)
+    found = min(max(found, first_of(log.listed)), end_of(log.listed))
+    if found.batch_index:
+        entry = await read_if_readable(log, found.position)
+        if entry is not None and found.batch_index >= entry.messages:
+            return NextMessage(*found.position.next)
+    return found

@@ -1,136 +1,144 @@
-"""Administrators' calls on subscriptions: on a partitioned topic, on all its partitions.
+"""Admin calls on subscriptions: on a partitioned topic, on all its partitions.
 
-A subscription that only some partitions have, since a call was broken off, is completed by `create` and deleted by
-`delete`; the other calls change it where it is. Each partition's owner does its part (subscriptions_here.py).
-
-**While a topic grows.** A growth announces the new partitions, copies the subscriptions of the first partition to them
-until it finds no change there, and then tells clients (partitioned_topics.py, topic_calls.py). So a call changes the
-first partition first, then reads how many partitions there are or are announced, and then changes the others. Either
-the growth reads the first partition after that change and copies it; or it was announced before the call reads the
-number, and has copied all that it will, so the call changes the new partitions, too.
+A subscription that only some partitions have, since a call did not finish, is completed by `create_subscription` and
+deleted by `delete_subscription`. The other calls change it where it is.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
-from magnetar_broker.admin.names import topic_named
-from magnetar_broker.admin.owner_calls import OwnerCalls
-from magnetar_broker.admin.some_at_a_time import partly_done, some_at_a_time
-from magnetar_broker.admin.subscriptions_here import no_subscription
-from magnetar_broker.admin.topic_calls import TopicCalls
-from magnetar_broker.core.policies import check_known
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.admin.topic_route import TopicRoute, routed
+from magnetar_broker.admin.topic_router import check_single_part
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, UnreadableEntry
+from magnetar_broker.topic.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["SubscriptionCalls"]
 
-_Request: TypeAlias = pb.SubscriptionRequest | pb.DeleteSubscriptionRequest | pb.SkipRequest | pb.ExpireRequest
-A = TypeVar("A", pb.Done, pb.SkippedAnswer)
+_MAX_PEEKED_BYTES: Final = 6_291_456
+_READ_ENTRIES: Final = 100
+_Named: TypeAlias = pb.SubscriptionRequest | pb.DeleteSubscriptionRequest | pb.SkipRequest | pb.ExpireRequest
+
+
+def _no_subscription(request: _Named) -> BrokerError:
+    return _not_found(request.topic, request.subscription)
+
+
+def _not_found(topic: str, subscription: str) -> BrokerError:
+    return BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{topic} has no subscription {subscription!r:.300}")
+
+
+def _subscription_exists(request: pb.SubscriptionRequest) -> BrokerError:
+    return BrokerError(
+        ErrorCode.ALREADY_EXISTS, f"{request.topic} has a subscription {request.subscription!r:.300} already"
+    )
+
+
+def _sum_skipped(name: TopicName, answers: Sequence[pb.SkippedAnswer]) -> pb.SkippedAnswer:
+    return pb.SkippedAnswer(entries=sum(one.entries for one in answers))
 
 
 class SubscriptionCalls:
-    def __init__(self, topics: TopicCalls, owners: OwnerCalls, max_peeked_entries: int) -> None:
-        self._topics = topics
-        self._owners = owners
+    """Handlers at the topic's owner, for one topic or one partition."""
+
+    def __init__(self, max_peeked_entries: int) -> None:
         self._max_peeked_entries = max_peeked_entries
 
-    async def names(self, topic: str) -> list[str]:
-        """Of durable ones."""
-        found: dict[str, None] = {}
-        parts = await self._topics.names(topic_named(topic))
-        for subscriptions in await some_at_a_time(parts, self._topics.durable_subscriptions):
-            found.update((one.subscription, None) for one in subscriptions)
-        return list(found)
+    async def durable_subscriptions(self, topic: Topic, request: pb.TopicRequest) -> pb.DurableSubscriptionsAnswer:
+        answer = pb.DurableSubscriptionsAnswer()
+        for one in topic.subscriptions.stats():
+            if one.durable:
+                answer.subscriptions.add(subscription=one.name, properties=one.properties)
+        return answer
 
-    async def create_subscription(self, request: pb.SubscriptionRequest) -> pb.Done:
-        check_known(request, "create_subscription")
+    async def _check_creation(self, request: pb.SubscriptionRequest, parts: Sequence[TopicName]) -> None:
         if not request.subscription:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "a subscription has a name, and this one is empty")
-        if not await self._change_parts("create_subscription", request, pb.Done, ErrorCode.ALREADY_EXISTS):
-            raise BrokerError(
-                ErrorCode.ALREADY_EXISTS, f"{request.topic} has a subscription {request.subscription!r} already"
-            )
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the subscription's name is empty: give it a name")
+
+    @routed(TopicRoute(check=_check_creation, skipped=_subscription_exists))
+    async def create_subscription(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.Done:
+        await topic.subscriptions.create(request.subscription, request.start, dict(request.properties))
         return pb.Done()
 
-    async def delete_subscription(self, request: pb.DeleteSubscriptionRequest) -> pb.Done:
-        await self._where_it_is("delete_subscription", request, pb.Done)
+    @routed(TopicRoute(skipped=_no_subscription))
+    async def delete_subscription(self, topic: Topic, request: pb.DeleteSubscriptionRequest) -> pb.Done:
+        await topic.subscriptions.delete(request.subscription, force=request.force)
         return pb.Done()
 
-    async def reset_subscription(self, request: pb.SubscriptionRequest) -> pb.Done:
-        check_known(request, "reset_subscription")
+    async def _check_reset(self, request: pb.SubscriptionRequest, parts: Sequence[TopicName]) -> None:
         at = request.start.WhichOneof("at")
-        if at == "place":
-            await self._only_one(request.topic, "a message is in one of them: reset that one, or reset all to a time")
         if at is None:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "`start` is empty: say where the subscription is to go on")
-        await self._where_it_is("reset_subscription", request, pb.Done)
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "`start` is empty: give the subscription's new position")
+        if at == "place":
+            check_single_part("reset_subscription to a message's position", parts)
+
+    @routed(TopicRoute(check=_check_reset, skipped=_no_subscription))
+    async def reset_subscription(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.Done:
+        await topic.subscriptions.reset(request.subscription, request.start)
         return pb.Done()
 
-    async def skip(self, request: pb.SkipRequest) -> pb.SkippedAnswer:
+    async def _check_skip(self, request: pb.SkipRequest, parts: Sequence[TopicName]) -> None:
         if request.all == (request.entries > 0):
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "skip a number of entries above 0, or all of them")
-        if not request.all:
-            await self._only_one(request.topic, "skip so many entries on one of them")
-        return _sum_skipped(await self._where_it_is("skip", request, pb.SkippedAnswer))
-
-    async def expire(self, request: pb.ExpireRequest) -> pb.SkippedAnswer:
-        return _sum_skipped(await self._where_it_is("expire", request, pb.SkippedAnswer))
-
-    async def peek(self, request: pb.PeekRequest) -> pb.PeekAnswer:
-        if not 1 <= request.entries <= self._max_peeked_entries:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"peek at 1 to {self._max_peeked_entries:,} entries, and not at {request.entries:,}",
+                f"entries = {request.entries}, all = {request.all}: give either a number above 0, or all",
             )
-        name = await self._only_one(request.topic, "peek at one of them")
-        request.topic = str(name)
-        return await self._owners.of_topic(name, "peek", request, pb.PeekAnswer, harmless=True)
+        if not request.all:
+            check_single_part("skip with a number of entries", parts)
 
-    async def _only_one(self, topic: str, instead: str) -> TopicName:
-        """The topic, or its one partition."""
-        name = topic_named(topic)
-        parts = await self._topics.names(name)
-        if len(parts) > 1:
-            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} has partitions: {instead}")
-        return parts[0]
+    @routed(TopicRoute(check=_check_skip, skipped=_no_subscription, merge=_sum_skipped))
+    async def skip(self, topic: Topic, request: pb.SkipRequest) -> pb.SkippedAnswer:
+        if request.all:
+            skipped = await topic.subscriptions.skip_all(request.subscription)
+        else:
+            skipped = await topic.subscriptions.skip(request.subscription, request.entries)
+        return pb.SkippedAnswer(entries=skipped)
 
-    async def _where_it_is(self, call: str, request: _Request, kind: type[A]) -> list[A]:
-        """Change all parts of the topic that have the subscription. Raises SUBSCRIPTION_NOT_FOUND where none has."""
-        answers = await self._change_parts(call, request, kind, ErrorCode.SUBSCRIPTION_NOT_FOUND)
-        if not answers:
-            raise no_subscription(request.topic, request.subscription)
-        return answers
+    @routed(TopicRoute(skipped=_no_subscription, merge=_sum_skipped))
+    async def expire(self, topic: Topic, request: pb.ExpireRequest) -> pb.SkippedAnswer:
+        return pb.SkippedAnswer(entries=await topic.subscriptions.expire(request.subscription, request.older_than_s))
 
-    async def _change_parts(self, call: str, request: _Request, kind: type[A], passed_over: ErrorCode) -> list[A]:
-        """Return the answers of the changed parts. A part that refuses with the code `passed_over` is not changed."""
+    async def _check_peek(self, request: pb.PeekRequest, parts: Sequence[TopicName]) -> None:
+        maximum = self._max_peeked_entries
+        if not 1 <= request.entries <= maximum:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"entries = {request.entries:,} is not between 1 and {maximum:,} (admin_max_peeked_entries)",
+            )
 
-        async def change_part(part: TopicName) -> list[A]:
-            of_part = type(request)()
-            of_part.CopyFrom(request)  # type: ignore[arg-type]
-            of_part.topic = str(part)
+    @routed(TopicRoute(check=_check_peek))
+    async def peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
+        cursor = await topic.subscriptions.wait_for_cursor(request.subscription)
+        answer = pb.PeekAnswer()
+        size, start = 0, topic.log.first_after(cursor.mark_delete)
+        while len(answer.entries) < request.entries:
             try:
-                return [await self._owners.of_topic(part, call, of_part, kind)]
-            except BrokerError as error:
-                if error.code != passed_over:
-                    raise
-                return []
-
-        name = topic_named(request.topic)
-        first = (await self._topics.names(name))[0]
-        changed = await change_part(first)
-        if first == name:
-            return changed
-        try:
-            others = (await self._topics.partitions_with_announced(name))[1:]
-            for answers in await some_at_a_time(others, change_part):
-                changed += answers
-            return changed
-        except BrokerError as error:
-            raise partly_done(error) from error
-
-
-def _sum_skipped(answers: list[pb.SkippedAnswer]) -> pb.SkippedAnswer:
-    return pb.SkippedAnswer(entries=sum(one.entries for one in answers))
+                read = await topic.log.read(start, _READ_ENTRIES, _MAX_PEEKED_BYTES)
+            except UnreadableEntry as error:
+                read, start = None, error.position.next
+            if topic.cursors.get(request.subscription) is not cursor:
+                raise _not_found(str(topic.name), request.subscription)  # it was deleted while entries were read
+            if read is None:
+                continue
+            for entry in read:
+                start = Position(entry.position.ledger_id, entry.position.entry_id + 1)
+                if cursor.acknowledged(entry.position) or len(answer.entries) == request.entries:
+                    continue
+                size += len(entry.stored)
+                if answer.entries and size > _MAX_PEEKED_BYTES:
+                    return answer
+                done = cursor.acknowledged_messages(entry.position)
+                answer.entries.add(
+                    ledger_id=entry.position.ledger_id,
+                    entry_id=entry.position.entry_id,
+                    stored=entry.stored,
+                    acknowledged=done.to_bytes((done.bit_length() + 7) // 8, "little"),
+                )
+            if not read:
+                break
+        return answer

@@ -1,8 +1,9 @@
-"""Tenants: who may have namespaces.
+"""Tenants, which own namespaces.
 
-**Deleting one that has none, while another may be made.** Making a namespace raises the tenant's `namespaces_made` in
-the same transaction. So: read the tenant, find no namespaces, and delete it if its node is still what was read. Whoever
-made one in between has changed the node, and it is looked at again. Killed at any step, nothing is left to mend.
+**Deleting a tenant while a namespace may be created.** Creating a namespace raises the tenant's `namespaces_made` in
+the same transaction. So a deletion reads the tenant, finds no namespaces, and deletes the tenant's node if it is
+unchanged. If a namespace was created in between, the node has changed, and the deletion begins again. If the broker
+is killed at any step, nothing is left to repair.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Tenants:
         await self._nodes.change(TenantNode, paths.tenant(tenant), updated)
 
     async def delete(self, tenant: str, delete_namespace: Callable[[NamespaceName], Awaitable[None]] | None) -> None:
-        """By force where `delete_namespace` is given: with all its namespaces."""
+        """Delete the tenant. `delete_namespace`: delete each of its namespaces, too, by force; None: refuse if it has
+        any. Raises `BrokerError`."""
         check_tenant_name(tenant)
         while True:
             found = await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True)
@@ -89,7 +91,7 @@ class Tenants:
                 raise BrokerError(
                     ErrorCode.NOT_ALLOWED,
                     f"tenant {tenant} has {len(names):,} namespaces, among them {names[0]}: delete them first, or "
-                    "delete it by force",
+                    "delete the tenant by force",
                 )
             for name in names:
                 assert delete_namespace is not None

@@ -1,6 +1,6 @@
-"""What there is to see of a topic, as an answer to an administrator.
+"""Describe topics in the responses of admin calls.
 
-Rates are those of the last sample that somebody took (`rates.py`), so asking often doesn't change them.
+Rates are those of the last sample that `rates.py` took, so reading them often does not change them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from magnetar_broker.topic.subscription_stats import ConsumerStats, Subscription
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.topic_name import TopicName
 
-__all__ = ["internal_stats", "sum_of", "topic_stats"]
+__all__ = ["describe_log", "describe_topic", "drop_clients", "merge_stats"]
 
-# Of each kind in one answer, so that it fits into one message.
+# Items of each kind in one response, so that it fits into one message.
 _MAX_SHOWN: Final = 5000
 _MAX_LOST_SHOWN: Final = 100
-# Numbers of a partitioned topic that are the sums of its partitions'.
+# Numbers of a partitioned topic that are sums over its partitions.
 _SUMMED: Final = (
     "refused_entries",
     "failed_entries",
@@ -34,7 +35,7 @@ _SUMMED: Final = (
 )
 
 
-async def topic_stats(topic: Topic) -> pb.TopicStats:
+async def describe_topic(topic: Topic) -> pb.TopicStats:
     log = topic.log.stats()
     stats = pb.TopicStats(
         topic=str(topic.name),
@@ -68,14 +69,23 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
             except BrokerError as error:
                 if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
                     raise
-                continue  # it was deleted while others were looked at
+                continue  # it was deleted in the meantime
         stats.subscriptions.append(shown)
     return stats
 
 
-def sum_of(name: str, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
-    """Of a partitioned topic: numbers added up, producers and consumers by partition left out."""
-    total = pb.TopicStats(topic=name, partitions=len(parts))
+def drop_clients(answer: pb.TopicStatsAnswer) -> pb.TopicStatsAnswer:
+    """Remove the producers and consumers of one partition, which the sums do not show: there may be very many."""
+    answer.stats.ClearField("producers")
+    for one in answer.stats.subscriptions:
+        one.ClearField("consumers")
+    return answer
+
+
+def merge_stats(name: TopicName, answers: Sequence[pb.TopicStatsAnswer]) -> pb.TopicStatsAnswer:
+    """Return the statistics of a partitioned topic: the sums over its partitions, without producers and consumers."""
+    parts = [answer.stats for answer in answers]
+    total = pb.TopicStats(topic=str(name), partitions=len(parts))
     total.received.SetInParent()
     total.delivered.SetInParent()
     subscriptions: dict[str, pb.SubscriptionStats] = {}
@@ -90,16 +100,16 @@ def sum_of(name: str, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
             known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
             _add_subscription(known, one, part.topic)
     total.subscriptions.extend(subscriptions.values())
-    return total
+    return pb.TopicStatsAnswer(stats=total)
 
 
-def internal_stats(topic: Topic) -> pb.InternalStats:
+def describe_log(topic: Topic) -> pb.InternalStats:
     log = topic.log.stats()
     shown = log.ledgers[-_MAX_SHOWN:]
     return pb.InternalStats(
         incarnation=topic.log.incarnation,
         state=log.state,
-        last=_place(topic.log.last),
+        last=_position(topic.log.last),
         ledgers=[
             pb.LedgerStats(
                 ledger_id=ledger.ledger_id, entries=ledger.entries, bytes=ledger.length_bytes, closed=ledger.closed
@@ -110,14 +120,14 @@ def internal_stats(topic: Topic) -> pb.InternalStats:
         cursors=[
             pb.CursorStats(
                 name=cursor.name,
-                mark_delete=_place(cursor.mark_delete),
-                saved_mark_delete=_place(cursor.saved_mark_delete),
+                mark_delete=_position(cursor.mark_delete),
+                saved_mark_delete=_position(cursor.saved_mark_delete),
                 open_entries=cursor.open_entries(),
             )
             for cursor in topic.cursors.durable()[:_MAX_SHOWN]
         ]
         + [
-            pb.CursorStats(name=one.name, mark_delete=_place(one.place), saved_mark_delete=_place(one.place))
+            pb.CursorStats(name=one.name, mark_delete=_position(one.place), saved_mark_delete=_position(one.place))
             for one in topic.cursors.unopened()[:_MAX_SHOWN]
         ],
         leases=[
@@ -160,7 +170,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         redelivered_messages=one.counters.redelivered_messages,
         acknowledged_entries=one.counters.acknowledged_entries,
         expired_entries=one.counters.expired_entries,
-        mark_delete=_place(one.mark_delete),
+        mark_delete=_position(one.mark_delete),
         damaged=one.damaged,
         consumers=[_consumer(consumer) for consumer in consumers],
         properties=one.properties,
@@ -221,5 +231,5 @@ def _add(total: pb.Rates, one: pb.Rates) -> None:
     total.bytes_per_s += one.bytes_per_s
 
 
-def _place(position: Position) -> pb.Place:
+def _position(position: Position) -> pb.Place:
     return pb.Place(ledger_id=position.ledger_id, entry_id=position.entry_id)

@@ -96,7 +96,7 @@ class TopicNode:
                 stored = await compare_and_set.read(self._store, self._path, fresh=True)
             if stored is None:
                 if not create:
-                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"topic {self.name} does not exist")
+                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
                 await self._make(along)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation

@@ -1,4 +1,4 @@
-"""Administration of a cluster: tenants, namespaces, topics, subscriptions, and what there is to see of them.
+"""Administration of a cluster: tenants, namespaces, topics, subscriptions, brokers, and their statistics.
 
     from magnetar.admin import Admin
 
@@ -7,10 +7,10 @@
         admin.topics.create_partitioned("public/orders/placed", 4)
         print(admin.topics.stats("public/orders/placed"))
 
-`AsyncAdmin` is the same for asyncio. What goes wrong is raised as in the rest of the SDK: `magnetar.exceptions`.
+`AsyncAdmin` is the same for asyncio. Errors are those of the rest of the SDK: `magnetar.exceptions`.
 
-What is here is imported when it is first used. Processes that Spark starts only to be told of a query's columns need no
-more than places in a log, and would wait a third of a second for the rest.
+Most names are imported when they are first used. Processes that Spark starts only to read a query's columns need no
+more than positions in a log, and the rest takes a third of a second to import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The administrator's client, for those who wait and for asyncio."""
+"""The administration clients: `Admin`, and `AsyncAdmin` for asyncio."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Self
 from magnetar._connection_pool import LazyGrpcTransport
 from magnetar._event_loop import background
 from magnetar._public_object import Unpicklable
+from magnetar.admin._async_methods import (
+    AsyncBrokers,
+    AsyncNamespaces,
+    AsyncReading,
+    AsyncSubscriptions,
+    AsyncTenants,
+    AsyncTopics,
+)
 from magnetar.admin._calls import AdminCalls
-from magnetar.admin._groups import AsyncBrokers, AsyncNamespaces, AsyncSubscriptions, AsyncTenants, AsyncTopics
-from magnetar.admin._reading import AsyncReading, Reading
-from magnetar.admin._sync_groups import Brokers, Namespaces, Subscriptions, Tenants, Topics
+from magnetar.admin._sync_methods import Brokers, Namespaces, Reading, Subscriptions, Tenants, Topics
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
@@ -20,12 +26,12 @@ __all__ = ["Admin", "AsyncAdmin"]
 
 
 class AsyncAdmin(Unpicklable):
-    """Administers a cluster through any of its brokers.
+    """Administer a cluster through any of its brokers.
 
     async with AsyncAdmin("magnetar://localhost:6652") as admin:
         await admin.topics.create_partitioned("orders", 4)
 
-    `listener_name`: by which of their listeners bookies are named that are to be read from; empty: the internal one.
+    `listener_name`: the listener of which plans name the bookies' addresses; empty: the internal one.
     """
 
     def __init__(
@@ -40,17 +46,22 @@ class AsyncAdmin(Unpicklable):
     ) -> None:
         self._url = service_url
         self._calls = AdminCalls(
-            service_url, operation_timeout_seconds, lambda: transport or LazyGrpcTransport(), _clock, _randomness
+            service_url,
+            operation_timeout_seconds,
+            lambda: transport or LazyGrpcTransport(),
+            _clock,
+            _randomness,
+            listener_name,
         )
         self.tenants = AsyncTenants(self._calls)
         self.namespaces = AsyncNamespaces(self._calls)
         self.topics = AsyncTopics(self._calls)
         self.subscriptions = AsyncSubscriptions(self._calls)
         self.brokers = AsyncBrokers(self._calls)
-        self.reading = AsyncReading(self._calls, listener_name)
+        self.reading = AsyncReading(self._calls)
 
     def set_operation_timeout(self, seconds: float) -> None:
-        """Changes for how long operations that begin from now on are retried."""
+        """Set for how long operations that begin from now on are retried."""
         self._calls.set_operation_timeout(seconds)
 
     async def close(self) -> None:
@@ -69,7 +80,7 @@ class AsyncAdmin(Unpicklable):
 
 
 class Admin(Unpicklable):
-    """Administers a cluster through any of its brokers.
+    """Administer a cluster through any of its brokers.
 
         with Admin("magnetar://localhost:6652") as admin:
             admin.topics.create_partitioned("orders", 4)

@@ -1,10 +1,14 @@
-"""An administrator's way to the brokers: any of them is asked, and does it or has it done by the one whose it is.
+"""Make admin calls: send a call to any of the brokers, and return its decoded response.
 
-What only looks is asked of the addresses of the service's URL as a client's questions are (_lookup.py): of the next
-one after any trouble of the moment, and besides where one is silent for a while. What changes something goes on to the
-next only where nothing was done: nobody was reached, or the broker says so (it has no metadata session, or too much to
-do). Where the answer was lost the caller is told so, since only the caller can tell whether a second attempt would be
-right. When none could do it they are asked again after a pause, until the operation's time is over.
+The call's row in the table of admin calls (magnetar_wire/admin_calls.py) says whether it may be sent again:
+
+- An idempotent call goes to the addresses of the service URL like a client's lookups (_lookup.py): to the next one
+  after an error, and also if one is silent for a while.
+- Any other call goes to the next one only if nothing was done: the broker was not reached, or it reports that it did
+  nothing (it has no metadata session, or too many calls). If the answer was lost, the caller gets an error that says
+  that the outcome is unknown, since only the caller can tell whether a second attempt is right.
+
+If no broker could do it, they are called again after a pause, until the operation's time is over.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
@@ -22,6 +26,7 @@ from magnetar._errors import from_problem, from_transport
 from magnetar._lookup import AnyBroker
 from magnetar._operations import Operations
 from magnetar._service_url import parse_service_url
+from magnetar.admin._values import make_request
 from magnetar.exceptions import (
     ConnectError,
     MagnetarException,
@@ -29,25 +34,23 @@ from magnetar.exceptions import (
     TooManyLookupRequestException,
     UnknownError,
 )
-from magnetar_protos import admin_pb2 as pb
+from magnetar_wire.admin_call import AdminCall
+from magnetar_wire.admin_calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import Randomness, SystemRandomness
 from magnetar_wire.transport import Code, NotReached, Rejected, Transport, TransportError
 
 __all__ = ["AdminCalls"]
 
-# Where hardly any time is left a broker has so long all the same.
-_LEAST_WAIT_S: Final = 0.1
-# A look is sent again if it is not answered for this long, in operations with a longer time-out. A broker answers
-# within half of it, if only by an error.
-_MAX_LOOK_S: Final = 60.0
-# A look may open many topics, so the next broker is not asked for it at once.
-_PATIENCE_S: Final = 3.0
-
-# Errors name this many addresses.
-_NAMED: Final = 5
-
-A = TypeVar("A", bound=Message)
+# The minimum time-out of an attempt, even if the operation's time is nearly over.
+_MIN_ATTEMPT_S: Final = 0.1
+# The maximum time-out of an attempt of an idempotent call, in operations with a longer time-out. A broker answers
+# within half of it, if only with an error.
+_MAX_ATTEMPT_S: Final = 60.0
+# An idempotent call goes to the next broker as well if one is silent for this long. It may load many topics.
+_SILENCE_S: Final = 3.0
+# Errors name at most this many addresses.
+_MAX_NAMED: Final = 5
 
 
 class AdminCalls:
@@ -58,84 +61,87 @@ class AdminCalls:
         transport: Callable[[], Transport],
         clock: Clock | None = None,
         randomness: Randomness | None = None,
+        listener_name: str = "",
     ) -> None:
+        self.listener_name = listener_name
         check_service_url(service_url)
         self._addresses = parse_service_url(service_url)
         self._timeout_s = operation_timeout_s
         self._transport = transport
         self._clock = clock or SystemClock()
-        self._any = AnyBroker(self._addresses, self._clock, _PATIENCE_S)
+        self._any = AnyBroker(self._addresses, self._clock, _SILENCE_S)
         self._randomness = randomness or SystemRandomness()
         self._connect()
 
     def set_operation_timeout(self, seconds: float) -> None:
         self._timeout_s = self._operations.timeout_s = seconds
 
-    async def look(self, method: str, request: Message, kind: type[A]) -> A:
-        ask_at = self._asking(method, request, kind, _MAX_LOOK_S)
-        started = self._clock.monotonic()
-        try:
-            return await self._operations.retry(lambda: self._any.ask(ask_at))
-        except ConnectError as error:
-            if error.found is not None:
-                raise
-            raise self._unanswered(method, error, self._clock.monotonic() - started) from error.__cause__
+    async def call(self, name: str, /, **fields: Any) -> Any:
+        """Make the call with these fields of the request, and return its response. Fields that are None stay unset."""
+        call = ADMIN_CALLS[name]
+        request = make_request(call, fields)
+        return await (self._repeat(call, request) if call.idempotent else self._send_once(call, request))
 
-    async def change(self, method: str, request: Message) -> None:
-        await self.changed(method, request, pb.Done)
-
-    async def changed(self, method: str, request: Message, kind: type[A]) -> A:
-        """What is answered to a change."""
-        ask_at = self._asking(method, request, kind)
-
-        async def attempt() -> A | _Told:
-            try:
-                return await self._any.ask_in_turn(ask_at, _nothing_done)
-            except MagnetarException as error:
-                if _nothing_done(error):
-                    raise
-                return _Told(_unknown(method, error))
-
-        outcome = await self._operations.retry(attempt)
-        if isinstance(outcome, _Told):
-            raise outcome.error
-        return outcome
-
-    def _unanswered(self, method: str, error: ConnectError, tried_s: float) -> ConnectError:
-        """The error of a look, which may be repeated, so that it does not matter whether it was done."""
-        addresses = ", ".join(self._addresses[:_NAMED]) + (", …" if len(self._addresses) > _NAMED else "")
-        reached = not isinstance(error.__cause__, NotReached)
-        problem = f"admin.{method} failed" if reached else "no broker can be reached"
-        return ConnectError(f"{problem} at {addresses}, tried for {tried_s:.3g} s: {error}")
-
-    async def names(self, method: str, within: str = "", *, include_system: bool = False) -> list[str]:
-        """All pages of them."""
+    async def names(self, name: str, /, **fields: Any) -> list[str]:
+        """Return the names in all pages of a list."""
         found: list[str] = []
         while True:
-            request = pb.NamesRequest(within=within, after=found[-1] if found else "", include_system=include_system)
-            answer = await self.look(method, request, pb.NamesAnswer)
+            answer = await self.call(name, **fields, after=found[-1] if found else "")
             found += answer.names
             if not answer.more or not answer.names:
                 return found
 
-    def _asking(
-        self, method: str, request: Message, kind: type[A], max_attempt_s: float = math.inf
-    ) -> Callable[[str], Coroutine[Any, Any, A]]:
+    async def _repeat(self, call: AdminCall, request: Message) -> Any:
+        send_to = self._sender(call, request, _MAX_ATTEMPT_S)
+        started = self._clock.monotonic()
+        try:
+            return await self._operations.retry(lambda: self._any.ask(send_to))
+        except ConnectError as error:
+            if error.found is not None:
+                raise
+            raise self._unanswered(call, error, self._clock.monotonic() - started) from error.__cause__
+
+    async def _send_once(self, call: AdminCall, request: Message) -> Any:
+        send_to = self._sender(call, request)
+
+        async def attempt() -> Any:
+            try:
+                return await self._any.ask_in_turn(send_to, _nothing_done)
+            except MagnetarException as error:
+                if _nothing_done(error):
+                    raise
+                return _Final(_unknown(call, error))
+
+        outcome = await self._operations.retry(attempt)
+        if isinstance(outcome, _Final):
+            raise outcome.error
+        return outcome
+
+    def _unanswered(self, call: AdminCall, error: ConnectError, tried_s: float) -> ConnectError:
+        """Return the error of an idempotent call: whether it was done does not matter."""
+        addresses = ", ".join(self._addresses[:_MAX_NAMED]) + (", …" if len(self._addresses) > _MAX_NAMED else "")
+        reached = not isinstance(error.__cause__, NotReached)
+        problem = f"admin.{call.name} failed" if reached else "no broker can be reached"
+        return ConnectError(f"{problem} at {addresses}, tried for {tried_s:.3g} s: {error}")
+
+    def _sender(
+        self, call: AdminCall, request: Message, max_attempt_s: float = math.inf
+    ) -> Callable[[str], Coroutine[Any, Any, Any]]:
         """Return a function that sends the request to one broker, and waits for the answer as long as there is time
         left, `max_attempt_s` at most."""
         encoded = request.SerializeToString()
         deadline = self._clock.monotonic() + self._timeout_s
 
-        async def ask_at(address: str) -> A:
+        async def send_to(address: str) -> Any:
             connection = await self._pool.connection(address)
-            timeout_s = min(max(deadline - self._clock.monotonic(), _LEAST_WAIT_S), max_attempt_s)
+            timeout_s = min(max(deadline - self._clock.monotonic(), _MIN_ATTEMPT_S), max_attempt_s)
             try:
-                answer = await connection.call(f"admin.{method}", encoded, timeout_s=timeout_s)
+                answer = await connection.call(f"admin.{call.name}", encoded, timeout_s=timeout_s)
             except TransportError as error:
                 raise from_transport(error) from error
-            return _read(kind.FromString, answer, method)
+            return _decode(call, answer)
 
-        return ask_at
+        return send_to
 
     def _connect(self) -> None:
         transport = self._transport()
@@ -161,35 +167,34 @@ class AdminCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What the caller is told, and is not tried again."""
+class _Final:
+    """An error that ends the operation."""
 
     error: MagnetarException
 
 
-def _unknown(method: str, error: MagnetarException) -> MagnetarException:
-    """The error of a change that may have been done: a request was sent, and its answer did not come."""
+def _unknown(call: AdminCall, error: MagnetarException) -> MagnetarException:
+    """Return the error of a call that may have been done, if its request was sent and the answer was lost."""
     if not isinstance(error.__cause__, TransportError) or isinstance(error.__cause__, Rejected):
         return error
-    unknown = ConnectError(f"whether admin.{method} was done is not known: {error}")
+    unknown = ConnectError(f"whether admin.{call.name} was done is not known: {error}")
     unknown.__cause__ = error.__cause__
     return unknown
 
 
 def _nothing_done(error: MagnetarException) -> bool:
-    """It was not done, and may be a moment later, or by another broker."""
+    """Whether the call was not done, and may succeed later or at another broker."""
     cause = error.__cause__
     if isinstance(cause, Rejected):
         return cause.code in (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
     return isinstance(cause, NotReached) or isinstance(error, ServiceUnitNotReady | TooManyLookupRequestException)
 
 
-def _read(parse: Callable[[bytes], A], answer: bytes, method: str) -> A:
+def _decode(call: AdminCall, answer: bytes) -> Any:
     try:
-        parsed: Any = parse(answer)
+        response: Any = call.response.FromString(answer)
     except DecodeError as error:
-        raise UnknownError(f"the answer to admin.{method} can't be read: {error}") from error
-    if parsed.HasField("problem"):
-        raise from_problem(parsed.problem)
-    read: A = parsed
-    return read
+        raise UnknownError(f"the response to admin.{call.name} can't be read: {error}") from error
+    if response.HasField("problem"):
+        raise from_problem(response.problem)
+    return response

@@ -1,4 +1,7 @@
-"""Between what travels (admin.proto) and what the application sees (models.py): fields of one name are one thing."""
+"""Convert between the messages of admin calls and the values that applications see (models.py, reading.py).
+
+A field of a message and a field of a value with the same name are the same thing.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,26 @@ import functools
 import logging
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from magnetar.admin.models import ActiveBroker, BrokerLoad, NamespacePolicies, PeekedMessage
+from magnetar.admin.models import ActiveBroker, BrokerLoad, NamespacePolicies, PeekedMessage, TenantSettings
+from magnetar.admin.reading import NextMessage, Piece, PieceFragment, Plan
 from magnetar.exceptions import InvalidArgument
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.admin_pb2 import PeekedEntry, Place, SplitBy
 from magnetar_protos.broker_pb2 import MessagePlace, StartAt
 from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.admin_call import AdminCall
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
 from magnetar_wire.errors import WireError
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["StartPoint", "active_broker", "peeked", "policies_message", "split_request", "start_at", "value_of"]
+__all__ = ["StartPoint", "make_request", "peeked", "split_fields", "value_of"]
 
 log = logging.getLogger("magnetar")
 
@@ -34,19 +40,40 @@ _ALGORITHMS: Final = {
     "topic_count_equally_divide": SplitBy.SPLIT_BY_TOPICS,
     "specified_positions_divide": SplitBy.SPLIT_BY_POSITION,
 }
-# Where a subscription goes on: `earliest` or `latest`, with a message, or at a time (ms since 1970, or a datetime).
+# A subscription's new position: `earliest` or `latest`, a message, or a time (ms since 1970, or a datetime).
 StartPoint = MessageId | datetime.datetime | int
 
 
+def make_request(call: AdminCall, fields: Mapping[str, Any]) -> Message:
+    """Return the call's request. Fields that are None stay unset. Raises `InvalidArgument`."""
+    known = call.request.DESCRIPTOR.fields_by_name
+    try:
+        return call.request(**{name: _to_field(known[name], value) for name, value in fields.items()})
+    except InvalidArgument:
+        raise
+    except ValueError as error:
+        raise InvalidArgument(f"{call.name}: {error}: use whole numbers from 0 on, within the field's range") from None
+
+
+def _to_field(field: Any, value: Any) -> Any:
+    kind = field.message_type
+    convert = _TO_MESSAGE.get(kind.full_name) if kind is not None else None
+    if convert is None or (value is None and convert is not _start_at):  # no start is the caller's mistake
+        return value
+    return convert(value)
+
+
 def value_of(kind: type[T], message: Message) -> T:
-    """The dataclass with what the message says under the same names."""
+    """Return the dataclass or named tuple of the message's fields."""
+    special = _FROM_MESSAGE.get(kind)
+    if special is not None:
+        return cast(T, special(message))
     return kind(**{name: _read(hint, message, name) for name, hint in _hints(cast(Any, kind))})
 
 
 @functools.cache
 def _hints(kind: Any) -> list[tuple[str, Any]]:
-    hints = typing.get_type_hints(kind)
-    return [(field.name, hints[field.name]) for field in dataclasses.fields(kind)]
+    return list(typing.get_type_hints(kind).items())
 
 
 def _read(hint: Any, message: Message, name: str) -> Any:
@@ -63,7 +90,7 @@ def _read(hint: Any, message: Message, name: str) -> Any:
     return dict(value) if len(arguments) == 2 else value
 
 
-def policies_message(policies: NamespacePolicies) -> Policies:
+def _policies_message(policies: NamespacePolicies) -> Policies:
     message = Policies()
     for policy in dataclasses.fields(policies):
         value = getattr(policies, policy.name)
@@ -74,7 +101,16 @@ def policies_message(policies: NamespacePolicies) -> Policies:
     return message
 
 
-def start_at(point: StartPoint) -> StartAt:
+def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
+    return pb.TenantSettings(admin_roles=settings.admin_roles, allowed_clusters=settings.allowed_clusters)
+
+
+def _position_message(position: NextMessage) -> reading.NextMessage:
+    ledger_id, entry_id, batch_index = position
+    return reading.NextMessage(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+
+
+def _start_at(point: StartPoint) -> StartAt:
     if isinstance(point, MessageId):
         if point == MessageId.earliest:
             return StartAt(earliest=True)
@@ -89,25 +125,25 @@ def start_at(point: StartPoint) -> StartAt:
     if isinstance(point, int) and not isinstance(point, bool) and point > 0:
         return StartAt(time_ms=point)
     raise InvalidArgument(
-        f"{point!r:.100} is no place in a topic: give MessageId.earliest or latest, a message's id, a datetime, or ms "
-        "since 1970"
+        f"{point!r:.100} is no position in a topic: give MessageId.earliest or latest, a message's id, a datetime, or "
+        "ms since 1970"
     )
 
 
 def peeked(entry: PeekedEntry) -> Iterator[PeekedMessage]:
-    """Its messages, but those that are acknowledged. An entry that can't be opened here is named in the log."""
+    """Return the entry's messages that are not acknowledged. An entry that can't be decoded is logged."""
     try:
         opened = decode_entry(entry.stored)
         messages = decode_messages(opened)
     except WireError as error:
-        log.error("%s:%s is not shown: %s", entry.ledger_id, entry.entry_id, error)
+        log.error("entry %s:%s can't be decoded: %s", entry.ledger_id, entry.entry_id, error)
         return
     done = int.from_bytes(entry.acknowledged, "little")
     for index, payload in enumerate(messages.payloads):
-        place = messages.batch_indexes[index] if messages.batch_indexes else index
-        if done >> place & 1:
+        batch_index = messages.batch_indexes[index] if messages.batch_indexes else index
+        if done >> batch_index & 1:
             continue
-        batch = (place, len(messages.payloads)) if opened.is_batch else (-1, 0)
+        batch = (batch_index, len(messages.payloads)) if opened.is_batch else (-1, 0)
         yield PeekedMessage(
             message_id=MessageId(-1, entry.ledger_id, entry.entry_id, *batch),
             payload=payload,
@@ -119,18 +155,21 @@ def peeked(entry: PeekedEntry) -> Iterator[PeekedMessage]:
         )
 
 
-def split_request(namespace: str, bundle: str, algorithm: str | None, at: int | None) -> pb.SplitBundleRequest:
+def split_fields(algorithm: str | None, at: int | None) -> dict[str, int]:
+    """Return the fields `by` and `at` of a `SplitBundleRequest`. Raises `InvalidArgument`."""
     algorithm = algorithm or ("range_equally_divide" if at is None else "specified_positions_divide")
     if algorithm not in _ALGORITHMS:
         raise InvalidArgument(f"a bundle can't be split by {algorithm!r:.50}: use one of {', '.join(_ALGORITHMS)}")
     if (at is not None) != (algorithm == "specified_positions_divide"):
-        raise InvalidArgument(f"`at` goes with specified_positions_divide, and with nothing else: not {algorithm}")
+        raise InvalidArgument(
+            f"at = {at!r:.50} with the algorithm {algorithm}: only specified_positions_divide takes `at`, and needs it"
+        )
     if at is not None and not (isinstance(at, int) and 0 <= at <= 0xFFFF_FFFF):
-        raise InvalidArgument(f"a bundle is split at a hash, 0 … 0xffffffff, and not at {at!r:.50}")
-    return pb.SplitBundleRequest(namespace=namespace, bundle=bundle, by=_ALGORITHMS[algorithm], at=at or 0)
+        raise InvalidArgument(f"at = {at!r:.50} is not a hash: use 0 … 0xffffffff")
+    return {"by": _ALGORITHMS[algorithm], "at": at or 0}
 
 
-def active_broker(message: pb.ActiveBroker) -> ActiveBroker:
+def _active_broker(message: pb.ActiveBroker) -> ActiveBroker:
     return ActiveBroker(
         broker_id=message.broker_id,
         listeners={one.name: one.address for one in message.listeners if one.address},
@@ -140,3 +179,59 @@ def active_broker(message: pb.ActiveBroker) -> ActiveBroker:
         started_ms=message.started_ms,
         load=value_of(BrokerLoad, message.load),
     )
+
+
+def _position(message: reading.NextMessage) -> NextMessage:
+    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+
+
+def _piece(message: reading.Piece) -> Piece:
+    return Piece(
+        message.ledger_id,
+        message.first_entry_id,
+        message.last_entry_id,
+        message.skip_messages,
+        message.stop_after_messages,
+        message.bytes,
+        message.messages,
+        message.ensemble_size,
+        message.write_quorum,
+        message.ack_quorum,
+        tuple(PieceFragment(one.first_entry_id, tuple(one.bookies)) for one in message.fragments),
+        message.open,
+    )
+
+
+def _plan(answer: reading.PlanAnswer) -> Plan:
+    return Plan(
+        incarnation=answer.incarnation,
+        start=_position(answer.start),
+        stop=_position(answer.stop),
+        pieces=[_piece(one) for one in answer.pieces],
+        bookies={one.bookie_id: one.address for one in answer.bookies},
+        messages=answer.messages,
+        bytes=answer.bytes,
+        other_incarnation=answer.other_incarnation,
+        begins_in_deleted=answer.begins_in_deleted,
+        first=_position(answer.first),
+        end=_position(answer.end),
+        messages_behind=answer.messages_behind,
+        lease_until_ms=answer.lease_until_ms,
+        retained=answer.retained,
+        before=[_piece(one) for one in answer.before],
+        at_limit=answer.at_limit,
+        deleted_before=answer.deleted_before,
+        needed_from=_position(answer.needed_from),
+        end_index=answer.end_index,
+        trimmed=answer.trimmed,
+    )
+
+
+_TO_MESSAGE: Final[Mapping[str, Callable[[Any], Message]]] = {
+    StartAt.DESCRIPTOR.full_name: _start_at,
+    Policies.DESCRIPTOR.full_name: _policies_message,
+    pb.TenantSettings.DESCRIPTOR.full_name: _tenant_message,
+    reading.NextMessage.DESCRIPTOR.full_name: _position_message,
+}
+# Conversions that are not field by field, or that are written out because plans have many pieces.
+_FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {ActiveBroker: _active_broker, Plan: _plan}

@@ -1,4 +1,4 @@
-"""What an administrator sets and sees, as plain values."""
+"""Settings and statistics, as plain values."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class TenantSettings:
     admin_roles: Sequence[str] = ()
-    # None: all clusters.
+    # Empty: all clusters.
     allowed_clusters: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """How entries are stored: on `write_quorum` of `ensemble_size` bookies, and on `ack_quorum` before they count."""
+    """On how many bookies entries are stored: a ledger is striped over `ensemble_size` bookies, `write_quorum` of
+    them get an entry, and `ack_quorum` must have stored it before a message is persisted."""
 
     ensemble_size: int
     write_quorum: int
@@ -53,7 +54,7 @@ class Persistence:
 
 @dataclass(frozen=True, slots=True)
 class AutoTopicCreation:
-    """Whether topics are made on first use, and with how many partitions; 0: with none."""
+    """Whether topics are created on first use, and with how many partitions; 0: not partitioned."""
 
     allowed: bool
     partitions: int = 0
@@ -66,7 +67,7 @@ class AutoSubscriptionCreation:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePolicies:
-    """What holds in a namespace. None: what the brokers' options say."""
+    """The policies of a namespace. None: the brokers' settings."""
 
     persistence: Persistence | None = None
     auto_topic_creation: AutoTopicCreation | None = None
@@ -81,7 +82,7 @@ class PartitionedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What went one way since the topic was loaded, and how fast it went lately."""
+    """Traffic in one direction since the topic was loaded, and its recent rates."""
 
     messages: int
     entries: int
@@ -109,7 +110,7 @@ class ConsumerStats:
     priority_level: int
     permits: int
     unacknowledged_messages: int
-    # Why it gets nothing; empty: nothing keeps it, or there is nothing for it.
+    # Why nothing is delivered to it; empty: nothing blocks it, or there is nothing to deliver.
     blocked_by: str
     delivered: Traffic
     redelivered_messages: int
@@ -120,18 +121,18 @@ class ConsumerStats:
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
     subscription: str
-    # Of its consumers; empty: it has none.
+    # The type of its consumers; empty: it has none.
     type: str
     durable: bool
     backlog_entries: int
-    # From the oldest message that is not acknowledged on, acknowledged ones among them.
+    # Counted from the oldest message that is not acknowledged; acknowledged ones after it are included.
     backlog_messages: int
     unacknowledged_messages: int
-    # Entries that wait to be delivered again.
+    # Entries that wait to be redelivered.
     to_be_redelivered: int
-    # Why nothing is delivered; empty: something is, or there is nothing.
+    # Why nothing is delivered; empty: nothing blocks it, or there is nothing to deliver.
     blocked_by: str
-    # Of Failover: who is served.
+    # With the type Failover: the consumer that gets messages.
     active_consumer: str
     delivered: Traffic
     redelivered_messages: int
@@ -139,7 +140,8 @@ class SubscriptionStats:
     expired_entries: int
     consumers: Sequence[ConsumerStats]
     properties: Mapping[str, str]
-    # Its cursor can't be read any more, `blocked_by` says why: it delivers nothing until it is reset or deleted.
+    # Its cursor can't be read any more, and `blocked_by` names the reason. Nothing is delivered until it is reset or
+    # deleted.
     damaged: bool
 
 
@@ -153,10 +155,10 @@ class LostEntry:
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """Of a topic since it was loaded; of a partitioned one the sums over its partitions."""
+    """Statistics of a topic since it was loaded; of a partitioned topic the sums over its partitions."""
 
     topic: str
-    # Empty for a partitioned one: each partition has its own.
+    # Empty for a partitioned topic: each partition has its own.
     incarnation: str
     partitions: int
     received: Traffic
@@ -165,17 +167,17 @@ class TopicStats:
     failed_entries: int
     storage_bytes: int
     stored_entries: int
-    # How many messages the topic has ever taken.
+    # The number of messages ever published.
     messages_ever: int
-    # Memory of entries that are published and not stored yet.
+    # Bytes of entries that are published and not stored yet.
     pending_bytes: int
-    # Why publishing waits; empty: it does not.
+    # Why publishing waits; empty: it doesn't.
     waiting_for: str
     producers: Sequence[ProducerStats]
     subscriptions: Sequence[SubscriptionStats]
-    # The id of the broker that serves it; empty for a partitioned one: `lookup_partitioned` tells those.
+    # The id of its owner; empty for a partitioned topic, whose owners `lookup_partitioned` returns.
     owner_broker: str
-    # Entries that no bookie has any more, as far as they were met since the topic was loaded; and some of them.
+    # The number of entries found lost on all bookies since the topic was loaded; and some of them.
     lost_entries: int
     lost: Sequence[LostEntry]
 
@@ -198,7 +200,7 @@ class LedgerStats:
 @dataclass(frozen=True, slots=True)
 class CursorStats:
     name: str
-    # Everything up to there is acknowledged; and what of that is durable.
+    # Everything up to this position is acknowledged; and the position that is stored.
     mark_delete: MessageId
     saved_mark_delete: MessageId
     open_entries: int
@@ -206,14 +208,14 @@ class CursorStats:
 
 @dataclass(frozen=True, slots=True)
 class LeaseStats:
-    """A reader that reads ledgers past the broker: from this one on none is deleted until its lease is over."""
+    """A lease of a reader that reads from the bookies: ledgers from this one on are retained until it ends."""
 
     holder: str
     from_ledger_id: int
     # Unless it is renewed.
     left_ms: int
     lease_ms: int
-    # As `admin.reading.end_lease` takes it, where its reader can't any more.
+    # For `admin.reading.end_lease`, if its reader has ended without it.
     lease_id: bytes
 
 
@@ -224,11 +226,11 @@ class InternalStats:
     incarnation: str
     state: str
     last: MessageId
-    # The newest, oldest first; and how many there are before them.
+    # The newest ledgers, oldest first; and the number of older ones.
     ledgers: Sequence[LedgerStats]
     more_ledgers: int
     cursors: Sequence[CursorStats]
-    # Why what all have acknowledged may be there still.
+    # Why acknowledged messages may still be stored.
     leases: Sequence[LeaseStats]
     # Leases that were not renewed in time, since the topic was loaded.
     lapsed_leases: int = 0
@@ -236,7 +238,7 @@ class InternalStats:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """One that was looked at, and is still there."""
+    """A message that `peek` returned, and that is not acknowledged."""
 
     message_id: MessageId
     # None: the message has no value.
@@ -250,7 +252,7 @@ class PeekedMessage:
 
 @dataclass(frozen=True, slots=True)
 class TopicHome:
-    """Who serves a topic."""
+    """The owner of a topic."""
 
     topic: str
     broker_id: str
@@ -260,11 +262,11 @@ class TopicHome:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A part of a namespace's topics, which one broker serves."""
+    """A range of hashes of a namespace's topics, which one broker owns."""
 
     # As in 0x00000000_0x40000000.
     bundle: str
-    # Empty, both: nobody has it.
+    # Both empty: it has no owner.
     broker_id: str
     address: str
 
@@ -273,18 +275,18 @@ class Bundle:
 class OwnedBundle:
     namespace: str
     bundle: str
-    # That are loaded.
+    # The number of loaded topics.
     topics: int
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """As a broker said of itself, at `time_ms`."""
+    """A broker's load as it reported it, at `time_ms`."""
 
     time_ms: int
-    # Of one core: 1.0 is all that a broker can use.
+    # As a part of one core: 1.0 is the maximum.
     cpu: float
-    # How late it was at most with what was due.
+    # The longest delay of its event loop.
     loop_lag_s: float
     bytes_in_per_s: float
     bytes_out_per_s: float
@@ -294,12 +296,12 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class ActiveBroker:
-    """A broker that takes topics."""
+    """A broker that serves topics."""
 
     broker_id: str
-    # By their names, the internal one first.
+    # Addresses by the listeners' names, the internal one first.
     listeners: Mapping[str, str]
-    # The same for clients of Pulsar's protocol.
+    # Addresses for clients of Pulsar's protocol.
     pulsar_listeners: Mapping[str, str]
     http_address: str
     version: str
@@ -312,7 +314,7 @@ class BrokerInfo:
     broker_id: str
     version: str
     address: str
-    # For clients of Pulsar's protocol; empty: they can't reach it.
+    # The address for clients of Pulsar's protocol; empty: they can't reach it.
     pulsar_address: str
     cluster: str
     started_ms: int
@@ -321,7 +323,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a message can go through this broker now, and if not, why."""
+    """Whether a message can be published and read at a broker now, and if not, why."""
 
     healthy: bool
     reasons: Sequence[str]

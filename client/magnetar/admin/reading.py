@@ -1,4 +1,4 @@
-"""How a topic's log is read past its broker: places in it, and plans of what lies between two of them."""
+"""Positions in a topic's log, and plans for bulk reads between two of them that bypass the broker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["LogPlace", "NamespaceLease", "NextMessage", "Piece", "PieceFragment"
 
 
 class NextMessage(NamedTuple):
-    """The place of a message, or of the one that will come there. Places of one topic are in the order of its log.
+    """The position of a message, or of one that will be stored there. Positions of one topic have the order of its log.
 
-    `(0, 0, 0)` is before everything that there is.
+    `(0, 0, 0)` is before all messages.
     """
 
     ledger_id: int
     entry_id: int
-    # Messages of that entry's batch in front of it.
+    # Number of messages of that entry's batch before it.
     batch_index: int = 0
 
 
@@ -28,7 +28,7 @@ _BEFORE_ALL: Final = NextMessage(0, 0, 0)
 class LogPlace:
     incarnation: str
     place: NextMessage
-    # False: what all have acknowledged may be deleted at any time.
+    # False: acknowledged messages may be deleted at any time.
     retained: bool
 
 
@@ -42,7 +42,7 @@ class PieceFragment:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of entries of one ledger, all of which may be read."""
+    """Consecutive entries of one ledger, all of which may be read."""
 
     ledger_id: int
     first_entry_id: int
@@ -63,36 +63,36 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What there is from `start` to `stop`, and who has it."""
+    """The entries from `start` to `stop`, and the bookies that store them."""
 
     incarnation: str
-    # What was asked for, or the first message that there still is, if that is behind it.
+    # The requested start, or the first message that is still stored, if that is after it.
     start: NextMessage
-    # There may be more behind it.
+    # More messages may follow.
     stop: NextMessage
     pieces: Sequence[Piece]
-    # Addresses by the bookies' ids, as they are or were last; empty: it has not been seen.
+    # The last known addresses, by the bookies' ids; empty: the bookie is not known.
     bookies: Mapping[str, str]
     messages: int
     bytes: int
-    # The topic is another incarnation than was asked for, and nothing was planned.
+    # The topic has another incarnation than the requested one, and nothing was planned.
     other_incarnation: bool
-    # What was asked for begins in what was deleted, and is lost up to `start`.
+    # The requested start was deleted: messages between it and `start` are lost.
     begins_in_deleted: bool
-    # Of the whole log: its first message, where it ends, and how many messages lie between `stop` and there.
+    # Of the whole log: its first message, its end, and the number of messages between `stop` and the end.
     first: NextMessage
     end: NextMessage
     messages_behind: int
-    # By the broker's wall clock; 0: no lease was asked for.
+    # By the broker's wall clock; 0: no lease was requested.
     lease_until_ms: int
     retained: bool
-    # What lies right in front of `start`, the nearest last.
+    # The pieces right before `start`, the nearest last.
     before: Sequence[Piece] = ()
-    # It ended where it did since what comes next would have passed a limit.
+    # It ended before the next message or entry, which would have exceeded a limit.
     at_limit: bool = False
-    # What was right in front of `before`, or of `start` if it is empty, was deleted; told where `before` is.
+    # What was right before `before`, or before `start` if it is empty, was deleted; set if `before` was requested.
     deleted_before: bool = False
-    # Where a message may have begun that was not whole at `start`: what is kept from here on is all that is needed.
+    # Where a message may begin that is not complete at `start`: a reader needs nothing before this position.
     needed_from: NextMessage = _BEFORE_ALL
     # Messages before `first` were deleted.
     trimmed: bool = False
@@ -102,7 +102,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLease:
-    """Each topic that is made in a namespace, with a name that begins with the prefix, gets a lease of this id."""
+    """A lease on a namespace: each topic created in it, with a name that begins with the prefix, gets a lease of this
+    id."""
 
     name_prefix: str
     # As `admin.reading.end_namespace_lease` takes it.

@@ -1,1 +1,1 @@
-"""Tenants, namespaces, topics and subscriptions, as an operator works on them: `magnetar.admin` on the command line."""
+"""The commands for tenants, namespaces, topics and subscriptions: `magnetar.admin` on the command line."""

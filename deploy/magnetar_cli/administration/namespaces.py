@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.administration.confirming import Force, Yes, confirm
-from magnetar_cli.administration.telling import json_line, tell_rows
+from magnetar_cli.administration.confirmation import Force
+from magnetar_cli.administration.output import json_line, print_rows
+from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered
 
 if TYPE_CHECKING:
@@ -24,32 +25,47 @@ app = typer.Typer(
 Namespace = Annotated[str, typer.Argument(help="Namespace, e.g. public/default.")]
 
 
-@app.command("list")
-def list_namespaces(
-    tenant: Annotated[str, typer.Argument(help="Tenant.")] = "public", url: Url = DEFAULT_URL, as_json: AsJson = False
-) -> None:
-    """List a tenant's namespaces."""
-    names = administered(url, lambda admin: admin.namespaces.list(tenant))
-    tell_rows(("namespace",), [(name,) for name in names], as_json=as_json)
+_NAMESPACE = Argument("namespace", Namespace)
 
-
-@app.command("create")
-def create(
-    namespace: Namespace,
-    bundles: Annotated[int | None, typer.Option(min=1, help="Number of bundles.", show_default=False)] = None,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Create a namespace."""
-    administered(url, lambda admin: admin.namespaces.create(namespace, bundles=bundles), changes=True)
-    print(f"{namespace}: created")
-
-
-@app.command("delete")
-def delete(namespace: Namespace, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Delete a namespace. With --force, all its topics are deleted, too."""
-    confirm(f"Delete {namespace}" + (" with all its topics" if force else ""), yes)
-    administered(url, lambda admin: admin.namespaces.delete(namespace, force), changes=True)
-    print(f"{namespace}: deleted")
+add_command(
+    app,
+    SimpleCommand(
+        "list",
+        "namespaces.list",
+        "List a tenant's namespaces.",
+        arguments=(Argument("tenant", Annotated[str, typer.Argument(help="Tenant.")], "public"),),
+        lists="namespace",
+    ),
+)
+add_command(
+    app,
+    SimpleCommand(
+        "create",
+        "namespaces.create",
+        "Create a namespace.",
+        arguments=(
+            _NAMESPACE,
+            Argument(
+                "bundles",
+                Annotated[int | None, typer.Option(min=1, help="Number of bundles.", show_default=False)],
+                None,
+            ),
+        ),
+        prints="{namespace}: created",
+    ),
+)
+add_command(
+    app,
+    SimpleCommand(
+        "delete",
+        "namespaces.delete",
+        "Delete a namespace. With --force, all its topics are deleted, too.",
+        arguments=(_NAMESPACE, Argument("force", Force, False)),
+        confirms="Delete {namespace}",
+        confirms_forced="Delete {namespace} with all its topics",
+        prints="{namespace}: deleted",
+    ),
+)
 
 
 @app.command("policies")
@@ -105,12 +121,12 @@ def policies(
     rows = []
     for policy in dataclasses.fields(found):
         value = getattr(found, policy.name)
-        told = "as in the brokers' settings" if value is None else _told(dataclasses.asdict(value))
-        rows.append((policy.name.replace("_", " "), told))
-    tell_rows(("policy", "value"), rows, as_json=False)
+        shown = "as in the brokers' settings" if value is None else _policy_text(dataclasses.asdict(value))
+        rows.append((policy.name.replace("_", " "), shown))
+    print_rows(("policy", "value"), rows, as_json=False)
 
 
-def _told(value: dict[str, object]) -> str:
+def _policy_text(value: dict[str, object]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in value.items())
 
 

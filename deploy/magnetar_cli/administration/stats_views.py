@@ -1,22 +1,28 @@
-"""Statistics as people read them: the few numbers that tell whether all is well first, then who is there."""
+"""Print statistics for people: first the numbers that show whether all is well, then the clients."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_cli.administration.telling import number, tell_facts, tell_rows
+from magnetar_cli.administration.output import number, print_facts, print_rows
 from magnetar_cli.messages.places import id_text
 from magnetar_cli.shown import bytes_shown
 
 if TYPE_CHECKING:
     from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
 
-__all__ = ["SUBSCRIPTION_COLUMNS", "subscription_row", "tell_internal_stats", "tell_subscription", "tell_topic_stats"]
+__all__ = [
+    "SUBSCRIPTION_COLUMNS",
+    "print_internal_stats",
+    "print_subscription",
+    "print_topic_stats",
+    "subscription_row",
+]
 
 SUBSCRIPTION_COLUMNS = ("subscription", "type", "backlog", "unacknowledged", "messages/s", "consumers", "waits for")
 
 
-def tell_topic_stats(stats: TopicStats) -> None:
+def print_topic_stats(stats: TopicStats) -> None:
     facts = [
         ("topic", stats.topic),
         ("served by", stats.owner_broker or f"one broker for each of {stats.partitions:,} partitions"),
@@ -34,10 +40,10 @@ def tell_topic_stats(stats: TopicStats) -> None:
     damaged = [one.subscription for one in stats.subscriptions if one.damaged]
     if damaged:
         facts.append(("damaged", f"{', '.join(damaged)}: reset or delete these subscriptions"))
-    tell_facts(facts)
+    print_facts(facts)
     if stats.producers:
         print()
-        tell_rows(
+        print_rows(
             ("producer", "address", "messages/s", "messages"),
             [
                 (one.producer_name, one.address, one.received.messages_per_s, one.received.messages)
@@ -47,7 +53,7 @@ def tell_topic_stats(stats: TopicStats) -> None:
         )
     if stats.subscriptions:
         print()
-        tell_rows(SUBSCRIPTION_COLUMNS, [subscription_row(one) for one in stats.subscriptions], as_json=False)
+        print_rows(SUBSCRIPTION_COLUMNS, [subscription_row(one) for one in stats.subscriptions], as_json=False)
 
 
 def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
@@ -62,8 +68,8 @@ def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
     )
 
 
-def tell_subscription(stats: SubscriptionStats) -> None:
-    tell_rows(SUBSCRIPTION_COLUMNS, [subscription_row(stats)], as_json=False)
+def print_subscription(stats: SubscriptionStats) -> None:
+    print_rows(SUBSCRIPTION_COLUMNS, [subscription_row(stats)], as_json=False)
     if stats.consumers:
         print()
         columns = ("consumer", "address", "messages/s", "unacknowledged", "permits", "redelivered", "waits for")
@@ -79,10 +85,10 @@ def tell_subscription(stats: SubscriptionStats) -> None:
             )
             for one in stats.consumers
         ]
-        tell_rows(columns, rows, as_json=False)
+        print_rows(columns, rows, as_json=False)
 
 
-def tell_internal_stats(topic: str, stats: InternalStats) -> None:
+def print_internal_stats(topic: str, stats: InternalStats) -> None:
     facts = [
         ("topic", topic),
         ("state", stats.state),
@@ -91,17 +97,17 @@ def tell_internal_stats(topic: str, stats: InternalStats) -> None:
     ]
     if stats.lapsed_leases:
         facts.append(("lapsed leases", f"{number(stats.lapsed_leases)}, not renewed in time"))
-    tell_facts(facts)
+    print_facts(facts)
     if stats.more_ledgers:
         print(f"and {stats.more_ledgers:,} older ledgers before these:")
-    tell_rows(
+    print_rows(
         ("ledger", "entries", "bytes", "closed"),
         [(str(one.ledger_id), one.entries, one.bytes, one.closed) for one in stats.ledgers],
         as_json=False,
     )
     if stats.cursors:
         print()
-        tell_rows(
+        print_rows(
             ("cursor", "acknowledged up to", "saved up to", "entries open"),
             [
                 (one.name, id_text(one.mark_delete), id_text(one.saved_mark_delete), one.open_entries)
@@ -111,7 +117,7 @@ def tell_internal_stats(topic: str, stats: InternalStats) -> None:
         )
     if stats.leases:
         print()
-        tell_rows(
+        print_rows(
             ("lease", "held by", "from ledger", "seconds left"),
             [(one.lease_id.hex(), one.holder, str(one.from_ledger_id), one.left_ms / 1000) for one in stats.leases],
             as_json=False,

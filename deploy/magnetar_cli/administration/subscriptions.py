@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.administration.confirming import Force, Yes, confirm
-from magnetar_cli.administration.telling import json_line, tell_rows
+from magnetar_cli.administration.confirmation import Force, Yes, confirm
+from magnetar_cli.administration.output import json_line, print_rows
+from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.completion import complete_subscription
 from magnetar_cli.messages.options import AsHex, AsRaw, format_of
 from magnetar_cli.service import DEFAULT_URL, AsJson, Topic, Url, administered, end_as_told
@@ -26,11 +27,18 @@ Subscription = Annotated[str, typer.Argument(help="Subscription name.", autocomp
 _PLACES = "earliest, latest, a message id, a time, or an age, e.g. 10m."
 
 
-@app.command("list")
-def list_subscriptions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """List a topic's durable subscriptions."""
-    names = administered(url, lambda admin: admin.subscriptions.list(topic))
-    tell_rows(("subscription",), [(name,) for name in names], as_json=as_json)
+_TOPIC = Argument("topic", Topic)
+
+add_command(
+    app,
+    SimpleCommand(
+        "list",
+        "subscriptions.list",
+        "List a topic's durable subscriptions.",
+        arguments=(_TOPIC,),
+        lists="subscription",
+    ),
+)
 
 
 @app.command("create")
@@ -46,14 +54,17 @@ def create(
     print(f"{subscription} of {topic}: created, at {at}")
 
 
-@app.command("delete")
-def delete(
-    topic: Topic, subscription: Subscription, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL
-) -> None:
-    """Delete a subscription. Its topic no longer retains messages for it."""
-    confirm(f"Delete the subscription {subscription} of {topic}", yes)
-    administered(url, lambda admin: admin.subscriptions.delete(topic, subscription, force), changes=True)
-    print(f"{subscription} of {topic}: deleted")
+add_command(
+    app,
+    SimpleCommand(
+        "delete",
+        "subscriptions.delete",
+        "Delete a subscription. Its topic no longer retains messages for it.",
+        arguments=(_TOPIC, Argument("subscription", Subscription), Argument("force", Force, False)),
+        confirms="Delete the subscription {subscription} of {topic}",
+        prints="{subscription} of {topic}: deleted",
+    ),
+)
 
 
 @app.command("reset")
@@ -165,7 +176,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Show the backlog, rates and consumers of subscriptions, and what delivery waits for."""
-    from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS, subscription_row, tell_subscription
+    from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS, print_subscription, subscription_row
 
     def act(admin: Admin) -> list[SubscriptionStats]:
         from magnetar.exceptions import SubscriptionNotFound
@@ -184,9 +195,9 @@ def stats(
         for one in found:
             print(json_line(one))
     elif subscription is not None:
-        tell_subscription(found[0])
+        print_subscription(found[0])
     else:
-        tell_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
+        print_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
 
 
 def _entries(count: int) -> str:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from magnetar_cli.administration.confirming import Force, Yes, confirm
-from magnetar_cli.administration.telling import json_line, tell_rows
+from magnetar_cli.administration.confirmation import Force, Yes, confirm
+from magnetar_cli.administration.output import json_line, print_rows
+from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.messages.options import AsHex, AsRaw, format_of
 from magnetar_cli.service import (
     DEFAULT_URL,
@@ -53,7 +54,7 @@ def list_topics(
             return [(name, 0) for name in sorted(parts.union(names))]
         return sorted(found + [(name, 0) for name in names if name not in parts])
 
-    tell_rows(("topic", "partitions"), administered(url, act), as_json=as_json)
+    print_rows(("topic", "partitions"), administered(url, act), as_json=as_json)
 
 
 @app.command("create")
@@ -101,7 +102,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Show a topic's rates, storage, producers and subscriptions."""
-    from magnetar_cli.administration.stats_views import tell_internal_stats, tell_topic_stats
+    from magnetar_cli.administration.stats_views import print_internal_stats, print_topic_stats
 
     if internal:
         logs = administered(url, lambda admin: _internal_stats(admin, topic))
@@ -109,13 +110,13 @@ def stats(
             if as_json:
                 print(json_line({"topic": name, "stats": log}))
             else:
-                tell_internal_stats(name, log)
+                print_internal_stats(name, log)
         return
     found = administered(url, lambda admin: admin.topics.stats(topic))
     if as_json:
         print(json_line(found))
     else:
-        tell_topic_stats(found)
+        print_topic_stats(found)
 
 
 @app.command("lookup")
@@ -123,36 +124,49 @@ def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "
     """Show which broker serves a topic, or each of its partitions."""
     homes = administered(url, lambda admin: admin.topics.homes(topic, listener_name))
     rows = [(one.topic, one.broker_id, one.address, one.bundle) for one in homes]
-    tell_rows(("topic", "broker", "address", "bundle"), rows, as_json=as_json)
+    print_rows(("topic", "broker", "address", "bundle"), rows, as_json=as_json)
 
 
 @app.command("partitions")
 def partitions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """List the names of a topic's partitions, or its own name if it is not partitioned."""
     homes = administered(url, lambda admin: admin.topics.homes(topic))
-    tell_rows(("topic",), [(one.topic,) for one in homes], as_json=as_json)
+    print_rows(("topic",), [(one.topic,) for one in homes], as_json=as_json)
 
 
-@app.command("update")
-def update(topic: Topic, partitions: Partitions, url: Url = DEFAULT_URL) -> None:
-    """Add partitions to a partitioned topic. Its subscriptions get the new ones from their first message."""
-    administered(url, lambda admin: admin.topics.update_partitioned(topic, partitions), changes=True)
-    print(f"{topic}: has {partitions:,} partitions now")
+_TOPIC: Final = Argument("topic", Topic)
 
-
-@app.command("truncate")
-def truncate(topic: Topic, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Delete all messages of a topic, acknowledged or not."""
-    confirm(f"Delete all messages of {topic}", yes)
-    administered(url, lambda admin: admin.topics.truncate(topic), changes=True)
-    print(f"{topic}: empty")
-
-
-@app.command("unload")
-def unload(topic: Topic, url: Url = DEFAULT_URL) -> None:
-    """Unload a topic from its broker. It is loaded again when it is next used."""
-    administered(url, lambda admin: admin.topics.unload(topic), changes=True)
-    print(f"{topic}: unloaded")
+add_command(
+    app,
+    SimpleCommand(
+        "update",
+        "topics.update_partitioned",
+        "Add partitions to a partitioned topic. Its subscriptions get the new ones from their first message.",
+        arguments=(_TOPIC, Argument("partitions", Partitions)),
+        prints="{topic}: has {partitions:,} partitions now",
+    ),
+)
+add_command(
+    app,
+    SimpleCommand(
+        "truncate",
+        "topics.truncate",
+        "Delete all messages of a topic, acknowledged or not.",
+        arguments=(_TOPIC,),
+        confirms="Delete all messages of {topic}",
+        prints="{topic}: empty",
+    ),
+)
+add_command(
+    app,
+    SimpleCommand(
+        "unload",
+        "topics.unload",
+        "Unload a topic from its broker. It is loaded again when it is next used.",
+        arguments=(_TOPIC,),
+        prints="{topic}: unloaded",
+    ),
+)
 
 
 @app.command("end-lease")

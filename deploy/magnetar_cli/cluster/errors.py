@@ -1,13 +1,13 @@
-"""What can go wrong with a cluster on this machine; each message is for whoever typed the command.
+"""The errors of a cluster on this machine; `magnetar cluster` prints their messages.
 
     ClusterError
-    ├── NoCluster          the folder holds none
-    ├── NoSuchName         the cluster has nobody of that name
-    ├── ClusterBusy        another command is at work on it
-    ├── NotThere           who was to be paused, resumed or killed does not run
-    └── NotStarted         a process ended before it was ready, or was not ready in time
+    ├── NoCluster          a folder without a cluster
+    ├── NoSuchName         a name that no process of the cluster has
+    ├── ClusterBusy        a cluster whose lock another command holds
+    ├── NotThere           a process that should be paused, resumed or killed, and does not run
+    └── NotStarted         a process that ended before it was ready, or was not ready in time
 
-Each is one line, but for `NotStarted`, which shows what the process logged last.
+Each message is one line, except that of `NotStarted`, which shows what the process logged last.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ __all__ = ["ClusterBusy", "ClusterError", "NoCluster", "NoSuchName", "NotStarted
 
 
 def how_to_cancel(bookie_id: str) -> str:
-    """A decommission."""
+    """Return the command that cancels the decommission of the bookie."""
     return f"`magnetar bookies decommission {bookie_id} --cancel` cancels that"
 
 
 class ClusterError(Exception):
-    """Whatever goes wrong with a local cluster."""
+    """The base of all errors of a local cluster."""
 
 
 class NoCluster(ClusterError):
-    """The folder holds no cluster."""
+    """A folder without a cluster."""
 
 
 class NoSuchName(ClusterError):
-    """The cluster has nobody of that name."""
+    """A name that no process of the cluster has."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -44,12 +44,12 @@ class NoSuchName(ClusterError):
 
 
 class ClusterBusy(ClusterError):
-    """Another command is at work on the cluster."""
+    """A cluster whose lock another command holds."""
 
 
 class NotThere(ClusterError):
-    """The process does not run."""
+    """A process that does not run."""
 
 
 class NotStarted(ClusterError):
-    """A process is not ready; the message shows what it logged last."""
+    """A process that ended before it was ready, or was not ready in time. The message shows what it logged last."""

@@ -1,4 +1,4 @@
-"""How brokers and bundles are shown."""
+"""Views of brokers and bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`magnetar brokers …`: who serves topics."""
+"""`magnetar brokers …`: list the brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`magnetar bundles …`: into which parts a namespace's topics are divided, and which broker serves each."""
+"""`magnetar bundles …`: list, unload and split the bundles of namespaces, and find owners."""
 
 from __future__ import annotations
 

@@ -85,4 +85,4 @@ def _json_ready(value: Any) -> Any:
         return value.hex()
     if hasattr(value, "value"):  # an enum's member
         return value.value
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} can't be shown as JSON")

@@ -60,10 +60,10 @@ class _Both:
         try:
             fences = ReadRequest.FromString(request).fence
         except DecodeError as error:
-            raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
+            raise Refusal(Code.INVALID_ARGUMENT, f"the {method} request can't be decoded: {error}") from None
         if fences:
             raise Refusal(
-                Code.PERMISSION_DENIED, "fencing reads are refused here: only this process's broker may fence"
+                Code.PERMISSION_DENIED, "fencing reads are refused: only the broker of this process may fence"
             )
         return await self.bookie.call(peer, method, request)
 

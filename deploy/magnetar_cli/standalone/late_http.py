@@ -71,7 +71,7 @@ class LateHttp:
             app, self._close_parts = make(broker, bookie, folder, self.address)
             self._server = await serve(app, self.address, options, self._listening)
         except Exception:  # noqa: BLE001 (messages go through without it)
-            _log.exception("HTTP can't be served")
+            _log.exception("HTTP could not be started")
         finally:
             self._tried.set()
 

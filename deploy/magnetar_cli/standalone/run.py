@@ -58,10 +58,10 @@ async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool
         _say(f"magnetar standalone: start refused: {error}")
     except StorageFailed as error:
         status = ExitStatus.DISK_FAILED
-        _log.critical("the standalone ends with status %d: %s", status, error)
+        _log.critical("the standalone stops with exit status %d: %s", status, error)
     except Exception:  # noqa: BLE001 (the last line of defence)
         status = ExitStatus.BROKEN
-        _log.critical("the standalone ends with status %d because of a bug", status, exc_info=True)
+        _log.critical("the standalone stops with exit status %d because of a bug", status, exc_info=True)
     return status
 
 
@@ -85,7 +85,7 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
         failed.cancel()
         await standalone.close()
         if standalone.hanging:
-            _log.critical("%s did not end", " and ".join(standalone.hanging))
+            _log.critical("%s did not finish", " and ".join(standalone.hanging))
             return ExitStatus.DISK_FAILED
         return ExitStatus.ENDED
     finally:

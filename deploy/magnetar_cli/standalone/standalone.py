@@ -71,12 +71,12 @@ class Standalone:
 
     @property
     def grpc_url(self) -> str:
-        assert self.broker is not None, "it has not been started"
+        assert self.broker is not None, "the standalone has not been started"
         return f"magnetar://{self.broker.advertised_address}"
 
     @property
     def pulsar_url(self) -> str:
-        assert self.broker is not None, "it has not been started"
+        assert self.broker is not None, "the standalone has not been started"
         return f"pulsar://{self.broker.advertised.pulsar_at('')}"
 
     @property
@@ -104,7 +104,7 @@ class Standalone:
 
     async def wait_failed(self) -> NoReturn:
         """Raises what it was, when it can't go on: `StorageFailed` where the disk failed."""
-        assert self._bookie_running is not None, "it has not been started"
+        assert self._bookie_running is not None, "the standalone has not been started"
         assert self._witness is not None
         lost = asyncio.get_running_loop().create_task(self._witness.session.wait_lost())
         try:
@@ -113,11 +113,11 @@ class Standalone:
             lost.cancel()
         if self._bookie_running.done():
             self._bookie_running.result()
-        raise StorageFailed("the metadata store's disk failed: its log says how")
+        raise StorageFailed("the disk of the metadata store failed: see the log")
 
     async def wait_http(self) -> None:
         """Until HTTP is served, or can't be."""
-        assert self._http is not None, "it has not been started"
+        assert self._http is not None, "the standalone has not been started"
         await self._http.wait_tried()
 
     async def close(self) -> None:
@@ -264,7 +264,7 @@ class Standalone:
         timeout_s = self.settings.close_timeout_s + more_s
         await asyncio.wait([task], timeout=timeout_s)
         if not task.done():
-            _log.warning("%s did not end within %s s", what, timeout_s)
+            _log.warning("%s did not finish within %s s", what, timeout_s)
             self.hanging.append(what)
         elif not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("%s failed: %s: %s", what, type(error).__name__, error)

@@ -276,7 +276,7 @@ class MemoryServer:
 
     def notify_of_end(self, link: SessionLink) -> None:
         if not link.answers_vanish:
-            link.store.lost("the server ended it, or had heard nothing for its time-out")
+            link.store.lost("the server ended it, or it timed out")
             self._forget_if_over(link)
 
     def _forget_if_over(self, link: SessionLink) -> None:

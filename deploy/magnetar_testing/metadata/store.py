@@ -137,11 +137,11 @@ class MemoryStore(MetadataStore):
         under_way, self._under_way = self._under_way, []
         for future in under_way:
             if not future.done():
-                future.set_exception(OutcomeUnknown(f"{because} before the answer came"))
+                future.set_exception(OutcomeUnknown(f"{because} before the answer arrived"))
 
     def _unanswered(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
-            future.set_exception(OutcomeUnknown("the metadata store has not answered in time"))
+            future.set_exception(OutcomeUnknown("the metadata store did not answer in time"))
             self._server.suspend(self)
 
     def _started(self, flag: WatchFlag) -> WatchFlag:

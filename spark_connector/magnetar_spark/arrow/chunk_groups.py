@@ -127,7 +127,9 @@ class ChunkGroups:
         metadata = chunk.metadata
         name, chunk_id, chunks = _name(metadata), metadata.chunk_id, metadata.num_chunks_from_msg
         if not 0 <= chunk_id < chunks:
-            raise MalformedEntry(f"it is said to be chunk {chunk_id} of {chunks} of message {metadata.uuid!r}")
+            raise MalformedEntry(
+                f"it is declared as chunk {chunk_id} of {chunks} of message {metadata.uuid!r}, which is not possible"
+            )
         if chunk_id == 0:
             self._forget(self._open, name)
             self._ended.pop(name, None)
@@ -256,8 +258,8 @@ class ChunkGroups:
 
     def _too_large(self) -> NoChunkCapacity:
         return NoChunkCapacity(
-            f"the chunks of messages that are not whole yet may have {self._max_bytes:,} bytes together, and it was "
-            "given up for others, or is too large by itself"
+            f"incomplete messages in chunks may use {self._max_bytes:,} bytes together; this one was "
+            "dropped for others, or is too large by itself"
         )
 
     def _forget(self, groups: dict[_Name, _Group], name: _Name) -> None:

@@ -39,20 +39,20 @@ __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "EntriesToArrow"]
 MAX_BATCH_ROWS: Final = 10_000
 MAX_BATCH_BYTES: Final = 4_194_304
 _EVERY: Final = 2**63
-_DAMAGED_WAY_OUT: Final = "; with failOnDataLoss=false the query goes on without it"
+_DAMAGED_WAY_OUT: Final = "; with failOnDataLoss=false the query continues without it"
 _UNREADABLE_WAY_OUT: Final = (
-    "; with the option unreadable=skip such messages are left out, with unreadable=null they are rows with a null value"
+    "; with the option unreadable=skip such messages are skipped, with unreadable=null they are rows with a null value"
 )
 # What an error of the codec leaves unsaid.
 _HINTS: Final[dict[type[WireError], str]] = {
     EncryptedEntry: ", and encryption is not supported",
-    UncompressedTooLarge: "; the option maxDecompressedBytes allows for more",
-    NoChunkCapacity: "; the option maxChunkBytes allows for more",
+    UncompressedTooLarge: "; raise the option maxDecompressedBytes to read it",
+    NoChunkCapacity: "; raise the option maxChunkBytes to read it",
 }
 # Why messages are skipped.
 _AS: Final = {
-    Unreadable.SKIP: "as unreadable is skip",
-    Unreadable.NULL: "since it is not known how many they are",
+    Unreadable.SKIP: "since unreadable is skip",
+    Unreadable.NULL: "since their number is unknown",
 }
 
 _log = logging.getLogger("magnetar.spark")
@@ -158,11 +158,13 @@ class EntriesToArrow:
     def _without_beginning(self, last: Place) -> None:
         """A message in chunks, by where the last one is."""
         if self._more_earlier:
-            text = f"it ends a message in chunks that did not begin in the {REACH} in front that are looked through"
+            text = (
+                f"it ends a message in chunks whose first chunk is not within the {REACH} before it, which are searched"
+            )
             self._on_damaged(last, MalformedEntry(text))
             return
         _log.warning(
-            "%s has no beginning of the message in chunks that ends with entry %d:%d: it is left out",
+            "%s: the message in chunks that ends with entry %d:%d is skipped, since its first chunk is missing",
             self._log_name,
             *last,
         )
@@ -215,7 +217,7 @@ class EntriesToArrow:
         count, is_null = 1, unreadable is Unreadable.NULL and described is not None
         if described is not None:
             count = described.count
-        outcome = "have null for what is in it, as unreadable is null" if is_null else f"are skipped, {_AS[unreadable]}"
+        outcome = "have null values, since unreadable is null" if is_null else f"are skipped, {_AS[unreadable]}"
         self._problems.add(
             f"messages have a payload that can't be decoded ({type(error).__name__}), and {outcome}",
             count,
@@ -237,7 +239,7 @@ class EntriesToArrow:
     def _on_damaged(self, place: Place, error: WireError) -> None:
         if self._fail_on_data_loss:
             raise self._refusal(place, error, _DAMAGED_WAY_OUT) from error
-        problem = "entries can't be read, and are skipped, as failOnDataLoss is false"
+        problem = "entries can't be read, and are skipped, since failOnDataLoss is false"
         self._problems.add(problem, 1, str(self._refusal(place, error)))
 
     def _refusal(self, place: Place, error: WireError, way_out: str = "") -> UnreadableEntry:
@@ -247,7 +249,7 @@ class EntriesToArrow:
 
     def _count_out_of_range(self, column: str, count: int, first_ms: int) -> None:
         self._problems.add(
-            f"messages have a time in {column} that is after the year 9999, and have null there",
+            f"messages have a {column} after the year 9999, which is null in their rows",
             count,
             f"{first_ms:,} ms since 1970",
         )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from magnetar_protos import cursor_pb2, managed_ledger_pb2
 from magnetar_wire.message_id import MessageId
 from tests.sim.process import Process
-from tests.sim.service.published import Published, place_of
+from tests.sim.service.published import Published, position_of
 from tests.sim.service.sessions import Sessions
 from tests.sim.service.subscribed import Subscribed
 from tests.sim.service.topic_lives import TopicLives
@@ -135,7 +135,7 @@ class MessageHistory:
         self.subscribed.delivered(consumer, payload, message_id)
         life = self.lives.of_ledger(message_id.ledger_id())
         if life is not None:
-            self.wire.handed_out(consumer, life.topic, place_of(message_id))
+            self.wire.handed_out(consumer, life.topic, position_of(message_id))
 
     def acknowledging(
         self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool, receipt: bool
@@ -202,7 +202,7 @@ class MessageHistory:
     def found(self, topic: str, messages: Sequence[Found], destroyed: Collection[tuple[int, int]] = ()) -> None:
         """A topic or partition by its full name, read from earliest to its end by a reader. `destroyed`: the entries
         of it that no bookie has any more."""
-        self.subscribed.found(topic, [place_of(one.message_id) for one in messages])
+        self.subscribed.found(topic, [position_of(one.message_id) for one in messages])
         self.published.found(topic, messages, self.subscribed.may_be_gone, destroyed)
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:

@@ -32,14 +32,14 @@ from tests.sim.service.topic_lives import Incarnation, TopicLives, of_applicatio
 if TYPE_CHECKING:
     from tests.sim.service.history import Found, ProducerSeen
 
-__all__ = ["Place", "Published", "Sent", "place_of"]
+__all__ = ["Place", "Published", "Sent", "position_of"]
 
 # Ledger, entry, place in its batch.
 Place = tuple[int, int, int]
 _NEVER_STORED: Final = (InvalidArgument, InvalidMessage, MessageTooBig, ProducerQueueIsFull)
 
 
-def place_of(message_id: MessageId) -> Place:
+def position_of(message_id: MessageId) -> Place:
     return message_id.ledger_id(), message_id.entry_id(), max(message_id.batch_index(), 0)
 
 
@@ -120,7 +120,7 @@ class Published:
         self._sent[payload] = Sent(producer, payload, number, self._tick(), meant)
 
     def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
-        sent, place = self._sent[payload], place_of(message_id)
+        sent, place = self._sent[payload], position_of(message_id)
         if sent.told is not None:
             raise Violation("33", f"{sent} was told to be stored at {place}, and before that at {sent.told}")
         life = self._belongs(sent, place)
@@ -200,7 +200,7 @@ class Published:
         first: dict[bytes, Place] = {}
         last: dict[bytes, Place] = {}
         for one in messages:
-            place = place_of(one.message_id)
+            place = position_of(one.message_id)
             sent = self._sent.get(one.payload)
             if sent is None:
                 raise Violation("2", f"{one.payload!r} is in {topic} at {place}, and was never sent")

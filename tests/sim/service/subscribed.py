@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.message_id import MessageId
 from tests.sim.invariants.history import Violation
-from tests.sim.service.published import Place, Published, Sent, place_of
+from tests.sim.service.published import Place, Published, Sent, position_of
 from tests.sim.service.topic_lives import Incarnation, TopicLives, of_application, short
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Subscribed:
     # ── deliveries ──
 
     def delivered(self, consumer: ConsumerSeen, payload: bytes, message_id: MessageId) -> None:
-        place, seen, tick = place_of(message_id), self._consumer(consumer), self._tick()
+        place, seen, tick = position_of(message_id), self._consumer(consumer), self._tick()
         sent, life = self._published.sent(payload), self._lives.of_ledger(place[0])
         if sent is None or life is None or of_application(life.topic) != of_application(consumer.topic):
             raise Violation("2", f"{consumer.name} was given {payload!r} at {place}, which nobody sent there")
@@ -187,7 +187,7 @@ class Subscribed:
         subscription, tick = self._of(consumer.topic, consumer.subscription), self._tick()
         called: list[_Ack] = []
         for message_id in message_ids:
-            ack = _Ack(tick, consumer, place_of(message_id), cumulative)
+            ack = _Ack(tick, consumer, position_of(message_id), cumulative)
             called.append(ack)
             if not consumer.by_message and message_id.batch_size() > 1:
                 ack.counts = False
@@ -283,7 +283,7 @@ class Subscribed:
             return _COMES if sent.at > move.done else _UNKNOWN
         if not self._concerns(move, topic):
             return _UNKNOWN
-        at = place_of(move.to)
+        at = position_of(move.to)
         if move.to.batch_index() < 0 and not move.inclusive:
             at = (*at[:2], _ALL)
         return _COMES if place > at or (move.inclusive and place == at) else _PASSED
@@ -354,4 +354,4 @@ class Subscribed:
 def _key(
     consumer: ConsumerSeen, message_ids: Sequence[MessageId], cumulative: bool
 ) -> tuple[str, bool, tuple[Place, ...]]:
-    return consumer.name, cumulative, tuple(map(place_of, message_ids))
+    return consumer.name, cumulative, tuple(map(position_of, message_ids))

@@ -13,8 +13,8 @@ from magnetar_bookie.client.ledger_writer import Appended, LedgerWriter
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
-from magnetar_broker.admin.ledger_homes import LedgerHomes
-from magnetar_broker.admin.plan_making import PlanMaking
+from magnetar_broker.admin.ledger_locations import LedgerLocations
+from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.core.log_entry import NewEntry, chunk_of
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, LostEntry
@@ -224,7 +224,7 @@ class TopicOwner(ChainWriter):
         )
         request.start.ledger_id, request.start.entry_id, request.start.batch_index = begin
         acknowledged = list(world.history(log.incarnation).acknowledged.values())
-        plans = PlanMaking(LedgerHomes(client), lambda ids, _: dict.fromkeys(ids, ""))
+        plans = ReadPlanner(LedgerLocations(client), lambda ids, _: dict.fromkeys(ids, ""))
         plan = await plans.plan(log, request)
         world.count("plans")
         if world.planned.place(log.incarnation) == begin and not world.checker.history.destroyed_in(str(log.name)):

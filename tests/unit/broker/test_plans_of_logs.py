@@ -14,8 +14,8 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.admin.ledger_homes import LedgerHomes
-from magnetar_broker.admin.plan_making import PlanMaking
+from magnetar_broker.admin.ledger_locations import LedgerLocations
+from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.core.log_entry import Chunk
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of
 from magnetar_broker.core.position import Position
@@ -37,8 +37,8 @@ STRIPED = SMALL.model_copy(
 )
 
 
-def making(client: LedgerClient) -> PlanMaking:
-    return PlanMaking(LedgerHomes(client), lambda ids, listener: {one: f"{one}:1" for one in ids})
+def making(client: LedgerClient) -> ReadPlanner:
+    return ReadPlanner(LedgerLocations(client), lambda ids, listener: {one: f"{one}:1" for one in ids})
 
 
 def request(start: NextMessage, **others: Any) -> pb.PlanRequest:
@@ -128,7 +128,7 @@ async def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
 
 
 @asynccontextmanager
-async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, PlanMaking]]:
+async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, ReadPlanner]]:
     async with running_log_scene() as scene:
         log = await scene.open()
         for number in range(10):
@@ -139,13 +139,13 @@ async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, PlanMaking
 async def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
     async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
-        homes = plans._homes.of
+        find = plans._locations.find
 
         async def trimmed_first(*arguments: Any, **named: Any) -> Any:
             await log.trim(lambda: Position(begin.ledger_id, 99))
-            return await homes(*arguments, **named)
+            return await find(*arguments, **named)
 
-        plans._homes.of = trimmed_first  # type: ignore[method-assign]
+        plans._locations.find = trimmed_first  # type: ignore[method-assign]
         plan = await plans.plan(log, request(begin, fresh=True))
         assert plan.begins_in_deleted
         assert place(plan.start) == place(plan.first) > begin
@@ -259,7 +259,7 @@ async def test_a_ledger_that_is_lost_is_told() -> None:
     async with _running_log() as (scene, log, plans):
         lost = log.listed.ledgers[1].ledger_id
         await scene.client.ledgers.change(lost, ledger_metadata.tombstone)
-        with pytest.raises(BrokerError, match=f"ledger {lost} is gone") as told:
+        with pytest.raises(BrokerError, match=f"ledger {lost} was deleted") as told:
             await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
 
@@ -367,7 +367,7 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
         )
         log = await scene.open(options=one)
         await scene.append(log, *numbered(9))
-        monkeypatch.setattr("magnetar_broker.admin.plan_making.MAX_PIECES", 4)
+        monkeypatch.setattr("magnetar_broker.admin.read_planner.MAX_PIECES", 4)
         plans, reader, found = making(scene.client), NextMessage(0, 0, 0), list[bytes]()
         for pieces in (4, 4, 1):
             plan = await plans.plan(log, request(reader))
@@ -376,6 +376,6 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
             reader = place(plan.stop)
         assert found == numbered(9)
         # So many bookies that fewer pieces fit: it is planned anew, with as many as do.
-        monkeypatch.setattr("magnetar_broker.admin.plan_making._MOST_FRAGMENTS", 2)
+        monkeypatch.setattr("magnetar_broker.admin.read_planner._MAX_FRAGMENTS", 2)
         plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert len(plan.pieces) == 1

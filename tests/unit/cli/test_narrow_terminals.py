@@ -8,8 +8,8 @@ import re
 
 import pytest
 
+from magnetar_cli.administration.output import print_rows
 from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS
-from magnetar_cli.administration.telling import tell_rows
 from magnetar_cli.perf.reporting import Meter, Report
 
 
@@ -35,7 +35,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
 def test_names_in_tables_are_folded_and_whole(terminal: _Terminal) -> None:
     topic = "persistent://public/default/a-name-that-is-rather-long-partition-12"
     with contextlib.redirect_stdout(terminal):
-        tell_rows(
+        print_rows(
             ("topic", "broker", "address", "bundle"),
             [(topic, "broker-1", "10.20.30.40:6652", "0x0_0x4")],
             as_json=False,
@@ -50,7 +50,7 @@ def test_names_in_tables_are_folded_and_whole(terminal: _Terminal) -> None:
 
 def test_headers_are_whole_too(terminal: _Terminal) -> None:
     with contextlib.redirect_stdout(terminal):
-        tell_rows(
+        print_rows(
             SUBSCRIPTION_COLUMNS,
             [("s" * 30, "EXCLUSIVE", 1_000_000, 1_000_000, 12_345, 3, "no consumer")],
             as_json=False,

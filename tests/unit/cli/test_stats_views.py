@@ -10,7 +10,7 @@ import pytest
 
 from magnetar import MessageId
 from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
-from magnetar_cli.administration.stats_views import tell_internal_stats, tell_topic_stats
+from magnetar_cli.administration.stats_views import print_internal_stats, print_topic_stats
 
 IDLE: Final = Traffic(messages=0, entries=0, bytes=0, messages_per_s=0, bytes_per_s=0)
 TOPIC: Final = TopicStats(
@@ -63,18 +63,18 @@ def rows(shown: str) -> dict[str, str]:
 
 def test_lost_entries_and_damaged_subscriptions_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     damaged = [replace(SUBSCRIPTION, subscription=name, damaged=True) for name in ("bad", "worse")]
-    tell_topic_stats(replace(TOPIC, lost_entries=1234, subscriptions=(SUBSCRIPTION, *damaged)))
+    print_topic_stats(replace(TOPIC, lost_entries=1234, subscriptions=(SUBSCRIPTION, *damaged)))
     shown = rows(capsys.readouterr().out)
     assert shown["lost"] == "1,234 entries that no bookie stores"
     assert shown["damaged"] == "bad, worse: reset or delete these subscriptions"
 
 
 def test_lapsed_leases_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_internal_stats("t", replace(INTERNAL, lapsed_leases=3))
+    print_internal_stats("t", replace(INTERNAL, lapsed_leases=3))
     assert rows(capsys.readouterr().out)["lapsed leases"] == "3, not renewed in time"
 
 
 def test_a_topic_that_has_lost_nothing_has_no_such_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_topic_stats(replace(TOPIC, subscriptions=(SUBSCRIPTION,)))
-    tell_internal_stats("t", INTERNAL)
+    print_topic_stats(replace(TOPIC, subscriptions=(SUBSCRIPTION,)))
+    print_internal_stats("t", INTERNAL)
     assert not rows(capsys.readouterr().out).keys() & {"lost", "damaged", "lapsed leases"}

@@ -76,7 +76,7 @@ class Brokers:
         return run(self.calls.names("tenants"))
 
     def change(self) -> None:
-        run(self.calls.change("create_tenant", pb.TenantRequest(tenant="t")))
+        run(self.calls.call("create_tenant", tenant="t"))
 
 
 class _To:

@@ -48,7 +48,7 @@ def test_a_column_that_there_is_not_is_refused_with_the_nearest() -> None:
         choose_columns(["value", "publishTime"])
     with pytest.raises(InvalidColumns, match=r"no column 'zzz'\. There are key, value"):
         choose_columns(["zzz"])
-    with pytest.raises(InvalidColumns, match="'value' is named 2 times"):
+    with pytest.raises(InvalidColumns, match="'value' is selected 2 times"):
         choose_columns(["value", "key", "VALUE"])
 
 

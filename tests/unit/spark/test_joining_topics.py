@@ -151,7 +151,7 @@ async def test_a_refused_lease_on_a_namespace_is_asked_for_again(
         await asyncio.sleep(0.01)
     await stream.close()
     assert service.namespace_leases == {}
-    assert "had lapsed" not in caplog.text
+    assert "had expired" not in caplog.text
 
 
 async def test_a_namespace_that_is_made_again_is_held_again() -> None:

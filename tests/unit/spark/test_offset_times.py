@@ -52,19 +52,19 @@ def test_seconds_where_milliseconds_are_meant_are_refused(seconds: int) -> None:
     """SPK-1: they would read everything"""
     for text in (str(seconds), f'{{"t": {seconds}}}'):
         with pytest.raises(
-            InvalidOptions, match=rf"is the time {seconds}, .*in ms since 1970 is 1970-.*give {seconds}000, or [0-9]"
+            InvalidOptions, match=rf"is the time {seconds}, .*in ms since 1970 is 1970-.*use {seconds}000, or [0-9]"
         ):
             ms_of(text)
 
 
 def test_the_refusal_shows_what_is_meant() -> None:
-    with pytest.raises(InvalidOptions, match=rf"give {SUMMER_MS}, or 2026-07-01T10:00:00Z"):
+    with pytest.raises(InvalidOptions, match=rf"use {SUMMER_MS}, or 2026-07-01T10:00:00Z"):
         ms_of(str(SUMMER_MS // 1000))
 
 
 def test_microseconds_and_nanoseconds_are_refused() -> None:
     for factor in (1000, 1_000_000):
-        with pytest.raises(InvalidOptions, match="is after the year 9999"):
+        with pytest.raises(InvalidOptions, match="after the year 9999"):
             ms_of(str(SUMMER_MS * factor))
 
 
@@ -75,7 +75,7 @@ def test_other_milliseconds_are_taken(ms: int) -> None:
 
 @pytest.mark.parametrize("zone", ["Berlin", "", "../../etc/passwd", "+25:00", "+01:60", "Europe", "/etc"])
 def test_zones_that_are_none(zone: str) -> None:
-    with pytest.raises(InvalidOptions, match="no time zone that this machine knows"):
+    with pytest.raises(InvalidOptions, match="not a time zone known to this machine"):
         parse_zone(zone)
 
 

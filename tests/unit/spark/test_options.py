@@ -115,7 +115,7 @@ def test_the_error_for_an_unknown_option_lists_all_where_there_is_no_hint() -> N
     [
         (
             "groupId",
-            "there are no consumer groups, and a query's position is in its checkpoint.*'progressSubscription'",
+            "there are no consumer groups: a query's position is in its checkpoint.*'progressSubscription'",
         ),
         ("kafka.group.id", "there are no consumer groups"),
         ("kafka.security.protocol", "leave it out: no Kafka client runs here"),
@@ -149,44 +149,47 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
         ({"topic": ""}, "exactly one of the options 'topic', 'topics'"),
         ({"topics": "u"}, "are given 2 times: by the option 'topic', 't' and by the option 'topics', 'u'. Keep"),
         ({"path": "u"}, "are given 2 times: by the option 'topic', 't' and by load(…), 'u'. Keep exactly one"),
-        ({"topic": "", "path": "a,b"}, "load(…) names one topic, and 'a,b' has a comma: name several by the option "),
-        ({"topic": "a,b"}, "the option 'topic' names one topic, and 'a,b' has a comma"),
+        (
+            {"topic": "", "path": "a,b"},
+            "load(…) takes one topic, but 'a,b' has a comma: for several topics use the option ",
+        ),
+        ({"topic": "a,b"}, "the option 'topic' takes one topic, but 'a,b' has a comma"),
         ({"topic": "", "paths": "[1]"}, "load([…]) lists values that are not names"),
         ({"topic": "a/b"}, "it has two parts"),
-        ({"topic": "non-persistent://public/default/t"}, "stores nothing"),
+        ({"topic": "non-persistent://public/default/t"}, "is non-persistent"),
         (
             {"url": "pulsar://here:6650"},
             "does not begin with magnetar://, but is for Pulsar's clients. The port here is 6652 by default: write ",
         ),
         ({"url": "http://here:8080"}, "does not begin with magnetar://, but is for HTTP. The port here is 6652"),
         ({"url": "here:6652"}, "does not begin with magnetar://: write magnetar://host:port"),
-        ({"startingOffsets": "soon"}, "no position in a topic"),
-        ({"startingOffsets": "{"}, "is no JSON"),
+        ({"startingOffsets": "soon"}, "not a position in a topic"),
+        ({"startingOffsets": "{"}, "is not valid JSON"),
         ({"startingOffsets": '{"t": {"ledger_id": -5, "entry_id": 0}}'}, "ledger_id is -5"),
         ({"startingOffsets": '{"t": {"ledger_id": 5, "entry_id": true}}'}, "entry_id is True"),
-        ({"startingOffsets": '{"t": [1]}'}, "no position in a topic"),
+        ({"startingOffsets": '{"t": [1]}'}, "not a position in a topic"),
         (
             {"startingOffsets": '{"t": 1, "persistent://public/default/t": 2}'},
             "names persistent://public/default/t twice",
         ),
-        ({"startingOffsets": "0"}, "which is not above 0"),
-        ({"failOnDataLoss": "perhaps"}, "give true or false"),
-        ({"unreadable": "ignore"}, "give fail, skip, null"),
+        ({"startingOffsets": "0"}, "which is not positive"),
+        ({"failOnDataLoss": "perhaps"}, "use true or false"),
+        ({"unreadable": "ignore"}, "use fail, skip, null"),
         ({"maxDecompressedBytes": "2g"}, "of 1 … 1,073,741,824"),
         ({"maxDecompressedBytes": "0"}, "of 1 … 1,073,741,824"),
         ({"timeZone": "Berlin"}, "'timeZone' is 'Berlin'"),
         ({"startingOffsets": NOON}, "has no time zone"),
-        ({"endingOffsets": '{"t": "2026-01-01"}'}, "give the option timeZone"),
-        ({"maxTasks": "-1"}, "not a whole number of 1"),
-        ({"maxTasks": "9" * 5000}, "not a whole number of 1"),
-        ({"batchLeaseSeconds": "1e3"}, "not a whole number of 1"),
+        ({"endingOffsets": '{"t": "2026-01-01"}'}, "set the option timeZone"),
+        ({"maxTasks": "-1"}, "use a whole number of 1"),
+        ({"maxTasks": "9" * 5000}, "use a whole number of 1"),
+        ({"batchLeaseSeconds": "1e3"}, "use a whole number of 1"),
         ({"columns": "value,valeu"}, "no column 'valeu': did you mean 'value'"),
-        ({"columns": "value,VALUE"}, "named 2 times"),
+        ({"columns": "value,VALUE"}, "selected 2 times"),
         ({"maxBytesPerTrigger": "5m"}, "is for spark.readStream"),
         ({"maxTriggerDelay": "5m"}, "is for spark.readStream"),
         ({"minTasks": "5", "maxTasks": "4"}, "'minTasks' is 5: minTasks must not exceed maxTasks (4)"),
-        ({"waitForTopic": "a while"}, "give a duration of up to 7d, such as 500ms"),
-        ({"waitForTopic": "8d"}, "give a duration of up to 7d"),
+        ({"waitForTopic": "a while"}, "use a duration of up to 7d, such as 500ms"),
+        ({"waitForTopic": "8d"}, "use a duration of up to 7d"),
     ],
 )
 def test_what_can_not_be_meant(options: dict[str, str], told: str) -> None:
@@ -198,7 +201,7 @@ def test_what_can_not_be_meant(options: dict[str, str], told: str) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"maxTriggerDelay": "5m"}, "does nothing without 'minMessagesPerTrigger'"),
+        ({"maxTriggerDelay": "5m"}, "has no effect without 'minMessagesPerTrigger'"),
         ({"endingOffsets": "latest"}, "'endingOffsets' is for spark.read: a stream has no end. Leave it out"),
         ({"pushFilters": "true"}, "'pushFilters' is for spark.read: a stream plans micro-batches without filters"),
         (
@@ -221,12 +224,12 @@ def test_stream_options_that_do_not_fit_together(options: dict[str, str], told: 
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ("a/b", "has another form than"),
-        ("t/n/x/.*", "has another form than"),
+        ("a/b", "is invalid: use"),
+        ("t/n/x/.*", "is invalid: use"),
         ("persistent://orders-.*", "has no namespace"),
-        ("non-persistent://public/default/.*", "store nothing"),
-        ("orders-(", "is no regular expression"),
-        ("te.*nant/ns/x", "names no namespace"),
+        ("non-persistent://public/default/.*", "non-persistent topics"),
+        ("orders-(", "is not a valid regular expression"),
+        ("te.*nant/ns/x", "has an invalid namespace"),
     ],
 )
 def test_patterns_that_are_none(pattern: str, told: str) -> None:
@@ -242,10 +245,10 @@ def test_places_by_partition_and_topic() -> None:
     assert bound.of("persistent://public/default/u-partition-1") == NextMessage(7, 3, 0)
     assert bound.of("persistent://public/default/u-partition-0") == "earliest"
     assert bound.of("persistent://public/default/w") == 1_700_000_000_000
-    with pytest.raises(InvalidOptions, match="not among what is read"):
+    with pytest.raises(InvalidOptions, match="which is not read"):
         bound.check_names("startingOffsets", [LOG])
     place = batch(startingOffsets='{"t": {"ledger_id": 7, "entry_id": 3}}').starting
-    with pytest.raises(InvalidOptions, match="positions are of one of them"):
+    with pytest.raises(InvalidOptions, match="each with positions of its own"):
         place.check_names("startingOffsets", [f"{LOG}-partition-0"])
 
 
@@ -255,7 +258,7 @@ def test_a_position_without_a_topic() -> None:
     assert bound.of(LOG) == NextMessage(7, 3, 2)
     bound.check_names("startingOffsets", [LOG])
     for logs in ([], [f"{LOG}-partition-0", f"{LOG}-partition-1"]):
-        with pytest.raises(InvalidOptions, match=f"and {len(logs)} partitions are read") as raised:
+        with pytest.raises(InvalidOptions, match=f"but {len(logs)} partitions are read") as raised:
             bound.check_names("startingOffsets", logs)
         shown = str(raised.value).partition("name it, ")[2]
         written = batch(startingOffsets=shown).starting
@@ -267,7 +270,7 @@ def test_a_position_without_a_topic() -> None:
             batch(startingOffsets=text)
     kafka = '{"t": {"0": 23, "1": -2}}'
     with pytest.raises(
-        InvalidOptions, match=r"which is no position: ledger_id is None .*; give earliest, latest, a time"
+        InvalidOptions, match=r"which is not a position: ledger_id is None, .*; use earliest, latest, a time"
     ):
         batch(startingOffsets=kafka)
 

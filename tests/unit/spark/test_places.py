@@ -94,19 +94,19 @@ async def test_a_start_in_the_future_is_refused() -> None:
 async def test_a_start_behind_the_end_is_refused(fails: str) -> None:
     """SPK-1: of one partition, where the user gave both; nothing would be read, without an error"""
     for starting, ending, shown in (
-        (at(105), at(103), r"the position 105:0:0, which is behind endingOffsets, the position 103:0:0"),
-        (hour(5), hour(3), r"the time 2026-01-01T05:00:00Z .*, which is behind endingOffsets, the time .*T03:00"),
+        (at(105), at(103), r"the position 105:0:0, which is after endingOffsets, the position 103:0:0"),
+        (hour(5), hour(3), r"the time 2026-01-01T05:00:00Z .*, which is after endingOffsets, the time .*T03:00"),
         # Times, also where there is no message between them.
         (hour(12), hour(11), r"the time 2026-01-01T12:00:00Z"),
         (
             at(105),
             hour(3),
-            r"the position 105:0:0, which is behind endingOffsets, the time .* \(position 103:0:0\)",
+            r"the position 105:0:0, which is after endingOffsets, the time .* \(position 103:0:0\)",
         ),
         (
             hour(5),
             at(103),
-            r"the time .* \(position 105:0:0\), which is behind endingOffsets, the position 103:0:0",
+            r"the time .* \(position 105:0:0\), which is after endingOffsets, the position 103:0:0",
         ),
     ):
         with pytest.raises(InvalidOptions, match=shown):

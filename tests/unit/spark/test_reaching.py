@@ -37,7 +37,7 @@ async def test_where_nobody_is_the_work_is_not_waited_for() -> None:
     with a_socket() as bound:  # and nobody listens
         port = bound.getsockname()[1]
         with pytest.raises(
-            NobodyAnswers, match=rf"no broker answers, for .* listens at .*{port}\. Is .*'url', .* 6652"
+            NobodyAnswers, match=rf"no broker has answered for .* listens at .*{port}\. Is .*'url', .* 6652"
         ):
             await answered(options(port), waits(), at_once_s=0.01, patience_s=0.3)
     assert ended == [True]
@@ -62,7 +62,7 @@ async def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
         raise OperationNotSupported("a bookie has no method 'admin.plan'")
 
     with pytest.raises(
-        NobodyAnswers, match=r"127\.0\.0\.1:1 does not do .*a bookie has no method.* address of brokers"
+        NobodyAnswers, match=r"127\.0\.0\.1:1 does not support .*a bookie has no method.* address of brokers"
     ):
         await answered(options(1), refused())
 

@@ -464,7 +464,7 @@ async def test_a_stream_waits_for_its_topic() -> None:
     for start in (TopicStream.initial, TopicStream.fix_target):
         with pytest.raises(NoSuchTopic, match=rf"there is no topic {LOG}: create it .* option waitForTopic"):
             await start(a_stream(service))
-        with pytest.raises(NoSuchTopic, match=r"none was made within the 0\.01 s of waitForTopic"):
+        with pytest.raises(NoSuchTopic, match=r"none was created within the 0\.01 s of waitForTopic"):
             await start(a_stream(service, waitForTopic="10ms"))
     assert await a_stream(service, topicsPattern="t.*", waitForTopic="10ms").initial() == {}
 
@@ -641,7 +641,7 @@ async def test_a_query_whose_subscription_is_ahead_of_its_checkpoint() -> None:
         DataLost, match=f"Subscription 'mine' is at {shown}, ahead of the checkpoint, which is at {checkpoint}: "
     ):
         await a_stream(service, progressSubscription="mine").latest(older, ALL)
-    with pytest.raises(DataLost, match=r"is not known\. Set the option") as raised:
+    with pytest.raises(DataLost, match=r"is unknown\. Set the option") as raised:
         await a_stream(service, progressSubscription="new").latest(older, ALL)
     assert "ahead" not in str(raised.value)
 
@@ -658,13 +658,13 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
         shown = "{}:{}:{}"
         with pytest.raises(
             PositionBeyondEnd,
-            match=f"(?s){LOG}.* {shown.format(*beyond)}, which the query's checkpoint gives, "
-            f"and ends at {shown.format(*end)},",
+            match=f"(?s){LOG}.* {shown.format(*beyond)}, from the query's checkpoint, "
+            f"but it ends at {shown.format(*end)},",
         ):
             await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
         starting = json.dumps({LOG: beyond._asdict()})
         for fails in ("true", "false"):
-            with pytest.raises(PositionBeyondEnd, match="which startingOffsets gives"):
+            with pytest.raises(PositionBeyondEnd, match="from startingOffsets, but it ends at"):
                 await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).initial()
             with pytest.raises(PositionBeyondEnd):
                 before = json.loads(query.planned[-1])
@@ -713,7 +713,7 @@ async def test_a_deleted_part(fails: bool) -> None:
 @pytest.mark.parametrize("subscription", ["", "spark"])
 async def test_a_loss_advises_a_subscription_to_a_stream_that_has_none(subscription: str) -> None:
     """SPK-2: a subscription would have kept what was trimmed, but not a topic that was deleted."""
-    for deletes, told in ((False, "t are lost: from"), (True, "t is no longer there")):
+    for deletes, told in ((False, "t are lost: from"), (True, "t does not exist any more")):
         service = filled()
         service.create("other")
         options = {"progressSubscription": subscription} if subscription else {}
@@ -738,7 +738,7 @@ async def test_a_topic_that_was_deleted_and_made_again(fails: bool) -> None:
     service.create("t")
     service["t"].publish([100, 101])
     if fails:
-        with pytest.raises(DataLost, match="another topic was made under its name"):
+        with pytest.raises(DataLost, match="another topic was created with its name"):
             await query.batch()
     else:
         assert await query.plan()
@@ -758,7 +758,7 @@ async def test_a_topic_that_is_gone(fails: bool) -> None:
     service.delete("t")
     service["other"].publish([51])
     if fails:
-        with pytest.raises(DataLost, match="t is no longer there"):
+        with pytest.raises(DataLost, match="t does not exist any more"):
             await query.batch()
     else:
         assert await query.all_batches() == [[51]]
@@ -806,7 +806,7 @@ async def test_topics_that_there_are_not() -> None:
     ],
 )
 async def test_offsets_of_another_source_are_refused(offsets: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOffsets, match="Is it a checkpoint of this query"):
+    with pytest.raises(InvalidOffsets, match="Does the checkpoint belong to this query"):
         await a_stream(filled()).latest(offsets, ALL)
 
 

@@ -60,7 +60,7 @@ def unknown_codec(metadata: MessageMetadata, payload: bytes) -> tuple[MessageMet
 
 KINDS: Final[dict[Callable[[MessageMetadata, bytes], tuple[MessageMetadata, bytes]], str]] = {
     encrypted: r"encrypted with the keys \['k1'\], and encryption is not supported",
-    too_large: "has 1001 bytes uncompressed, .*the option maxDecompressedBytes allows for more",
+    too_large: "has 1001 bytes uncompressed, .*raise the option maxDecompressedBytes",
     corrupt: "is not a valid LZ4 block of 1000 bytes",
     unknown_codec: "compression 9 is unknown",
 }
@@ -199,7 +199,7 @@ def test_a_batch_that_does_not_tell_its_messages_is_skipped(of_batch: dict[str, 
     log = in_log([encode_entry(*encrypted(shared(**of_batch), b"secret")), good(1)], [1, 1])
     assert places(read(log, NULL, problems=problems)) == [(1, -1)]
     ((problem, (count, _)),) = problems.counts.items()
-    assert (count, "are skipped, since it is not known" in problem) == (1, True)
+    assert (count, "are skipped, since their number is unknown" in problem) == (1, True)
 
 
 # -- messages in chunks ------------------------------------------------------------------------------------------------
@@ -236,7 +236,9 @@ def test_a_message_in_chunks_that_needs_too_much_memory(first: int) -> None:
     """SPK-1: it is one that can't be decoded, and no loss; where no value is asked for it needs none"""
     little = 120_000
     log = in_log([*chunks(size=150_000), good(9)], [1] * 4)
-    with pytest.raises(TooManyChunks, match=r"entry 7:2 of .*maxChunkBytes allows for more; .*unreadable=null"):
+    with pytest.raises(
+        TooManyChunks, match=r"entry 7:2 of .*raise the option maxChunkBytes to read it; .*unreadable=null"
+    ):
         read(log, Decoding(max_chunk_bytes=little), first=first)
     assert places(read(log, Decoding(Unreadable.SKIP, max_chunk_bytes=little), first=first)) == [(3, -1)]
     rows = read(log, Decoding(Unreadable.NULL, max_chunk_bytes=little), first=first)
@@ -276,7 +278,7 @@ def test_a_message_in_chunks_with_a_gap_is_none_even_if_there_was_no_memory_for_
 def test_a_line_in_the_log_for_each_sort(caplog: pytest.LogCaptureFixture) -> None:
     """SPK-1: counted, and not a line for each message"""
     log = in_log([*[batch(encrypted)] * 40, *[single(corrupt)] * 5], [*[BATCH] * 40, *[1] * 5])
-    for decoding, outcome in ((SKIP, "are skipped, as unreadable is skip"), (NULL, "as unreadable is null")):
+    for decoding, outcome in ((SKIP, "are skipped, since unreadable is skip"), (NULL, "since unreadable is null")):
         problems = ProblemCounts(TOPIC)
         read(log, decoding, problems=problems)
         caplog.clear()

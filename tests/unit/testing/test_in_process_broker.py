@@ -74,7 +74,7 @@ def test_wrong_settings_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         InProcessBroker(max_mesage_size=1).start()
     with pytest.raises(InvalidConfiguration, match=r"max_message_size: .*greater than 0"):
         InProcessBroker(max_message_size=-1).start()
-    with pytest.raises(TypeError, match="takes no data_folder: pass `folder` instead"):
+    with pytest.raises(TypeError, match="has no setting data_folder: pass `folder` instead"):
         InProcessBroker(data_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -3,7 +3,7 @@
     call   instance                             which process this is; always answered
     call   lookup, partitions, last_message     lookup.py
     call   claim                                bundle_claims.py, from other brokers
-    call   admin.<name>, here.<name>            admin_calls.py; `here` from other brokers
+    call   admin.<name>, here.<name>            magnetar_broker/admin/admin_service.py; `here` from other brokers
     stream produce                              produce_stream.py
     stream consume                              consume_stream.py
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from magnetar_broker.admin.catalog import Catalog
-from magnetar_broker.admin.some_at_a_time import some_at_a_time
+from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_protos.catalog_pb2 import Deletion
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
@@ -32,7 +32,7 @@ async def list_topic_names(
     await catalog.sync()
     names = set(await filter_names(await catalog.topics(namespace), matches))
     partitioned = await filter_names(await catalog.partitioned_topics(namespace), matches)
-    counts = await some_at_a_time(partitioned, count)
+    counts = await map_bounded(partitioned, count)
     for topic, partitions in zip(partitioned, counts, strict=True):
         names.update(f"{topic}-partition-{index}" for index in range(partitions))
     return names

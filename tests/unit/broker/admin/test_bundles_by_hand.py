@@ -192,7 +192,7 @@ async def test_what_cannot_be_split_is_refused_and_stays() -> None:
         for wrong, kind, words in (
             (split("public/shop", "0x00000000_0x40000000"), exceptions.NotFound, first),
             (split("public/shop", first, at=0), exceptions.InvalidArgument, "0x00000000"),
-            (split("public/shop", first, at=0xFFFF_0000), exceptions.InvalidArgument, "within"),
+            (split("public/shop", first, at=0xFFFF_0000), exceptions.InvalidArgument, "inside it"),
             (split("public/shop", first, at=-1), exceptions.InvalidArgument, "0xffffffff"),
             (split("public/shop", first, "by_mood"), exceptions.InvalidArgument, "range_equally_divide"),
             (split("public/shop", first, "range_equally_divide", at=9), exceptions.InvalidArgument, "at"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from magnetar.admin import AsyncAdmin
-from magnetar_broker.admin.subscriptions_here import SubscriptionsHere
-from magnetar_broker.admin.topics_here import TopicsHere
+from magnetar_broker.admin.subscription_calls import SubscriptionCalls
+from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos import admin_pb2 as pb
@@ -42,8 +42,8 @@ async def test_a_topic_is_truncated_though_one_of_its_subscriptions_is_deleted()
 
     scene.log.truncate = truncate  # type: ignore[attr-defined]
     gate = scene.cursors.cursors["a"].gate = asyncio.Event()
-    here = TopicsHere(None, None, None, lambda: "")  # type: ignore[arg-type]
-    truncating = asyncio.create_task(here._truncate(_topic(scene), pb.TopicRequest()))
+    calls = TopicCalls(None, None, None, str)  # type: ignore[arg-type]
+    truncating = asyncio.create_task(calls.truncate_topic(_topic(scene), pb.TopicRequest()))
     await settle()
     await scene.subscriptions.delete("b")
     gate.set()
@@ -56,8 +56,8 @@ async def test_no_deleted_subscription_is_peeked_at() -> None:
     """CHK-69"""
     scene = await _scene()
     scene.log.gate = asyncio.Event()
-    here = SubscriptionsHere(TopicsHere(None, None, None, lambda: ""))  # type: ignore[arg-type]
-    peeking = asyncio.create_task(here._peek(_topic(scene), pb.PeekRequest(subscription="a", entries=5)))
+    calls = SubscriptionCalls(10)
+    peeking = asyncio.create_task(calls.peek(_topic(scene), pb.PeekRequest(subscription="a", entries=5)))
     await settle()
     await scene.subscriptions.delete("a")
     await scene.subscriptions.create("a", EARLIEST)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from magnetar import exceptions
-from magnetar_broker.admin import topic_calls
-from magnetar_broker.admin.owner_calls import OwnerCalls
+from magnetar_broker.admin import partition_growth
+from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
@@ -41,19 +41,19 @@ def at_call(
     patch: pytest.MonkeyPatch, scene: BrokerScene, name: str, partition: int, change: Change, *, after: bool
 ) -> None:
     """Make the change at the first call `name` to the owner of the partition: when it was answered, or before it."""
-    of_topic = OwnerCalls.of_topic
+    call_topic_owner = OwnerRpc.call_topic_owner
     left = [change]
 
-    async def call(self: OwnerCalls, topic: TopicName, called: str, *args: Any, **how: Any) -> Any:
+    async def call(self: OwnerRpc, topic: TopicName, called: str, *args: Any, **how: Any) -> Any:
         mine = bool(left) and (called, topic.partition_index) == (name, partition)
         if mine and not after:
             await left.pop()(scene)
-        answer = await of_topic(self, topic, called, *args, **how)
+        answer = await call_topic_owner(self, topic, called, *args, **how)
         if mine and after:
             await left.pop()(scene)
         return answer
 
-    patch.setattr(OwnerCalls, "of_topic", call)
+    patch.setattr(OwnerRpc, "call_topic_owner", call)
 
 
 async def partitions_with_subscription(scene: BrokerScene) -> list[int]:
@@ -124,7 +124,7 @@ async def test_a_growth_says_so_where_subscriptions_never_stay_the_same(monkeypa
         await scene.admin.topics.create_partitioned("events", 2)
         await create(scene)
         with monkeypatch.context() as patch:
-            patch.setattr(topic_calls, "_MAX_COPY_ROUNDS", 1)
+            patch.setattr(partition_growth, "_MAX_ROUNDS", 1)
             with pytest.raises(exceptions.MagnetarException, match="grow it again"):
                 await grow(scene)
         assert (await scene.admin.topics.get_partitioned("events")).partitions == 2

@@ -1,6 +1,6 @@
-"""How what was found is told: a table to people, an object a line to programs.
+"""Print results: a table for people, or one JSON object per line for programs.
 
-A table is folded to fit a terminal, and written whole elsewhere, so that `grep` and `awk` find what is there.
+A table is folded to fit a terminal, and written whole elsewhere, so that `grep` and `awk` find all of it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["json_line", "number", "tell_facts", "tell_rows"]
+__all__ = ["json_line", "number", "print_facts", "print_rows"]
 
 
-def tell_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
-    """One thing a row; in JSON its parts have the columns' names."""
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
+    """Print a row per item; in JSON an object whose keys are the columns' names."""
     if as_json:
         for row in rows:
             print(json_line(dict(zip((column.replace(" ", "_") for column in columns), row, strict=True))))
@@ -33,7 +33,7 @@ def tell_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json:
 def _new_table(*columns: str) -> Table:
     from rich.table import Column, Table
 
-    # What does not fit goes on in the next line: a name that is cut is no name.
+    # Text that does not fit continues in the next line: a name that is cut is no name.
     return Table(*(Column(column, overflow="fold") for column in columns), box=None, pad_edge=False)
 
 
@@ -46,8 +46,8 @@ def _print(table: Table) -> None:
     console.print(table)
 
 
-def tell_facts(facts: Iterable[tuple[str, Any]]) -> None:
-    """Of one thing, to people."""
+def print_facts(facts: Iterable[tuple[str, Any]]) -> None:
+    """Print facts about one item for people."""
     table = _new_table("", "")
     table.show_header = False
     for name, value in facts:
@@ -64,7 +64,7 @@ def number(value: float) -> str:
 
 
 def _cell(value: Any) -> Text:
-    """As it is: a name may look like rich's markup."""
+    """Return the value as text, not as markup of rich: names may look like that."""
     from rich.text import Text
 
     from magnetar_cli.messages.showing import printable
@@ -77,7 +77,7 @@ def _cell(value: Any) -> Text:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it: dataclasses by their fields, message ids as they are shown, bytes in hex."""
+    """Convert to the types of JSON: dataclasses to objects, message ids to their text, bytes to hex."""
     from magnetar import MessageId
     from magnetar_cli.messages.places import id_text
 

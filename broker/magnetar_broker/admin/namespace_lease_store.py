@@ -1,5 +1,6 @@
-"""Takes, renews, ends and lists the leases on namespaces, for readers and administrators. The rules are in
-core/namespace_leases.py, and those of the node in managed_ledger/namespace_leases.py.
+"""Take, renew, end and list leases on namespaces in the metadata store.
+
+The rules are in core/namespace_leases.py, and those of the node in managed_ledger/namespace_leases.py.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from magnetar_protos.managed_ledger_pb2 import NamespaceLeases as LeasesNode
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import NamespaceName
 
-__all__ = ["NamespaceLeaseCalls"]
+__all__ = ["NamespaceLeaseStore"]
 
 _RENEWAL_BYTES: Final = 8
 _MIN_LEASE_MS: Final = 1000
-# What the setting managed_ledger_max_lease_minutes allows at most.
+# The maximum of the setting managed_ledger_max_lease_minutes.
 _MAX_LEASE_MS: Final = 24 * 3600 * 1000
 _MAX_TEXT_BYTES: Final = 256
 
 
-class NamespaceLeaseCalls:
+class NamespaceLeaseStore:
     def __init__(self, nodes: CatalogNodes, randomness: Randomness, max_leases: int) -> None:
         self._nodes = nodes
         self._randomness = randomness
@@ -60,7 +61,7 @@ class NamespaceLeaseCalls:
                 raise BrokerError(
                     ErrorCode.TOO_MANY_REQUESTS,
                     f"{len(node.leases)} readers have leases on namespace {name}, as many as max_leases_per_namespace "
-                    "allows: wait until one ends, or end one whose reader is gone "
+                    "allows: wait until one ends, or end one whose reader has ended "
                     "(admin.reading.namespace_leases shows them, admin.reading.end_namespace_lease ends them)",
                 )
             return node
@@ -101,7 +102,7 @@ def _check(prefix: str, lease_id: bytes, lease_ms: int, holder: str) -> None:
         raise _invalid(f"a lease's id has {LEASE_ID_BYTES} bytes, drawn at random, not {len(lease_id)}")
     if not _MIN_LEASE_MS <= lease_ms <= _MAX_LEASE_MS:
         raise _invalid(
-            f"a lease lasts for {_MIN_LEASE_MS} to {_MAX_LEASE_MS} ms at a time, not for {lease_ms}: renew it"
+            f"lease_ms = {lease_ms} is not between {_MIN_LEASE_MS} and {_MAX_LEASE_MS}: renew the lease instead"
         )
     for what, text in (("name prefix", prefix), ("holder", holder)):
         if (size := len(text.encode(errors="replace"))) > _MAX_TEXT_BYTES:

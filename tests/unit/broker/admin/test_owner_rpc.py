@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 from google.protobuf.message import Message
 
-from magnetar_broker.admin.here_calls import HereCall, HereCalls
-from magnetar_broker.admin.owner_calls import OwnerCalls
-from magnetar_broker.admin.some_at_a_time import on_each_part, some_at_a_time
+from magnetar_broker.admin.local_calls import LocalCalls
+from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
 from magnetar_broker.ownership.interface import Advertised, Home
 from magnetar_broker.peers import Peers
@@ -105,16 +104,17 @@ class Scene:
             self.done_here += 1
             return here()
 
-        self.here = HereCalls({"truncate_topic": HereCall(pb.TopicRequest, pb.Done, do)})
-        self.calls = OwnerCalls(self.here, owners, Peers(self.transport), self.clock, TIMEOUT_S)
+        self.local = LocalCalls({"truncate_topic": do})
+        self.rpc = OwnerRpc(self.local, owners, Peers(self.transport), self.clock, TIMEOUT_S)
 
-    def ask(self, *, harmless: bool = False) -> pb.Done:
-        return run(self.calls.of_topic(TOPIC, "truncate_topic", REQUEST, pb.Done, harmless=harmless))
+    def ask(self, *, repeat: bool = False) -> Message:
+        answer: Message = run(self.rpc.call_topic_owner(TOPIC, "truncate_topic", REQUEST, repeat=repeat))
+        return answer
 
 
-def fails(scene: Scene, *, harmless: bool = False) -> BrokerError:
+def fails(scene: Scene, *, repeat: bool = False) -> BrokerError:
     with pytest.raises(BrokerError) as failed:
-        scene.ask(harmless=harmless)
+        scene.ask(repeat=repeat)
     return failed.value
 
 
@@ -136,7 +136,7 @@ def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
     assert scene.transport.calls == [("b:1", "here.truncate_topic", REQUEST.SerializeToString())]
 
 
-@pytest.mark.parametrize("harmless", [False, True])
+@pytest.mark.parametrize("repeat", [False, True])
 @pytest.mark.parametrize(
     "no",
     [
@@ -145,18 +145,18 @@ def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
         Rejected(Code.RESOURCE_EXHAUSTED, "too many"),
     ],
 )
-def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, harmless: bool) -> None:
+def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, repeat: bool) -> None:
     """OWN-1: a call that comes while a bundle moves, or its broker has just died, waits for the next owner."""
     scene = Scene(FakeOwnership(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
-    scene.ask(harmless=harmless)
+    scene.ask(repeat=repeat)
     assert [call[0] for call in scene.transport.calls] == ["b:1", "b:1", "c:1"]
     # The same in this broker, and where the owner can't be told.
     error = NothingDone("it is not here any more")
     scene = Scene(FakeOwnership(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
-    scene.ask(harmless=harmless)
+    scene.ask(repeat=repeat)
     assert (scene.done_here, len(scene.transport.calls)) == (1, 1)
     scene = Scene(FakeOwnership(TopicUnloaded("nobody knows"), home("c")), c=[pb.Done()])
-    scene.ask(harmless=harmless)
+    scene.ask(repeat=repeat)
     assert len(scene.transport.calls) == 1
 
 
@@ -168,7 +168,7 @@ def test_nobody_is_asked_for_ever() -> None:
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
     assert scene.transport.timeouts == [TIMEOUT_S]
     scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
-    assert fails(scene, harmless=True).code == ErrorCode.UNKNOWN_ERROR
+    assert fails(scene, repeat=True).code == ErrorCode.UNKNOWN_ERROR
     # Of one that hangs another owner may be found in time.
     assert scene.transport.timeouts[:2] == [3.0, 6.0]
     assert sum(scene.transport.timeouts) <= TIMEOUT_S + 1
@@ -188,7 +188,7 @@ def test_a_lost_answer_is_unknown_unless_it_may_be_done_twice(lost: TransportErr
     assert (error.code, len(scene.transport.calls)) == (ErrorCode.UNKNOWN_ERROR, 1)
     assert "here.truncate_topic" in str(error)
     scene = Scene(FakeOwnership(home("b")), b=list(told))
-    scene.ask(harmless=True)
+    scene.ask(repeat=True)
     assert len(scene.transport.calls) == 2
 
 
@@ -200,61 +200,61 @@ def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown(
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
     assert scene.done_here == 1
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
-    scene.ask(harmless=True)
+    scene.ask(repeat=True)
 
 
 def test_what_the_owner_says_is_told() -> None:
     problem = Problem(code=ErrorCode.NOT_ALLOWED, text="in use")
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem)])
-    error = fails(scene, harmless=True)
+    error = fails(scene, repeat=True)
     assert (error.code, str(error), len(scene.transport.calls)) == (ErrorCode.NOT_ALLOWED, "in use", 1)
     scene = Scene(FakeOwnership(BrokerError(ErrorCode.NOT_FOUND, "no such namespace")))
-    assert fails(scene, harmless=True).code == ErrorCode.NOT_FOUND
+    assert fails(scene, repeat=True).code == ErrorCode.NOT_FOUND
     for no, code in (
         (Rejected(Code.UNIMPLEMENTED, "an old broker"), ErrorCode.UNSUPPORTED),
         (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), ErrorCode.INVALID_ARGUMENT),
     ):
         scene = Scene(FakeOwnership(home("b")), b=[no])
-        assert (fails(scene, harmless=True).code, len(scene.transport.calls)) == (code, 1)
+        assert (fails(scene, repeat=True).code, len(scene.transport.calls)) == (code, 1)
 
 
-def served(here: HereCalls, name: str, request: bytes) -> pb.Done:
-    return pb.Done.FromString(run(here.serve(name, request)))
+def served(local: LocalCalls, name: str, request: bytes) -> pb.Done:
+    return pb.Done.FromString(run(local.serve(name, request)))
 
 
-def refused(here: HereCalls, name: str, request: bytes) -> Code:
+def refused(local: LocalCalls, name: str, request: bytes) -> Code:
     with pytest.raises(Refusal) as refusal:
-        run(here.serve(name, request))
+        run(local.serve(name, request))
     return refusal.value.code
 
 
 def test_a_call_is_never_passed_on_by_the_one_that_is_asked() -> None:
     """Two brokers that each believe the topic to be the other's don't send a call back and forth."""
     scene = Scene(FakeOwnership(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
-    assert refused(scene.here, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
+    assert refused(scene.local, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
     assert (scene.owners.asked, scene.transport.calls) == (0, [])
 
 
 def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
     request = REQUEST.SerializeToString()
     scene = Scene(FakeOwnership(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
-    assert served(scene.here, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
-    assert refused(scene.here, "format_disk", request) is Code.UNIMPLEMENTED
-    assert refused(scene.here, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
+    assert served(scene.local, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
+    assert refused(scene.local, "format_disk", request) is Code.UNIMPLEMENTED
+    assert refused(scene.local, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
 
     def fault() -> Message:
         raise ZeroDivisionError
 
     scene = Scene(FakeOwnership(home("a", here=True)), fault)
-    problem = served(scene.here, "truncate_topic", request).problem
-    assert (problem.code, problem.text) == (ErrorCode.INTERNAL_ERROR, "the broker failed at it: ZeroDivisionError")
+    problem = served(scene.local, "truncate_topic", request).problem
+    assert (problem.code, problem.text) == (ErrorCode.INTERNAL_ERROR, "the broker failed: ZeroDivisionError")
 
 
 def test_a_fault_of_the_owner_is_met_once() -> None:
-    """However harmless the question: the same would fail again."""
-    problem = Problem(code=ErrorCode.INTERNAL_ERROR, text="the broker failed at it: ZeroDivisionError")
+    """However repeat the question: the same would fail again."""
+    problem = Problem(code=ErrorCode.INTERNAL_ERROR, text="the broker failed: ZeroDivisionError")
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
-    assert fails(scene, harmless=True).code == ErrorCode.INTERNAL_ERROR
+    assert fails(scene, repeat=True).code == ErrorCode.INTERNAL_ERROR
     assert len(scene.transport.calls) == 1
 
 
@@ -265,85 +265,13 @@ async def test_other_brokers_calls_are_bounded() -> None:
         await done.wait()
         return pb.Done()
 
-    here = HereCalls({"expire": HereCall(pb.ExpireRequest, pb.Done, hang)})
-    asking = [asyncio.create_task(here.serve("expire", b"")) for _ in range(256)]
+    local = LocalCalls({"expire": hang})
+    asking = [asyncio.create_task(local.serve("expire", b"")) for _ in range(256)]
     await asyncio.sleep(0)
     with pytest.raises(Refusal) as refusal:
-        await here.serve("expire", b"")
+        await local.serve("expire", b"")
     assert refusal.value.code is Code.RESOURCE_EXHAUSTED
     asking.pop().cancel()
     done.set()
     await asyncio.gather(*asking)
-    await here.serve("expire", b"")
-
-
-async def test_some_are_done_at_a_time_and_none_behind_one_that_failed() -> None:
-    doing: dict[int, asyncio.Future[None]] = {}
-
-    async def work(item: int) -> int:
-        doing[item] = asyncio.get_running_loop().create_future()
-        await doing[item]
-        return item * item
-
-    task = asyncio.create_task(some_at_a_time(range(6), work, 2))
-    for first, second in ((0, 1), (2, 3)):
-        await asyncio.sleep(0.01)
-        assert list(doing)[-2:] == [first, second]
-        doing[second].set_result(None)
-        doing[first].set_result(None)
-    await asyncio.sleep(0.01)
-    doing[5].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "five"))
-    await asyncio.sleep(0.01)
-    assert not task.done()
-    doing[4].set_result(None)
-    with pytest.raises(BrokerError, match="five"):
-        await task
-    doing.clear()
-    task = asyncio.create_task(some_at_a_time(range(9), work, 3))
-    await asyncio.sleep(0.01)
-    doing[2].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "two"))
-    doing[1].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "one"))
-    doing[0].set_result(None)
-    with pytest.raises(BrokerError, match="one"):
-        await task
-    assert sorted(doing) == [0, 1, 2]
-    assert await some_at_a_time([], work) == []
-
-
-async def test_a_cancelled_caller_ends_what_is_under_way() -> None:
-    ended: list[int] = []
-
-    async def work(item: int) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(item)
-
-    task = asyncio.create_task(some_at_a_time(range(9), work, 3))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended == [0, 1, 2]
-
-
-async def test_a_change_of_several_partitions_that_stops_half_way_is_not_told_as_a_no() -> None:
-    parts = [TOPIC.partition(index) for index in range(3)]
-
-    def failing(at: int, code: ErrorCode) -> Callable[[TopicName], Awaitable[None]]:
-        async def work(part: TopicName) -> None:
-            if part.partition_index == at:
-                raise BrokerError(code, "no")
-
-        return work
-
-    for code, told in (
-        (ErrorCode.SERVICE_NOT_READY, ErrorCode.UNKNOWN_ERROR),
-        (ErrorCode.NOT_ALLOWED, ErrorCode.NOT_ALLOWED),
-    ):
-        with pytest.raises(BrokerError) as failed:
-            await on_each_part(parts, failing(2, code))
-        assert failed.value.code == told
-    with pytest.raises(BrokerError) as failed:
-        await on_each_part(parts[:1], failing(0, ErrorCode.SERVICE_NOT_READY))
-    assert failed.value.code == ErrorCode.SERVICE_NOT_READY
+    await local.serve("expire", b"")

@@ -1,49 +1,40 @@
-"""What is asked of the broker that owns a bundle, and of a broker about itself."""
+"""Admin calls on bundles at their owner, and about a broker at that broker."""
 
 from __future__ import annotations
 
-from magnetar_broker.admin.bundle_owners import BundleOwners
-from magnetar_broker.admin.here_calls import HereCall
-from magnetar_broker.admin.names import bundle_named, namespace_named
+from magnetar_broker.admin.names import parse_bundle, parse_namespace_name
 from magnetar_broker.errors import BrokerError, NothingDone
+from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topic.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange, bundle_hash
 from magnetar_wire.topic_name import NamespaceName
 
-__all__ = ["BundlesHere"]
+__all__ = ["LocalBundles"]
 
 
-class BundlesHere:
-    def __init__(self, topics: Topics, ownership: BundleOwners) -> None:
+class LocalBundles:
+    def __init__(self, topics: Topics, ownership: BundleOwnership) -> None:
         self._topics = topics
         self._ownership = ownership
 
-    def calls(self) -> dict[str, HereCall]:
-        return {
-            "unload_bundle": HereCall(pb.UnloadBundleRequest, pb.Done, self._unload),
-            "split_bundle": HereCall(pb.SplitBundleRequest, pb.SplitBundleAnswer, self._split),
-            "take_bundle": HereCall(pb.UnloadBundleRequest, pb.Done, self._take),
-            "owned_bundles": HereCall(pb.OwnedBundlesRequest, pb.OwnedBundlesAnswer, self._owned),
-        }
-
-    async def _unload(self, request: pb.UnloadBundleRequest) -> pb.Done:
-        namespace, bundle = self._owned_one(request.namespace, request.bundle)
+    async def unload_bundle(self, request: pb.UnloadBundleRequest) -> pb.Done:
+        namespace, bundle = self._check_owned(request.namespace, request.bundle)
         await self._ownership.unload(namespace, bundle, request.destination)
         return pb.Done()
 
-    async def _split(self, request: pb.SplitBundleRequest) -> pb.SplitBundleAnswer:
-        """`at` is always given: whoever was asked first has found it."""
-        namespace, bundle = self._owned_one(request.namespace, request.bundle)
+    async def split_bundle(self, request: pb.SplitBundleRequest) -> pb.SplitBundleAnswer:
+        """Split at `at`, which the broker that the client called always sets."""
+        namespace, bundle = self._check_owned(request.namespace, request.bundle)
         await self._ownership.split(namespace, bundle, request.at)
         return pb.SplitBundleAnswer(
             lower=str(BundleRange(bundle.lower, request.at)), upper=str(BundleRange(request.at, bundle.upper))
         )
 
-    async def _take(self, request: pb.UnloadBundleRequest) -> pb.Done:
-        """One that nobody has."""
-        owner = await self._ownership.claim(namespace_named(request.namespace), bundle_named(request.bundle))
+    async def take_bundle(self, request: pb.UnloadBundleRequest) -> pb.Done:
+        """Claim a bundle that has no owner."""
+        owner = await self._ownership.claim(parse_namespace_name(request.namespace), parse_bundle(request.bundle))
         if owner.broker_id != request.destination:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
@@ -51,7 +42,7 @@ class BundlesHere:
             )
         return pb.Done()
 
-    async def _owned(self, request: pb.OwnedBundlesRequest) -> pb.OwnedBundlesAnswer:
+    async def owned_bundles(self, request: pb.OwnedBundlesRequest) -> pb.OwnedBundlesAnswer:
         owned = self._ownership.owned()
         hashes: dict[NamespaceName, list[int]] = {one.namespace: [] for one in owned}
         for topic in self._topics.loaded():
@@ -63,8 +54,8 @@ class BundlesHere:
             answer.bundles.add(namespace=str(one.namespace), bundle=str(one.bundle), topics=topics)
         return answer
 
-    def _owned_one(self, namespace: str, bundle: str) -> tuple[NamespaceName, BundleRange]:
-        named = namespace_named(namespace), bundle_named(bundle)
+    def _check_owned(self, namespace: str, bundle: str) -> tuple[NamespaceName, BundleRange]:
+        named = parse_namespace_name(namespace), parse_bundle(bundle)
         if not any((one.namespace, one.bundle) == named for one in self._ownership.owned()):
-            raise NothingDone(f"bundle {bundle} of {namespace} is not this broker's")
+            raise NothingDone(f"this broker does not own bundle {bundle} of {namespace}")
         return named

@@ -1,11 +1,11 @@
-"""Makes plans of what lies between two places of a log: has the rule (core/log_plan.py) look at entries, and finds out
-who holds what it chose.
+"""Plan reads of the range between two positions of a log: run the rule (core/log_plan.py) on the entries that it
+needs, and add the bookies of the chosen ledgers.
 
-First the lease is taken, and then it is looked what there is: so nothing can vanish in between. Without a lease it may;
-then the plan is made anew of what is left.
+The lease is taken first, and then the log is read: so nothing can be deleted in between. Without a lease it may be;
+then the plan is made again from what remains.
 
-A reader that follows a log plans where its last plan ended. What is known of that place is remembered, so that the
-next one needs to look at nothing; and one that finds the log at its end asks neither the metadata store nor a bookie.
+A reader that follows a log plans from the end of its last plan. The boundary at that position is cached, so that the
+next plan needs to read no entry; at the end of the log it reads neither the metadata store nor a bookie.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from magnetar_bookie.read.record import BadRecord, check_record, entry_of
-from magnetar_broker.admin.ledger_homes import LedgerHome, LedgerHomes
+from magnetar_broker.admin.ledger_locations import LedgerLocation, LedgerLocations
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.log_entry import log_entry
 from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
@@ -32,51 +32,51 @@ from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.errors import WireError
 
-__all__ = ["AddressesOf", "PlanMaking", "message_of", "place_of"]
+__all__ = ["AddressesOf", "ReadPlanner", "message_of", "position_of"]
 
 # Bookies' addresses, by their ids. Raises `BrokerError`.
 AddressesOf = Callable[[list[str], str], dict[str, str]]
 F = TypeVar("F")
 R = TypeVar("R")
-# Boundaries that are remembered, of all logs.
-_REMEMBERED: Final = 4096
-# So often a plan is made anew before its caller is told to ask again.
+# Cached boundaries, of all logs.
+_MAX_BOUNDARIES: Final = 4096
+# Attempts to plan before the caller gets an error and tries again.
 _ATTEMPTS: Final = 5
-_MOST_FRAGMENTS: Final = 10_000
-_MOST_BEFORE: Final = 1000
-# So many pieces are written before others have their turn.
-_ENCODED_TOGETHER: Final = 100
+_MAX_FRAGMENTS: Final = 10_000
+_MAX_BEFORE: Final = 1000
+# Pieces that are encoded before other tasks run.
+_PIECES_PER_TURN: Final = 100
 
 
 class Vanished(Exception):
-    """What was to be looked at was deleted meanwhile."""
+    """An entry or ledger of the plan was deleted in the meantime."""
 
 
 class TooLarge(Exception):
-    """The pieces' bookies would take an answer that is too large: fewer pieces, then."""
+    """The response would be too large with the bookies of all pieces: plan fewer."""
 
 
-class PlanMaking:
-    """For all topics of one metadata session."""
+class ReadPlanner:
+    """Plans reads of all topics of one metadata session."""
 
-    def __init__(self, homes: LedgerHomes, addresses: AddressesOf) -> None:
-        self._homes = homes
+    def __init__(self, locations: LedgerLocations, addresses: AddressesOf) -> None:
+        self._locations = locations
         self._addresses = addresses
-        # Right in front of an entry that there is, or will be: the same for ever, and about right where several
-        # are lost side by side. The oldest first.
+        # The boundary right before an entry that exists, or will: it never changes, and is approximate if adjacent
+        # entries are lost. The oldest first.
         self._known: dict[Position, Boundary] = {}
-        # Whoever writes pieces, which takes longest: the plans of a hundred partitions come at once.
+        # Held while pieces are encoded, which takes longest: the plans of a hundred partitions come at once.
         self._turn = asyncio.Lock()
 
     async def plan(self, log: ManagedLedger, request: pb.PlanRequest) -> pb.PlanAnswer:
         """Raises `BrokerError`."""
-        start = place_of(request.start)
-        stop = place_of(request.stop) if request.HasField("stop") else None
-        for place in (start, stop):
-            if place is not None and 0 < place.ledger_id <= log.floor:
+        start = position_of(request.start)
+        stop = position_of(request.stop) if request.HasField("stop") else None
+        for position in (start, stop):
+            if position is not None and 0 < position.ledger_id <= log.floor:
                 return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
         if max(start, stop or start) > end_of(log.listed):
-            # The reader knows of messages that are not known here: another broker may have stored them.
+            # The reader knows messages that this broker does not know: another one may have stored them.
             await log.check_current()
         from_ledger_id, until_ms = self._held_from(log, start, request), 0
         if request.lease_ms:
@@ -87,7 +87,7 @@ class PlanMaking:
         for _ in range(_ATTEMPTS):
             limits = PlanLimits(request.max_messages, request.max_bytes, pieces)
             try:
-                plan = await self.looked(log, make_plan(log.listed, start, stop, limits, self._known.get))
+                plan = await self.run_rule(log, make_plan(log.listed, start, stop, limits, self._known.get))
                 if plan.pieces and is_deleted(log.listed, plan.start):
                     continue
                 answer = await self._answer(log, plan, from_ledger_id, request)
@@ -101,23 +101,23 @@ class PlanMaking:
             answer.needed_from.CopyFrom(message_of(needed_from(log.listed, from_ledger_id, plan.start)))
             return answer
         raise BrokerError(
-            ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: ask again"
+            ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: try again"
         )
 
     def _held_from(self, log: ManagedLedger, start: NextMessage, request: pb.PlanRequest) -> int:
-        place = log.listed.at_or_after(start.position) or end_of(log.listed).position
-        return held_from(log.listed, place, min(request.before_ledgers, _MOST_BEFORE), request.before_bytes)
+        position = log.listed.at_or_after(start.position) or end_of(log.listed).position
+        return held_from(log.listed, position, min(request.before_ledgers, _MAX_BEFORE), request.before_bytes)
 
-    async def looked(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:
-        """What the rule makes of the entries that it wants to look at. Raises `Vanished`, `BrokerError`."""
+    async def run_rule(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:
+        """Run the rule on the entries that it requests, and return its result. Raises `Vanished`, `BrokerError`."""
 
         async def look(position: Position) -> EntryFacts:
             found = await _look(log, position)
             if found is None:
-                found = await _followed(facts_of_lost(log.listed, position), partial(_look, log))
+                found = await _run_rule(facts_of_lost(log.listed, position), partial(_look, log))
             return found
 
-        return await _followed(rule, look)
+        return await _run_rule(rule, look)
 
     async def _answer(
         self, log: ManagedLedger, plan: LogPlan, from_ledger_id: int, request: pb.PlanRequest
@@ -140,26 +140,26 @@ class PlanMaking:
             return answer
         assert plan.front is not None
         assert plan.back is not None
-        place = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
-        self._remember(place, plan.front)
+        first = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
+        self._remember(first, plan.front)
         self._remember(*plan.back)
         before: list[PlannedPiece] = []
         if request.before_ledgers:
-            before = pieces_before(log.listed, from_ledger_id, place, plan.front)
-            reached = Position(before[0].ledger_id, before[0].first_entry_id) if before else place
+            before = pieces_before(log.listed, from_ledger_id, first, plan.front)
+            reached = Position(before[0].ledger_id, before[0].first_entry_id) if before else first
             answer.deleted_before = nothing_is_left_before(log.listed, reached)
         ledger_ids = list(dict.fromkeys(piece.ledger_id for piece in itertools.chain(before, plan.pieces)))
-        homes = await self._homes.of(log, ledger_ids, fresh=request.fresh)
-        if homes is None:
+        locations = await self._locations.find(log, ledger_ids, fresh=request.fresh)
+        if locations is None:
             raise Vanished
-        if len(plan.pieces) > 1 and sum(len(home.fragments) for home in homes.values()) > _MOST_FRAGMENTS:
+        if len(plan.pieces) > 1 and sum(len(location.fragments) for location in locations.values()) > _MAX_FRAGMENTS:
             raise TooLarge
         bookies: dict[str, None] = {}
         async with self._turn:
             for pieces, encoded in ((before, answer.before), (plan.pieces, answer.pieces)):
-                for at in range(0, len(pieces), _ENCODED_TOGETHER):
-                    some = pieces[at : at + _ENCODED_TOGETHER]
-                    encoded.extend(_piece(piece, homes[piece.ledger_id], bookies) for piece in some)
+                for at in range(0, len(pieces), _PIECES_PER_TURN):
+                    some = pieces[at : at + _PIECES_PER_TURN]
+                    encoded.extend(_piece(piece, locations[piece.ledger_id], bookies) for piece in some)
                     await asyncio.sleep(0)
         addresses = self._addresses(list(bookies), request.listener_name)
         answer.bookies.extend(pb.BookieAddress(bookie_id=one, address=addresses[one]) for one in bookies)
@@ -168,11 +168,11 @@ class PlanMaking:
     def _remember(self, position: Position, boundary: Boundary) -> None:
         self._known.pop(position, None)
         self._known[position] = boundary
-        if len(self._known) > _REMEMBERED:
+        if len(self._known) > _MAX_BOUNDARIES:
             del self._known[next(iter(self._known))]
 
 
-async def _followed(rule: Generator[Position, F, R], look: Callable[[Position], Awaitable[F]]) -> R:
+async def _run_rule(rule: Generator[Position, F, R], look: Callable[[Position], Awaitable[F]]) -> R:
     try:
         position = next(rule)
         while True:
@@ -185,12 +185,12 @@ async def _followed(rule: Generator[Position, F, R], look: Callable[[Position], 
 
 
 async def _look(log: ManagedLedger, position: Position) -> EntryFacts | None:
-    """None: it is lost, or damaged wherever it is, which no second question mends. Raises `Vanished`, `BrokerError`."""
+    """Return an entry's facts; None: it is lost, or damaged on all bookies. Raises `Vanished`, `BrokerError`."""
     facts = None
     with contextlib.suppress(LostEntry, DamagedEntry):
         facts = _facts(position, await log.record_at(position))
     if not log.listed.holds(position):
-        # A bookie gives an entry for a while when its ledger has left the list, by which the rule goes.
+        # A bookie still returns an entry for a while after its ledger has left the list, which the rule reads.
         raise Vanished
     return facts
 
@@ -207,7 +207,7 @@ def _facts(position: Position, record: bytes | None) -> EntryFacts:
     return EntryFacts(position, entry.index - entry.messages + 1, entry.messages, header.ledger_bytes - size, size)
 
 
-def _piece(piece: PlannedPiece, home: LedgerHome, bookies: dict[str, None]) -> pb.Piece:
+def _piece(piece: PlannedPiece, location: LedgerLocation, bookies: dict[str, None]) -> pb.Piece:
     encoded = pb.Piece(
         ledger_id=piece.ledger_id,
         first_entry_id=piece.first_entry_id,
@@ -216,20 +216,20 @@ def _piece(piece: PlannedPiece, home: LedgerHome, bookies: dict[str, None]) -> p
         stop_after_messages=piece.stop_after_messages,
         bytes=piece.bytes,
         messages=piece.messages,
-        ensemble_size=home.striping.ensemble_size,
-        write_quorum=home.striping.write_quorum,
-        ack_quorum=home.striping.ack_quorum,
-        open=not home.closed and piece.last_entry_id >= home.fragments[-1].first_entry_id,
+        ensemble_size=location.striping.ensemble_size,
+        write_quorum=location.striping.write_quorum,
+        ack_quorum=location.striping.ack_quorum,
+        open=not location.closed and piece.last_entry_id >= location.fragments[-1].first_entry_id,
     )
-    for fragment in home.of_entries(piece.first_entry_id, piece.last_entry_id):
+    for fragment in location.fragments_of(piece.first_entry_id, piece.last_entry_id):
         encoded.fragments.add(first_entry_id=fragment.first_entry_id, bookies=fragment.bookies)
         bookies.update(dict.fromkeys(fragment.bookies))
     return encoded
 
 
-def place_of(message: pb.NextMessage) -> NextMessage:
+def position_of(message: pb.NextMessage) -> NextMessage:
     return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
 
 
-def message_of(place: NextMessage) -> pb.NextMessage:
-    return pb.NextMessage(ledger_id=place.ledger_id, entry_id=place.entry_id, batch_index=place.batch_index)
+def message_of(position: NextMessage) -> pb.NextMessage:
+    return pb.NextMessage(ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=position.batch_index)

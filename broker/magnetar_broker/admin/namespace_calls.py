@@ -1,0 +1,74 @@
+"""Admin calls on namespaces, their policies and bundles. Rules of their nodes are in namespaces.py."""
+
+from __future__ import annotations
+
+import logging
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_broker.admin.bundle_owners import BundleOwners
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.deletions import Deletions
+from magnetar_broker.admin.name_pages import cut_page
+from magnetar_broker.admin.names import parse_namespace_name
+from magnetar_broker.core.policies import find_unmet
+from magnetar_broker.errors import BrokerError
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+
+__all__ = ["NamespaceCalls"]
+
+_log = logging.getLogger(__name__)
+
+
+class NamespaceCalls:
+    def __init__(
+        self, catalog: Catalog, deletions: Deletions, bundle_owners: BundleOwners, ledgers: LedgerClient
+    ) -> None:
+        self._catalog = catalog
+        self._deletions = deletions
+        self._bundle_owners = bundle_owners
+        self._bookies = ledgers.bookies
+
+    async def namespaces(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        names = await self._catalog.namespaces.names(request.within)
+        full_names = [f"{request.within}/{name}" for name in names]
+        return cut_page(full_names, request, self._catalog.options.admin_max_names)
+
+    async def namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceAnswer:
+        found = await self._catalog.namespaces.get(parse_namespace_name(request.namespace))
+        return pb.NamespaceAnswer(policies=found.node.policies)
+
+    async def create_namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
+        name = parse_namespace_name(request.namespace)
+        await self._catalog.namespaces.create(name, request.policies, request.bundles)
+        return self._report_unmet(request)
+
+    async def update_namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
+        if request.bundles:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"bundles = {request.bundles}: it is set when a namespace is created, so split a bundle instead",
+            )
+        await self._catalog.update_policies(parse_namespace_name(request.namespace), request.policies)
+        return self._report_unmet(request)
+
+    def _report_unmet(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
+        """Log and return the policies that the bookies can't meet now. They are accepted: more bookies may follow."""
+        writable, registered = len(self._bookies.writable()), len(self._bookies.alive())
+        warnings = find_unmet(request.namespace, request.policies, writable, registered)
+        for warning in warnings:
+            _log.warning("%s", warning)
+        return pb.NamespaceChanged(warnings=warnings)
+
+    async def delete_namespace(self, request: pb.DeleteRequest) -> pb.Done:
+        delete_topics = self._deletions.delete_topics if request.force else None
+        name = parse_namespace_name(request.name)
+        await self._catalog.delete_namespace(name, delete_topics, self._deletions.release_bundles)
+        return pb.Done()
+
+    async def bundles(self, request: pb.NamespaceRequest) -> pb.BundlesAnswer:
+        return await self._bundle_owners.describe_bundles(parse_namespace_name(request.namespace))
+
+    async def unload_namespace(self, request: pb.UnloadNamespaceRequest) -> pb.Done:
+        await self._bundle_owners.unload_all(parse_namespace_name(request.namespace))
+        return pb.Done()

@@ -1,0 +1,100 @@
+"""Make a call at the owner of a topic or bundle: this broker itself, or another one as `here.<name>`.
+
+**Repetition.** If the owner was not reached, or answers that it does not own the topic, nothing was done. The owner is
+looked up again and the call is made there, until its time is over. So a call that comes while a bundle moves, or while
+its broker has just died, waits for the next owner. If the answer was lost, or the topic was taken from its broker
+during the call, the call is made again only if its row in the table of admin calls allows that, or the caller does.
+Otherwise it is reported as unknown: only the administrator can tell whether a second attempt is right. A failure of
+the owner (INTERNAL_ERROR) is never repeated: it would come again, with a traceback in a log each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError, Message
+
+from magnetar_broker.admin.local_calls import LocalCalls
+from magnetar_broker.errors import BrokerError, NothingDone
+from magnetar_broker.ownership.interface import Home, Ownership
+from magnetar_broker.peers import PeersLike
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.admin_call import AdminCall
+from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.clock import Clock
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["OwnerRpc"]
+
+_FIRST_PAUSE_S: Final = 0.02
+_MAX_PAUSE_S: Final = 1.0
+# The first time-out of a call that may be repeated; it doubles with each attempt. Another broker may have the topics of
+# one that hangs by then, and one that is slow continues with what it has begun.
+_FIRST_TIMEOUT_S: Final = 3.0
+
+
+class OwnerRpc:
+    def __init__(
+        self, local: LocalCalls, ownership: Ownership, peers: PeersLike, clock: Clock, forward_timeout_s: float
+    ) -> None:
+        self._local = local
+        self._ownership = ownership
+        self._peers = peers
+        self._clock = clock
+        self._timeout_s = forward_timeout_s
+
+    async def call_topic_owner(self, topic: TopicName, name: str, request: Message, *, repeat: bool = False) -> Any:
+        """Make the call at the topic's owner and return its response. `repeat`: it may be made twice, though its row
+        does not say so."""
+        return await self.call_owner(lambda: self._ownership.home(topic), name, request, repeat=repeat)
+
+    async def call_owner(
+        self, find: Callable[[], Awaitable[Home]], name: str, request: Message, *, repeat: bool = False
+    ) -> Any:
+        """Make the call at the broker that `find` returns, each time that it is made. `find` raises `BrokerError`, with
+        SERVICE_NOT_READY if there may be an owner later."""
+        call = ADMIN_CALLS[name]
+        repeat = repeat or call.is_repeated_at_owner
+        deadline = self._clock.monotonic() + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        attempt_timeout_s = _FIRST_TIMEOUT_S
+        while True:
+            begun = False
+            try:
+                owner = await find()
+                begun = True
+                left_s = max(deadline - self._clock.monotonic(), _FIRST_PAUSE_S)
+                return await self._call(owner, call, request, min(attempt_timeout_s, left_s) if repeat else left_s)
+            except BrokerError as error:
+                problem = error
+            unloaded = problem.code == ErrorCode.SERVICE_NOT_READY
+            if isinstance(problem, NothingDone) or (unloaded and not begun):
+                again = True
+            else:
+                again = repeat and (unloaded or problem.code == ErrorCode.UNKNOWN_ERROR)
+                if unloaded and not again:
+                    raise BrokerError(
+                        ErrorCode.UNKNOWN_ERROR, f"whether {name} was done is unknown, check it: {problem}"
+                    )
+            if not again or self._clock.monotonic() + pause_s >= deadline:
+                raise problem.again()
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+            attempt_timeout_s *= 2
+
+    async def _call(self, owner: Home, call: AdminCall, request: Message, timeout_s: float) -> Any:
+        if owner.here:
+            return await self._local.run(call.name, request)
+        address, method = owner.advertised.internal, f"here.{call.name}"
+        answer = await self._peers.call(address, method, request.SerializeToString(), timeout_s)
+        try:
+            response: Any = call.response.FromString(answer)
+        except DecodeError as error:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_ERROR,
+                f"the response of the broker at {address} to {method} can't be decoded: {error}",
+            ) from error
+        if response.HasField("problem"):
+            raise BrokerError(response.problem.code, response.problem.text)
+        return response

@@ -1,0 +1,129 @@
+"""Forward a call with the scope TOPIC to the topic's owner, or to the owners of its partitions.
+
+**Changes while a topic grows.** A growth announces the new partitions, copies the subscriptions of the first
+partition to them until it finds no change there, and then shows them to clients (partitioned_topics.py,
+partition_growth.py). So a change goes to the first partition first. Then the number of partitions is read, announced
+ones included, and the others are changed. Either the growth reads the first partition after that change and copies
+it; or it was announced before the number is read, and has copied all that it will, so the change reaches the new
+partitions, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from google.protobuf.message import Message
+
+from magnetar_broker.admin.call_server import Handler
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.map_bounded import map_bounded
+from magnetar_broker.admin.names import parse_topic_name
+from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.admin.topic_route import TopicRoute, route_of
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.admin_call import AdminCall, Partitions
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["TopicRouter", "check_single_part"]
+
+
+class TopicRouter:
+    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc) -> None:
+        self._catalog = catalog
+        self._owner_rpc = owner_rpc
+
+    def forward(self, call: AdminCall, handler: Callable[..., Any]) -> Handler:
+        """Return the call's handler at the broker that the client called. `handler` is that of the owner."""
+        route = route_of(handler)
+        group = getattr(handler, "__self__", None)
+
+        async def handle(request: Any) -> Message:
+            name = parse_topic_name(getattr(request, call.topic_field))
+            refused = call.partitions is Partitions.REFUSED
+            parts = [name] if refused else await self._catalog.parts(name)
+            if route.check is not None:
+                await route.check(group, request, parts)
+            if refused:
+                return await self._call_topic(call, name, request)
+            if parts == [name]:
+                return await self._call_part(call, name, request)
+            if call.partitions is Partitions.SINGLE:
+                check_single_part(call.name, parts)
+                return await self._call_part(call, parts[0], request)
+            if call.idempotent:
+                return await self._read_parts(call, route, name, parts, request)
+            return await self._change_parts(call, route, name, parts[0], request)
+
+        return handle
+
+    async def _call_topic(self, call: AdminCall, name: TopicName, request: Message) -> Message:
+        try:
+            return cast(Message, await self._owner_rpc.call_topic_owner(name, call.name, request))
+        except BrokerError as error:
+            if error.code != ErrorCode.TOPIC_NOT_FOUND or name.is_partition:
+                raise
+            parts = await self._catalog.parts(name)
+            if parts == [name]:
+                raise
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED, f"{name} has partitions: call {call.name} for each of them, from {parts[0]} on"
+            ) from error
+
+    async def _call_part(self, call: AdminCall, part: TopicName, request: Message) -> Message:
+        copy = type(request)()
+        copy.CopyFrom(request)
+        setattr(copy, call.topic_field, str(part))
+        return cast(Message, await self._owner_rpc.call_topic_owner(part, call.name, copy))
+
+    async def _read_parts(
+        self, call: AdminCall, route: TopicRoute, name: TopicName, parts: Sequence[TopicName], request: Message
+    ) -> Message:
+        async def read(part: TopicName) -> Message:
+            return route.reduce(await self._call_part(call, part, request))
+
+        return route.merge(name, await map_bounded(parts, read))
+
+    async def _change_parts(
+        self, call: AdminCall, route: TopicRoute, name: TopicName, first: TopicName, request: Message
+    ) -> Message:
+        nothing_changed = route.skipped(request) if route.skipped is not None else None
+
+        async def change(part: TopicName) -> list[Message]:
+            try:
+                return [await self._call_part(call, part, request)]
+            except BrokerError as error:
+                if nothing_changed is None or error.code != nothing_changed.code:
+                    raise
+                return []
+
+        answers = await change(first)
+        try:
+            others = (await self._catalog.partitioned.announced_parts(name))[1:]
+            for found in await map_bounded(others, change):
+                answers += found
+        except BrokerError as error:
+            if call.is_repeated_at_owner:
+                raise
+            raise _partly_done(error) from error
+        if not answers:
+            assert nothing_changed is not None
+            raise nothing_changed
+        return route.merge(name, answers)
+
+
+def check_single_part(call: str, parts: Sequence[TopicName]) -> None:
+    """Raise `BrokerError` if the topic has several partitions."""
+    if len(parts) > 1:
+        raise BrokerError(
+            ErrorCode.NOT_ALLOWED, f"{parts[0].base} has {len(parts):,} partitions: call {call} for one of them"
+        )
+
+
+def _partly_done(error: BrokerError) -> BrokerError:
+    """Return the error to raise after other partitions were changed: that this one can't be changed now does not say
+    that nothing was done."""
+    if error.code != ErrorCode.SERVICE_NOT_READY:
+        return error
+    return BrokerError(ErrorCode.UNKNOWN_ERROR, f"it may have been done on some of the partitions only: {error}")

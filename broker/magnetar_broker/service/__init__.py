@@ -1,1 +1,0 @@
-"""What a broker answers: its streams and calls over the transport, and HTTP."""

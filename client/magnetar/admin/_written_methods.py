@@ -1,0 +1,80 @@
+"""Methods of `magnetar.admin` that check their arguments, choose between calls or convert responses in their own way.
+
+All others are generated from the table of admin calls: `python client/generate_admin.py`, which also makes the
+synchronous form of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar.admin._group import AsyncGroup
+from magnetar.admin._values import peeked, split_fields, value_of
+from magnetar.admin.models import NamespacePolicies, PeekedMessage, TopicHome
+from magnetar.exceptions import InvalidArgument
+
+__all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTopics"]
+
+
+class WrittenNamespaces(AsyncGroup):
+    async def create(
+        self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None
+    ) -> tuple[str, ...]:
+        """Create a namespace. `bundles` is the number of its bundles; None: the brokers' default.
+
+        Returns warnings, as `set_policies` does.
+        """
+        if bundles is not None and bundles < 1:
+            raise InvalidArgument(f"bundles = {bundles}: a namespace has at least 1 bundle")
+        answer = await self._calls.call("create_namespace", namespace=namespace, policies=policies, bundles=bundles)
+        return tuple(answer.warnings)
+
+    async def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
+        """Unload a bundle, or all bundles of the namespace, from their brokers.
+
+        The topics are closed, and opened again by the broker with the least load, or by `destination`, a broker's id.
+        """
+        if bundle is not None:
+            await self._calls.call("unload_bundle", namespace=namespace, bundle=bundle, destination=destination)
+        elif destination is not None:
+            raise InvalidArgument(f"destination = {destination!r} without a bundle: name the bundle that moves there")
+        else:
+            await self._calls.call("unload_namespace", namespace=namespace)
+
+    async def split_bundle(
+        self, namespace: str, bundle: str, algorithm: str | None = None, at: int | None = None
+    ) -> tuple[str, str]:
+        """Split a bundle into two and return them.
+
+        They have ranges of equal size (`range_equally_divide`, the default), equal numbers of topics
+        (`topic_count_equally_divide`), or meet at the hash `at` (`specified_positions_divide`).
+        """
+        fields = split_fields(algorithm, at)
+        answer = await self._calls.call("split_bundle", namespace=namespace, bundle=bundle, **fields)
+        return answer.lower, answer.upper
+
+
+class WrittenTopics(AsyncGroup):
+    async def lookup(self, topic: str, listener_name: str = "") -> TopicHome:
+        """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""
+        answer = await self._homes(topic, listener_name)
+        if answer.partitions:
+            raise InvalidArgument(f"{topic} has {answer.partitions:,} partitions: use lookup_partitioned")
+        return value_of(TopicHome, answer.homes[0])
+
+    async def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicHome]:
+        """Return the owner of each partition, by the partitions' names."""
+        answer = await self._homes(topic, listener_name)
+        if not answer.partitions:
+            raise InvalidArgument(f"{topic} has no partitions: use lookup")
+        return {home.topic: value_of(TopicHome, home) for home in answer.homes}
+
+    async def _homes(self, topic: str, listener_name: str) -> Any:
+        return await self._calls.call("topic_homes", topic=topic, listener_name=listener_name)
+
+
+class WrittenSubscriptions(AsyncGroup):
+    async def peek(self, topic: str, subscription: str, entries: int = 1) -> list[PeekedMessage]:
+        """Return the messages of the oldest entries that are not acknowledged, without acknowledging them."""
+        answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=entries)
+        return [message for entry in answer.entries for message in peeked(entry)]

@@ -1,0 +1,85 @@
+"""Make a command from a declaration, if all that it does is to call one method of `magnetar.admin`.
+
+The command has the declared parameters, then `--yes` if it asks for confirmation, `--url`, and `--json` if it prints a
+list. The table of admin calls says whether a lost answer leaves open whether it was done.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from magnetar_cli.administration.confirmation import Yes, confirm
+from magnetar_cli.administration.output import print_rows
+from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered, end_as_told
+
+__all__ = ["Argument", "SimpleCommand", "add_command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of the method, and an argument or option of the command."""
+
+    name: str
+    annotation: Any
+    default: Any = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """In `confirms` and `prints`, names in braces stand for the arguments."""
+
+    name: str
+    # The method, e.g. "topics.truncate".
+    method: str
+    help: str
+    arguments: tuple[Argument, ...] = ()
+    # The question before it is done, and the same for a command with --force.
+    confirms: str = ""
+    confirms_forced: str = ""
+    # The line that is printed when it is done.
+    prints: str = ""
+    # The heading of the list that is printed instead.
+    lists: str = ""
+
+
+def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
+    def run(**given: Any) -> None:
+        if declared.confirms:
+            forced = given.get("force") and declared.confirms_forced
+            confirm((forced or declared.confirms).format(**given), given["yes"])
+        group, _, method = declared.method.partition(".")
+        arguments = {one.name: given[one.name] for one in declared.arguments}
+        result = administered(
+            given["url"],
+            lambda admin: getattr(getattr(admin, group), method)(**arguments),
+            changes=_changes_something(declared.method),
+        )
+        if declared.lists:
+            print_rows((declared.lists,), [(one,) for one in result], as_json=given["as_json"])
+        else:
+            print(declared.prints.format(**given))
+
+    parameters = [
+        *declared.arguments,
+        *([Argument("yes", Yes, False)] if declared.confirms else []),
+        Argument("url", Url, DEFAULT_URL),
+        *([Argument("as_json", AsJson, False)] if declared.lists else []),
+    ]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(one.name, kind, default=one.default, annotation=one.annotation) for one in parameters]
+    )
+    run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
+    run.__doc__ = declared.help
+    app.command(declared.name)(run)
+
+
+def _changes_something(method: str) -> bool:
+    with end_as_told():
+        from magnetar_wire.admin_calls import call_of_method
+
+        return not call_of_method(method).idempotent

@@ -1,0 +1,62 @@
+"""Decoding, limits and the comparison of handlers with the table of admin calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from magnetar_broker.admin.call_server import CallLimit, CallServer, check_complete, find_handlers
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.transport import Code, Refusal
+
+
+class Tenants:
+    async def tenant(self, request: pb.TenantRequest) -> pb.TenantAnswer:
+        return pb.TenantAnswer(settings=pb.TenantSettings(admin_roles=[request.tenant]))
+
+    async def _private(self) -> None: ...
+
+
+async def test_fields_that_the_broker_does_not_know_are_refused() -> None:
+    """ADM-1: what they ask for would not be done."""
+    server = CallServer("admin", find_handlers([Tenants()]), lambda call: CallLimit(1))
+    request = pb.TenantRequest(tenant="acme").SerializeToString()
+    assert pb.TenantAnswer.FromString(await server.serve("tenant", request)).settings.admin_roles == ["acme"]
+    unknown_field = b"\x9a\x06\x01x"
+    answer = pb.TenantAnswer.FromString(await server.serve("tenant", request + unknown_field))
+    assert answer.problem.code == ErrorCode.UNSUPPORTED
+
+
+async def test_calls_above_the_limit_are_refused() -> None:
+    done = asyncio.Event()
+
+    async def hang(request: Any) -> Message:
+        await done.wait()
+        return pb.Done()
+
+    server = CallServer("admin", {"create_tenant": hang}, lambda call: CallLimit(1))
+    first = asyncio.create_task(server.serve("create_tenant", b""))
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal) as refused:
+        await server.serve("create_tenant", b"")
+    assert refused.value.code is Code.RESOURCE_EXHAUSTED
+    done.set()
+    await first
+    await server.serve("create_tenant", b"")
+
+
+def test_each_row_has_one_handler_and_each_handler_a_row() -> None:
+    """A broker that lacks a handler does not start."""
+    rows = [ADMIN_CALLS["tenant"]]
+    check_complete(find_handlers([Tenants()]), rows)
+    with pytest.raises(ValueError, match=r"without a handler: \['tenants'\]"):
+        check_complete(find_handlers([Tenants()]), [*rows, ADMIN_CALLS["tenants"]])
+    with pytest.raises(ValueError, match=r"without a row .*: \['tenant'\]"):
+        check_complete(find_handlers([Tenants()]), [])
+    with pytest.raises(ValueError, match="tenant has two handlers"):
+        find_handlers([Tenants(), Tenants()])
