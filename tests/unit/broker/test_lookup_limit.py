@@ -1,4 +1,4 @@
-"""How many lookups and claims wait at a broker at a time, and what those are told who come above that."""
+"""The maximum numbers of concurrent lookups and claims, and the errors above them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tests.unit.broker.cluster_scene import running_brokers
 NAME = "persistent://public/default/t"
 
 
-async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
-    """While the metadata store is silent they pile up to the bound and no further, and all goes on after that."""
+async def test_lookups_above_the_limit_are_refused() -> None:
+    """While the metadata store does not answer, lookups are pending up to the limit. Then all go on."""
 
     async with running_brokers(brokers=1, max_concurrent_lookup_request=3) as scene:
         one = scene["b1"]
@@ -44,7 +44,7 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
         scene.metadata.cut_silently(one.session)
         waiting = [asyncio.create_task(looked_up(f"persistent://public/n{number}/t")) for number in range(3)]
         limit = one.broker.server.lookup_limit
-        await until(lambda: limit.in_flight == 3, "they wait")
+        await until(lambda: limit.in_flight == 3, "they are pending")
         problem = (await looked_up(NAME)).problem
         assert (problem.code, "max_concurrent_lookup_request" in problem.text) == (ErrorCode.TOO_MANY_REQUESTS, True)
         request = PartitionsRequest(topic=NAME).SerializeToString()
@@ -53,7 +53,7 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
         asked = LastMessageRequest(topic=NAME).SerializeToString()
         last = LastMessageAnswer.FromString(await connection.call("last_message", asked, timeout_s=60))
         assert last.problem.code == ErrorCode.TOO_MANY_REQUESTS
-        # Requests that were lost end with their connection, not only with their time-outs.
+        # Lost requests end with their connection, before their time-outs.
         scene.metadata.suspend(one.session)
         scene.metadata.resume(one.session)
         for one_answer in await asyncio.gather(*waiting):
@@ -63,14 +63,14 @@ async def test_lookups_above_the_bound_are_told_to_come_again() -> None:
         await connection.close()
 
 
-async def test_whoever_goes_away_makes_room() -> None:
+async def test_a_cancelled_lookup_does_not_count() -> None:
     async with running_brokers(brokers=1, max_concurrent_lookup_request=2) as scene:
         one = scene["b1"]
         limit = one.broker.server.lookup_limit
         scene.metadata.cut_silently(one.session)
         request = LookupRequest(topic="persistent://public/other/t").SerializeToString()
         waiting = [asyncio.create_task(look_up(one.broker.server, one.broker_session, request)) for _ in range(2)]
-        await until(lambda: limit.in_flight == 2, "they wait")
+        await until(lambda: limit.in_flight == 2, "they are pending")
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
@@ -78,39 +78,39 @@ async def test_whoever_goes_away_makes_room() -> None:
         scene.metadata.heal(one.session)
 
 
-def test_the_bound_is_above_what_a_crowd_of_clients_asks_at_once() -> None:
+def test_the_default_limit_allows_many_clients_at_once() -> None:
     assert LookupSettings().max_concurrent_lookup_request >= 10_000
 
 
-async def test_claims_above_the_bound_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_claims_above_the_limit_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     class Owners:
         def __init__(self) -> None:
-            self.asked = 0
-            self.go_on = asyncio.Event()
+            self.claims = 0
+            self.may_answer = asyncio.Event()
 
         async def claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
-            self.asked += 1
-            await self.go_on.wait()
+            self.claims += 1
+            await self.may_answer.wait()
             return BundleOwner(broker_id="b")
 
     monkeypatch.setattr(bundle_claims, "_MAX_CLAIMS", 2)
     owners = Owners()
-    serving = BundleClaims()
+    claims = BundleClaims()
     request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
-    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(serving.claim(owners, request)) for _ in range(2)]
-    await until(lambda: owners.asked == 2, "they wait")
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(claims.claim(owners, request)) for _ in range(2)]
+    await until(lambda: owners.claims == 2, "they are pending")
     with pytest.raises(Refusal) as refused:
-        await serving.claim(owners, request)
+        await claims.claim(owners, request)
     assert refused.value.code is Code.RESOURCE_EXHAUSTED
-    assert owners.asked == 2
-    owners.go_on.set()
+    assert owners.claims == 2
+    owners.may_answer.set()
     answers = [ClaimAnswer.FromString(answer) for answer in await asyncio.gather(*waiting)]
     assert [answer.owner.broker_id for answer in answers] == ["b", "b"]
-    await serving.claim(owners, request)
+    await claims.claim(owners, request)
 
 
-async def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
-    """What several wait for is a task of nobody's: closing breaks it off."""
+async def test_no_read_continues_after_ownership_is_closed() -> None:
+    """A shared read is a task of its own, which closing cancels."""
 
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
@@ -118,7 +118,7 @@ async def test_nothing_is_read_any_more_when_a_life_has_ended() -> None:
         reading = ownership._registered._reading
         scene.metadata.cut_silently(one.session)
         asking = asyncio.create_task(ownership.brokers())
-        await until(lambda: None in reading, "it reads")
+        await until(lambda: None in reading, "the read is in flight")
         await ownership.close()
         assert None not in reading
         await asyncio.wait([asking])

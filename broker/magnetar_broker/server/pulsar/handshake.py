@@ -43,4 +43,4 @@ def answer_ping(session: ClientSession, command: BaseCommand) -> None:
 
 
 def ignore(command: BaseCommand) -> None:
-    """Do nothing. The bytes of the command have already told the keepalive that the client is alive."""
+    """Do nothing. The bytes of the command already count for the keepalive."""

@@ -1,4 +1,4 @@
-"""What a connection's client has asked and waits for: bounded, and answered whatever becomes of it."""
+"""The requests of a connection: their number and size are limited, and each is answered."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 from tests.unit.broker.pulsar.test_consumers import published
 
 
-async def test_bytes_of_commands_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bytes_of_pending_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty of a megabyte each would take hundreds of megabytes, and a thousand many times that."""
 
     async with running_pulsar_broker(
         max_waiting_requests_bytes_per_connection=1000, managed_ledger_cache_size_mb=0
     ) as scene:
-        go_on = asyncio.Event()
+        may_read = asyncio.Event()
 
         async def later(self: Subscription, positions: list[object]) -> list[int]:
-            await go_on.wait()
+            await may_read.wait()
             return [4] * len(positions)
 
         monkeypatch.setattr(Subscription, "find_batch_sizes", later)
@@ -47,12 +47,12 @@ async def test_bytes_of_commands_that_wait_are_bounded(monkeypatch: pytest.Monke
             client.send(BaseCommand(type=BaseCommand.ACK, ack=asked))
         assert client.transport.is_reading_paused
         assert len(client.tasks) < 10
-        go_on.set()
-        await until(lambda: not client.transport.is_reading_paused, "it is read on")
+        may_read.set()
+        await until(lambda: not client.transport.is_reading_paused, "reading continues")
         await client.close_consumer()
 
 
-async def test_a_consumer_that_is_closed_before_it_is_open_answers_both() -> None:
+async def test_a_consumer_that_is_closed_before_it_is_open_answers_both_requests() -> None:
     """WIRE-1: every request is answered."""
 
     async with running_pulsar_broker() as scene:
@@ -67,8 +67,8 @@ async def test_a_consumer_that_is_closed_before_it_is_open_answers_both() -> Non
         assert (await client.answer(100)).error.error == ServerError.SERVICE_NOT_READY
 
 
-async def test_a_seek_of_a_consumer_that_an_earlier_one_has_closed_is_about_the_consumer() -> None:
-    """WIRE-1: that a topic is not there libraries take to be final."""
+async def test_a_seek_of_a_closed_consumer_is_answered_with_consumer_not_found() -> None:
+    """WIRE-1: libraries take a missing topic as final."""
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
