@@ -194,7 +194,7 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED
         taken = server.pulsar_url.removeprefix("pulsar://")
-        assert f"Pulsar's protocol can't be served at {taken}" in other.logged
+        assert f"can't listen for Pulsar's protocol at {taken}" in other.logged
         # What it had begun is closed: on other ports it starts.
         other.pulsar_url = ""
         other.start()
