@@ -197,7 +197,7 @@ def test_chunks_are_kept_up_to_a_limit() -> None:
     mixed = in_log([chunk for at in range(3) for chunk in (chunks[at] for chunks in made)])
     assert len(read(mixed, 0, len(mixed), decoding=chunk_bytes(11 * one))) == 5
     little = 11 * one - 100
-    with pytest.raises(TooManyChunks, match=rf"entry 9:10 of .* may have {little:,} bytes .*maxChunkBytes"):
+    with pytest.raises(TooManyChunks, match=rf"entry 9:10 of .* may use {little:,} bytes .*maxChunkBytes"):
         read(mixed, 0, len(mixed), decoding=chunk_bytes(little))
     assert places(read(mixed, 0, len(mixed), decoding=chunk_bytes(little, Unreadable.SKIP))) == [11, 12, 13, 14]
     with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # backwards, too
