@@ -1,7 +1,8 @@
 """Make a command from a declaration, if all that it does is to call one method of `magnetar.admin`.
 
 The command has the declared parameters, then `--yes` if it asks for confirmation, `--url`, and `--json` if it prints a
-list. The table of admin calls says whether a lost answer leaves open whether it was done.
+list or a result. In JSON, each item of a list is an object, and a result is one together with the arguments. The table
+of admin calls says whether a lost answer leaves open whether the call was done.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import typer
 
 from magnetar_cli.administration.confirmation import Yes, confirm
-from magnetar_cli.administration.output import print_rows
+from magnetar_cli.administration.output import json_line, print_rows
 from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered, end_as_told
 
 __all__ = ["Argument", "SimpleCommand", "add_command"]
@@ -30,7 +31,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """In `confirms` and `prints`, names in braces stand for the arguments."""
+    """In `confirms` and `prints`, names in braces stand for the arguments; in `prints` also `result`'s for the result.
+
+    E.g. `result="messages", prints="{topic}: {messages:,} messages"`.
+    """
 
     name: str
     # The method, e.g. "topics.truncate".
@@ -42,6 +46,8 @@ class SimpleCommand:
     confirms_forced: str = ""
     # The line that is printed when it is done.
     prints: str = ""
+    # The name of the method's result, if it is printed.
+    result: str = ""
     # The heading of the list that is printed instead.
     lists: str = ""
 
@@ -60,14 +66,18 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
         )
         if declared.lists:
             print_rows((declared.lists,), [(one,) for one in result], as_json=given["as_json"])
+            return
+        shown = {declared.result: result} if declared.result else {}
+        if shown and given["as_json"]:
+            print(json_line(arguments | shown))
         else:
-            print(declared.prints.format(**given))
+            print(declared.prints.format(**given, **shown))
 
     parameters = [
         *declared.arguments,
         *([Argument("yes", Yes, False)] if declared.confirms else []),
         Argument("url", Url, DEFAULT_URL),
-        *([Argument("as_json", AsJson, False)] if declared.lists else []),
+        *([Argument("as_json", AsJson, False)] if declared.lists or declared.result else []),
     ]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
