@@ -1,13 +1,14 @@
-"""Generate the methods of `magnetar.admin` from the table of admin calls: `python client/generate_admin.py`.
+"""Generate the methods of `magnetar.admin` from the table of admin calls: `python client/generate_admin.py [--accept]`.
 
 Written are:
 
 - magnetar/admin/_async_methods.py: a class for each group of methods, with one method for each `Method` in the table
   that has a docstring. The class inherits the group's class in _written_methods.py, if there is one.
 - magnetar/admin/_sync_methods.py: for each of these, a class whose methods run the asynchronous ones.
-- the table in administration.md.
+- the tables of methods and of calls in administration.md.
 
-The code is formatted by ruff.
+The code is formatted by ruff. Then tests/unit/admin_records.py adds new calls and methods to the files that record
+them. If a recorded one was changed or removed, it shows the difference and fails; with `--accept` it records that, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ __all__ = ["generate"]
 _ROOT = Path(__file__).resolve().parent
 _ADMIN = Path("magnetar/admin")
 _GUIDE = Path("administration.md")
-_HEADING = "## Calls"
 _GROUPS = {
     "tenants": "Tenants, which own namespaces.",
     "namespaces": "Namespaces. They are named `tenant/namespace`.",
@@ -56,7 +56,7 @@ def generate() -> dict[Path, str]:
     return {
         _ROOT / _ADMIN / "_async_methods.py": _format(asynchronous),
         _ROOT / _ADMIN / "_sync_methods.py": _format(_sync_module(asynchronous, written)),
-        _ROOT / _GUIDE: _with_table((_ROOT / _GUIDE).read_text()),
+        _ROOT / _GUIDE: _guide((_ROOT / _GUIDE).read_text()),
     }
 
 
@@ -209,13 +209,28 @@ def _format(source: str) -> str:
     return source
 
 
-def _with_table(guide: str) -> str:
-    """Replace the table in the section of calls."""
-    before, heading, section = guide.partition(f"{_HEADING}\n")
-    return before + heading + re.sub(r"(?:^\|.*\n)+", lambda match: _table(), section, count=1, flags=re.MULTILINE)
+def _guide(guide: str) -> str:
+    guide = _replace_table(guide, "## Methods", _table_of_methods())
+    return _replace_table(guide, "## Calls", _table_of_calls())
 
 
-def _table() -> str:
+def _replace_table(guide: str, heading: str, table: str) -> str:
+    """Replace the first table below the heading."""
+    before, heading, section = guide.partition(f"{heading}\n")
+    return before + heading + re.sub(r"(?:^\|.*\n)+", lambda match: table, section, count=1, flags=re.MULTILINE)
+
+
+def _table_of_methods() -> str:
+    lines = ["| group | methods |", "|---|---|"]
+    for group in _GROUPS:
+        # Two calls can have one method.
+        names = dict.fromkeys(name for _, method in _methods(group) for name in _names(method))
+        methods = ", ".join(f"`{name.partition('.')[2]}`" for name in names)
+        lines.append(f"| `admin.{group}` | {methods} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_calls() -> str:
     lines = ["| method | call | carried out by | partitioned topic | repeated | role |", "|---|---|---|---|---|---|"]
     for call in ADMIN_CALLS.values():
         if not call.methods:
@@ -237,3 +252,6 @@ def _names(method: Method) -> list[str]:
 if __name__ == "__main__":
     for path, text in generate().items():
         path.write_text(text)
+    # In a new process, which imports the methods as they are now.
+    records = [sys.executable, "-m", "tests.unit.admin_records", *sys.argv[1:]]
+    raise SystemExit(subprocess.run(records, cwd=_ROOT.parent, check=False).returncode)

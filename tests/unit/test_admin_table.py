@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from magnetar_protos import admin_pb2, reading_pb2
 from magnetar_wire.admin_call import Partitions, Scope
 from magnetar_wire.admin_calls import ADMIN_CALLS
 from magnetar_wire.transport import Code, Rejected
+from tests.unit.admin_records import WIRE, describe_wire, find_difference
 from tests.unit.broker.broker_scene import URL as URL_OF_SCENE
 from tests.unit.broker.broker_scene import running_broker
 from tests.unit.client.admin_surface import GROUPS, group_classes
@@ -102,15 +104,28 @@ def test_every_call_of_the_proto_files_has_a_row() -> None:
             assert message.full_name in used, message.full_name
 
 
+def test_heads_of_requests_name_the_calls_and_responses_of_the_table() -> None:
+    """The comment above a request in the .proto files names each call that has it, no other one, and the responses."""
+    described: dict[str, str] = {}
+    for file in ("admin", "reading"):
+        text = (PROJECT / "protos" / "magnetar_protos" / f"{file}.proto").read_text()
+        described |= {name: comment for comment, name in re.findall(r"((?:^//.*\n)+)message (\w+)", text, re.MULTILINE)}
+    for name, comment in described.items():
+        rows = [row for row in ROWS if row.request.__name__ == name]
+        assert bool(rows) is comment.startswith("// call"), name
+        if rows:
+            calls = {row.name for row in rows}
+            fields = set(rows[0].request.DESCRIPTOR.fields_by_name) - calls
+            assert set(re.findall(r"`(\w+)`", comment)) - fields == calls, name
+            for row in rows:
+                assert re.search(rf"\b{row.response.__name__}\b", comment), row.name
+    assert {row.request.__name__ for row in ROWS} <= set(described)
+
+
 def test_names_and_messages_on_the_wire_are_the_recorded_ones() -> None:
     """ADM-1: brokers and clients of other versions find each other. Calls may be added to admin_wire.txt."""
-    served = [
-        f"{prefix}.{row.name} {row.request.__name__} {row.response.__name__}"
-        for row in ROWS
-        for prefix, is_served in (("admin", not row.is_between_brokers), ("here", row.has_owner))
-        if is_served
-    ]
-    assert sorted(served) == (PROJECT / "tests" / "unit" / "admin_wire.txt").read_text().splitlines()
+    difference = find_difference(WIRE, describe_wire())
+    assert not difference, difference
 
 
 def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
