@@ -143,7 +143,7 @@ class BrokerSession:
             counters.count_lapsed_namespace_leases,
         )
         self._clock = clock
-        self._options = options
+        self._settings = options
         self._counters = counters
         # Streams of clients, oldest first, and the task that serves each.
         self._streams: dict[ClientStream, asyncio.Task[Any]] = {}
@@ -169,7 +169,7 @@ class BrokerSession:
         the streams of clients end, when their clients were sent all results.
         """
         await self._stop_background_tasks()
-        timeout_s = self._options.broker_shutdown_timeout_seconds
+        timeout_s = self._settings.broker_shutdown_timeout_seconds
         await _run_within(timeout_s, self.ownership.release_all(), "Releasing the bundles")
         closing = TopicUnloaded("its broker is shutting down: look it up again")
         await _run_within(timeout_s, self.topics.close(closing), "Closing the topics")
@@ -220,7 +220,7 @@ class BrokerSession:
                 await self._clock.sleep(_RESTART_PAUSE_S)
 
     async def _sample_rates(self) -> None:
-        interval_s = self._options.stats_update_frequency_in_secs
+        interval_s = self._settings.stats_update_frequency_in_secs
         await sample_rates(self.topics.loaded, self._counters, interval_s, self._clock)
 
     async def _stop_background_tasks(self) -> None:

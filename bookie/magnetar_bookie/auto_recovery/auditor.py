@@ -60,7 +60,7 @@ class Auditor:
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._options = options
+        self._settings = options
         # Asked before each act: the term may be over.
         self._allowed = allowed
         self._tasks = Tasks(client)
@@ -101,7 +101,7 @@ class Auditor:
                 await self.scan()
             except (Unavailable, StoreFull) as error:
                 _log.info("The audit waits until the metadata store answers: %s", error)
-                await clock.sleep(self._options.metadata_retry_seconds)
+                await clock.sleep(self._settings.metadata_retry_seconds)
                 continue
             self._checker.ring()
             ended_at = clock.monotonic()
@@ -110,10 +110,10 @@ class Auditor:
 
     def _due_at(self, began_at: float, ended_at: float) -> float:
         """When the next pass is, after one. A bookie that goes meanwhile moves it forward, to when it is lost."""
-        lost_at = self._cluster.lost.next_due(began_at, self._options.open_ledger_rereplication_grace_period_seconds)
-        moments = [ended_at + self._options.auditor_scan_interval_seconds, lost_at, self._sweeper.next_due()]
+        lost_at = self._cluster.lost.next_due(began_at, self._settings.open_ledger_rereplication_grace_period_seconds)
+        moments = [ended_at + self._settings.auditor_scan_interval_seconds, lost_at, self._sweeper.next_due()]
         # What was due already was tried just now: not again without a pause.
-        return max(min(at for at in moments if at is not None), ended_at + self._options.metadata_retry_seconds)
+        return max(min(at for at in moments if at is not None), ended_at + self._settings.metadata_retry_seconds)
 
     async def scan(self) -> None:
         """One pass."""
@@ -179,7 +179,7 @@ class Auditor:
             self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_seconds
+        lost, grace_s = self._cluster.lost, self._settings.open_ledger_rereplication_grace_period_seconds
         strangers = [one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._strangers]
         if strangers:
             await self._cluster.look()  # they may be newer than the last look

@@ -28,12 +28,12 @@ class AutoRecovery:
         counters: RepairCounters | None = None,
     ) -> None:
         self._client = client
-        self._options = options or AutoRecoverySettings()
-        self._cluster = Cluster(client, self._options)
-        self.worker = Worker(client, self._cluster, self._options, counters)
+        self._settings = options or AutoRecoverySettings()
+        self._cluster = Cluster(client, self._settings)
+        self.worker = Worker(client, self._cluster, self._settings, counters)
         # Whether this process holds the auditor's office.
         self.auditing = False
-        self._election = Election(client.ledgers.store, client.clock, bookie_id, self._options.metadata_retry_seconds)
+        self._election = Election(client.ledgers.store, client.clock, bookie_id, self._settings.metadata_retry_seconds)
 
     async def run(self) -> None:
         """Until cancelled. Raises `SessionLost` when the metadata session is."""
@@ -47,7 +47,7 @@ class AutoRecovery:
     async def _auditing(self) -> None:
         while True:
             await self._election.won()
-            auditor = Auditor(self._client, self._cluster, self._options, self._election.safe)
+            auditor = Auditor(self._client, self._cluster, self._settings, self._election.safe)
             self.auditing = True
             try:
                 async with OrderedTaskGroup() as group:

@@ -28,7 +28,7 @@ __all__ = ["Checker"]
 class Checker:
     def __init__(self, client: LedgerClient, options: AutoRecoverySettings, allowed: Callable[[], bool]) -> None:
         self._client = client
-        self._options = options
+        self._settings = options
         self._allowed = allowed
         self._tasks = Tasks(client)
         self._alarm = Alarm(client.clock)
@@ -44,12 +44,12 @@ class Checker:
         """Until cancelled, or the session is lost (`SessionLost`)."""
         clock = self._client.clock
         while True:
-            for ledger_id in self.schedule.due(clock.monotonic(), self._options.auditor_checks_per_round):
+            for ledger_id in self.schedule.due(clock.monotonic(), self._settings.auditor_checks_per_round):
                 if self._allowed():
                     await self._check(ledger_id)
             next_due = self.schedule.next_due()
-            wait_s = self._options.auditor_scan_interval_seconds if next_due is None else next_due - clock.monotonic()
-            await self._alarm.wait(max(wait_s, self._options.auditor_check_pause_seconds))
+            wait_s = self._settings.auditor_scan_interval_seconds if next_due is None else next_due - clock.monotonic()
+            await self._alarm.wait(max(wait_s, self._settings.auditor_check_pause_seconds))
 
     async def _check(self, ledger_id: int) -> None:
         # As of the beginning: what becomes damaged during a check is the next one's affair.
@@ -73,7 +73,7 @@ class Checker:
         if any(one not in alive for one in metadata.bookies()):
             return None
         for step in settled_slots(metadata):
-            async for _, missing in lacking(self._client, self._options, ledger_id, metadata, step):
+            async for _, missing in lacking(self._client, self._settings, ledger_id, metadata, step):
                 if missing:
                     await self._tasks.report(ledger_id)
                     return None

@@ -50,7 +50,7 @@ class LedgerRepair:
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._options = options
+        self._settings = options
         self._ledger_id = ledger_id
         self._progress = progress
         self.copied = 0
@@ -84,7 +84,7 @@ class LedgerRepair:
         bookies = metadata.bookies()
         lost.name(bookies, now)
         gone = [one for one in bookies if lost.lost(one, now) or (one in named and one not in view.alive)]
-        grace_s = self._options.open_ledger_rereplication_grace_period_seconds
+        grace_s = self._settings.open_ledger_rereplication_grace_period_seconds
         overdue = [one for one in bookies if lost.overdue(one, now, grace_s)]
         choose = partial(client.placement.replacement, randomness=client.randomness)
         plan = plan_repair(metadata, view, gone, overdue, choose, everything=not gone)
@@ -108,7 +108,7 @@ class LedgerRepair:
         try:
             await put_in_place(
                 self._client,
-                self._options,
+                self._settings,
                 self._ledger_id,
                 metadata,
                 step,
@@ -122,7 +122,7 @@ class LedgerRepair:
             target = successor(fragment.bookies, fragment, view.writable, choose)
             if target is None:
                 raise CannotRepair(f"{no_successor(step)} ({step.target} lacks entries and is read-only)") from None
-            await put_in_place(self._client, self._options, self._ledger_id, metadata, step.at(target), self._copied)
+            await put_in_place(self._client, self._settings, self._ledger_id, metadata, step.at(target), self._copied)
 
     async def _copied(self, entries: int) -> None:
         self.copied = min(self.copied + entries, self.total)

@@ -46,7 +46,7 @@ class Worker:
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._options = options
+        self._settings = options
         self._counters = counters or RepairCounters()
         # The ledger that it is at, and how far that is.
         self.repairing: tuple[int, LedgerRepair] | None = None
@@ -92,7 +92,7 @@ class Worker:
                 self._listed = await self._tasks.ledger_ids()
             except Unavailable:
                 self._changed = True
-                return self._options.metadata_retry_seconds
+                return self._settings.metadata_retry_seconds
         ledger_ids = list(self._listed)
         self._pauses = {one: self._pauses[one] for one in ledger_ids if one in self._pauses}
         self._client.randomness.shuffle(ledger_ids)
@@ -121,7 +121,10 @@ class Worker:
 
     def _postpone(self, ledger_id: int) -> None:
         before = self._pauses.get(ledger_id)
-        first, longest = self._options.rw_rereplicate_backoff_seconds, self._options.rw_rereplicate_backoff_max_seconds
+        first, longest = (
+            self._settings.rw_rereplicate_backoff_seconds,
+            self._settings.rw_rereplicate_backoff_max_seconds,
+        )
         seconds = min(before.seconds * 2 if before else first, longest)
         self._pauses[ledger_id] = _Pause(seconds, self._client.clock.monotonic() + seconds)
 
@@ -136,11 +139,11 @@ class Worker:
             nonlocal noted_at
             self._counters.entries_in_place += entries
             now = self._client.clock.monotonic()
-            if now - noted_at >= self._options.progress_interval_seconds:
+            if now - noted_at >= self._settings.progress_interval_seconds:
                 noted_at = now
                 await self._tasks.note(ledger_id, repair.copied, repair.total, "")
 
-        repair = LedgerRepair(self._client, self._cluster, self._options, ledger_id, progress)
+        repair = LedgerRepair(self._client, self._cluster, self._settings, ledger_id, progress)
         self.repairing = ledger_id, repair
         try:
             stuck = await repair.run(list(task.lost_bookies))

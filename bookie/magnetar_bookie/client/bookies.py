@@ -86,7 +86,7 @@ class Bookies:
         self._metadata = metadata
         self._transport = transport
         self._clock = clock
-        self._options = options
+        self._settings = options
         # Whoever was seen since the start, at its last address.
         self._known: dict[str, BookieInfo] = {}
         # Of those registered now: the session that their node belongs to.
@@ -239,7 +239,7 @@ class Bookies:
                 lambda: self._open_stream(bookie_id),
                 self.spawn,
                 self._clock,
-                self._options,
+                self._settings,
                 recovery=recovery,
             )
             if self._closed:
@@ -358,7 +358,7 @@ class Bookies:
         node = await self._metadata.get(paths.available(bookie_id))
         if node is None:
             if self._sessions.pop(bookie_id, None) is not None:
-                delay_s = self._options.lost_bookie_replacement_delay_seconds
+                delay_s = self._settings.lost_bookie_replacement_delay_seconds
                 self._gone[bookie_id] = self._clock.call_later(delay_s, lambda: self._is_lost(bookie_id))
                 self._tell()
             return

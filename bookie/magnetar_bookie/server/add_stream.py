@@ -51,7 +51,7 @@ class AddStream:
         self._replicas = replicas
         self._commit = commit
         self._reader = reader
-        self._options = options
+        self._settings = options
         self._counters = counters
         # Answers that have not left yet.
         self._answers: list[Answer] = []
@@ -81,10 +81,10 @@ class AddStream:
                 runs = _decode(message)
                 self._counters.adds += sum(len(run.entries) for run, _ in runs)
                 self._counters.add_bytes += len(message)
-                await self._commit.room(self._options.max_pending_bytes)
+                await self._commit.room(self._settings.max_pending_bytes)
                 await self._take(runs)
                 self._frames += 1
-                while len(self._answers) > self._options.max_waiting_answers and not self._broken:
+                while len(self._answers) > self._settings.max_waiting_answers and not self._broken:
                     await self._wait_sent()
             while (self._open or self._answers) and not self._broken:
                 await self._wait_sent()
@@ -117,7 +117,7 @@ class AddStream:
         self._answered_at_hand = answered
 
     def ready(self, frames: int) -> bool:
-        room = self._replicas.pending_bytes <= self._options.max_pending_bytes
+        room = self._replicas.pending_bytes <= self._settings.max_pending_bytes
         return room and frames == self._frames and not self._broken and self._commit.failed is None
 
     def take(

@@ -63,7 +63,7 @@ class BrokerHealth:
         self._living = living
         self._waits_for = waits_for
         self._broker_id = broker_id
-        self._options = options
+        self._settings = options
         self._clock = clock
         self._randomness = randomness
         self._instance = randomness.token(_TOKEN_BYTES)
@@ -84,11 +84,11 @@ class BrokerHealth:
         if living is not self._checked or self._question is None:
             before, self._checked = self._question, living
             self._question = SingleFlightCheck(
-                lambda: self._send_and_read(living), self._options.health_check_timeout_seconds, self._clock
+                lambda: self._send_and_read(living), self._settings.health_check_timeout_seconds, self._clock
             )
             if before is not None:
                 await before.close()
-        problem = await self._question.find_problem(self._options.health_check_max_age_seconds)
+        problem = await self._question.find_problem(self._settings.health_check_max_age_seconds)
         if not problem:
             return True, []
         reasons = [f"a message that was sent through the broker {problem}"]

@@ -39,7 +39,7 @@ __all__ = ["Namespaces"]
 class Namespaces:
     def __init__(self, nodes: CatalogNodes, options: CatalogSettings) -> None:
         self._nodes = nodes
-        self._options = options
+        self._settings = options
         self._max_partitions = options.max_num_partitions_per_partitioned_topic
 
     async def names(self, tenant: str) -> list[str]:
@@ -61,14 +61,14 @@ class Namespaces:
     async def create(self, name: NamespaceName, policies: Policies, bundles: int = 0) -> None:
         """Create the namespace. `bundles`: the number of its bundles; 0: the default of the settings."""
         check_policies(policies, self._max_partitions)
-        limit = self._options.load_balancer_namespace_maximum_bundles
+        limit = self._settings.load_balancer_namespace_maximum_bundles
         if bundles > limit:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
                 f"{bundles:,} bundles: a namespace has 1 to {limit:,} (load_balancer_namespace_maximum_bundles)",
             )
         starts = [
-            bundle.lower for bundle in default_bundles(bundles or self._options.default_number_of_namespace_bundles)
+            bundle.lower for bundle in default_bundles(bundles or self._settings.default_number_of_namespace_bundles)
         ]
         node = NamespaceNode(incarnation=self._nodes.incarnation(), policies=policies, bundle_starts=starts)
 

@@ -34,7 +34,7 @@ class BrokerMetrics:
     ) -> None:
         """`others`: of what else is in this process, a bookie say."""
         self._broker = broker
-        self._options = options
+        self._settings = options
         self._cluster = cluster
         self._others = others
         # One scrape at a time: what they need in memory doesn't add up.
@@ -42,9 +42,9 @@ class BrokerMetrics:
 
     async def text(self) -> bytes:
         async with self._scraping:
-            max_topics = self._options.max_topics_in_metrics
+            max_topics = self._settings.max_topics_in_metrics
             of_topics = TopicMetrics(
-                self._cluster, max_topics if self._options.expose_topic_level_metrics_in_prometheus else 0
+                self._cluster, max_topics if self._settings.expose_topic_level_metrics_in_prometheus else 0
             )
             session = self._broker.session
             if session is not None:

@@ -33,7 +33,7 @@ _MAX_LEDGER_ID: Final = 2**63 - 1
 
 
 class LogLeases:
-    __slots__ = ("_check_open", "_clock", "_give_up", "_node", "_options")
+    __slots__ = ("_check_open", "_clock", "_give_up", "_node", "_settings")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class LogLeases:
         give_up: Callable[[TopicUnloaded], object],
     ) -> None:
         self._node = node
-        self._options = options
+        self._settings = options
         self._clock = clock
         self._check_open = check_open
         self._give_up = give_up
@@ -183,7 +183,7 @@ class LogLeases:
         if found is not None and (found.shared or not shared):
             return
         others = [one for one in self._node.leases.standing(self._now) if one.lease_id != lease_id]
-        most = self._options.managed_ledger_max_leases_per_topic
+        most = self._settings.managed_ledger_max_leases_per_topic
         others_shared = sum(one.shared for one in others)
         if len(others) < most and not (shared and others_shared >= (most + 1) // 2):
             return
@@ -200,7 +200,7 @@ class LogLeases:
             raise _invalid(f"the id of a read has {len(read_id)} bytes: use {LEASE_ID_BYTES} bytes, drawn at random")
         if len(lease_id) != LEASE_ID_BYTES:
             raise _invalid(f"the id of a lease has {len(lease_id)} bytes: use {LEASE_ID_BYTES} bytes, drawn at random")
-        most = self._options.max_lease_ms
+        most = self._settings.max_lease_ms
         if not _MIN_LEASE_MS <= lease_ms <= most:
             raise _invalid(
                 f"a lease can't last {lease_ms} ms: use {_MIN_LEASE_MS} … {most} ms "

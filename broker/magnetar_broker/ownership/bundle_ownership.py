@@ -95,7 +95,7 @@ class BundleOwnership:
         self._instance = instance
         self._clock = clock
         self._randomness = randomness
-        self._options = options
+        self._settings = options
         self._counters = counters or BrokerCounters()
         self._max_bundles = max_bundles
         self._me = Home(broker_id, me, here=True)
@@ -198,13 +198,13 @@ class BundleOwnership:
         return held is not None and held.serving
 
     async def home(self, topic: TopicName) -> Home:
-        async with _in_time(topic, self._options.bundle_wait_timeout_seconds):
+        async with _in_time(topic, self._settings.bundle_wait_timeout_seconds):
             return await self._home(topic)
 
     async def admit(self, topic: TopicName) -> None:
         if self._has(topic):
             return
-        async with _in_time(topic, self._options.bundle_wait_timeout_seconds):
+        async with _in_time(topic, self._settings.bundle_wait_timeout_seconds):
             while not self._has(topic):
                 home = await self._home(topic)
                 if not home.here:
@@ -285,7 +285,7 @@ class BundleOwnership:
     async def claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
         """Who has the bundle: this broker, if nobody had it. Raises `BrokerError`: NOT_FOUND: there is no such one."""
         try:
-            async with _in_time(f"bundle {bundle} of {namespace}", self._options.bundle_wait_timeout_seconds):
+            async with _in_time(f"bundle {bundle} of {namespace}", self._settings.bundle_wait_timeout_seconds):
                 return await self._claimed(namespace, bundle)
         except NoSuchBundle as error:
             raise BrokerError(ErrorCode.NOT_FOUND, str(error)) from None

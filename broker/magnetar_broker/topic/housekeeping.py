@@ -35,7 +35,7 @@ class Housekeeping:
         self, topics: Topics, options: TopicSettings, clock: Clock, counters: BrokerCounters | None = None
     ) -> None:
         self._topics = topics
-        self._options = options
+        self._settings = options
         self._clock = clock
         self._counters = counters or BrokerCounters()
         # Topics that are being trimmed, deleted or closed.
@@ -43,7 +43,7 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        pause_s = self._options.topic_housekeeping_interval_seconds / _STEPS
+        pause_s = self._settings.topic_housekeeping_interval_seconds / _STEPS
         async with OrderedTaskGroup() as tasks:
             left: list[Topic] = []
             size = 0
@@ -53,7 +53,7 @@ class Housekeeping:
                 if not left:
                     if self._clock.monotonic() < next_round:
                         continue
-                    next_round = self._clock.monotonic() + self._options.topic_housekeeping_interval_seconds
+                    next_round = self._clock.monotonic() + self._settings.topic_housekeeping_interval_seconds
                     left = self._topics.loaded()
                     size = min(-(-len(left) // _STEPS), _MOST_AT_A_STEP)
                 step, left = left[:size], left[size:]
@@ -91,11 +91,11 @@ class Housekeeping:
         return (log.closed_ledgers > 0 or log.has_rest) and log.may_trim(topic.cursors.slowest_saved())
 
     def _idle_too_long(self, topic: Topic, now: float) -> bool:
-        after_s = self._options.unload_idle_topics_after_seconds
+        after_s = self._settings.unload_idle_topics_after_seconds
         return after_s > 0 and now - topic.unused_since >= after_s
 
     def _inactive_too_long(self, topic: Topic, now: float) -> bool:
-        options = self._options
+        options = self._settings
         return (
             options.broker_delete_inactive_topics_enabled
             and now - topic.unused_since >= options.broker_delete_inactive_topics_max_inactive_duration_seconds

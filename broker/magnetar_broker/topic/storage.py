@@ -44,12 +44,12 @@ _MAX_SPECIAL: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _LogSettings:
     ledgers: ManagedLedgerSettings
     cursors: CursorSettings
     subscriptions: SubscriptionSettings
 
-    def under(self, policies: Policies) -> _Options:
+    def under(self, policies: Policies) -> _LogSettings:
         striping: dict[str, object] = {}
         if policies.HasField("persistence"):
             striping = {
@@ -60,7 +60,7 @@ class _Options:
         making: dict[str, object] = {}
         if policies.HasField("auto_subscription_creation"):
             making = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
-        return _Options(
+        return _LogSettings(
             self.ledgers.model_copy(update=striping),
             self.cursors,
             self.subscriptions.model_copy(update=making),
@@ -77,10 +77,10 @@ class StoredTopics:
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
-        topic_options: TopicSettings,
-        ledger_options: ManagedLedgerSettings,
-        cursor_options: CursorSettings,
-        subscription_options: SubscriptionSettings,
+        topic_settings: TopicSettings,
+        ledger_settings: ManagedLedgerSettings,
+        cursor_settings: CursorSettings,
+        subscription_settings: SubscriptionSettings,
         policies_of: Callable[[NamespaceName], Awaitable[Policies]],
     ) -> None:
         """`policies_of` returns what holds in a namespace, a few seconds old at most, or raises `BrokerError`."""
@@ -90,10 +90,10 @@ class StoredTopics:
         self._clock = clock
         self._randomness = randomness
         self._counters = counters
-        self._topic_options = topic_options
-        self._usual = _Options(ledger_options, cursor_options, subscription_options)
+        self._topic_settings = topic_settings
+        self._usual = _LogSettings(ledger_settings, cursor_settings, subscription_settings)
         # For topics whose namespace has policies of its own: few differ, and topics share them.
-        self._special: dict[bytes, _Options] = {}
+        self._special: dict[bytes, _LogSettings] = {}
 
     async def see(self, name: TopicName) -> SeenTopic:
         return await see_topic(self._client.ledgers.store, name)
@@ -109,10 +109,10 @@ class StoredTopics:
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
-        options = self._options(policies)
+        settings = self._settings_with(policies)
 
         async def read_striping() -> Striping:
-            return self._options(await self._policies_of(name.namespace_name)).ledgers.striping
+            return self._settings_with(await self._policies_of(name.namespace_name)).ledgers.striping
 
         nodes = CursorNodes(name, client, clock, randomness)
 
@@ -125,7 +125,7 @@ class StoredTopics:
             name,
             client,
             self._cache,
-            options.ledgers,
+            settings.ledgers,
             clock,
             randomness,
             create=create,
@@ -135,14 +135,14 @@ class StoredTopics:
             on_lost_entry=self._counters.count_lost_entry,
             read_striping=read_striping,
         )
-        cursors = CursorTable(log, client, options.cursors, clock, randomness, nodes)
-        subscriptions = Subscriptions(name, log, cursors, options.subscriptions, clock, randomness)
+        cursors = CursorTable(log, client, settings.cursors, clock, randomness, nodes)
+        subscriptions = Subscriptions(name, log, cursors, settings.subscriptions, clock, randomness)
         topic = Topic(
             name,
             log,
             cursors,
             subscriptions,
-            self._topic_options,
+            self._topic_settings,
             clock,
             randomness,
             self._counters,
@@ -157,7 +157,7 @@ class StoredTopics:
             raise
         return topic
 
-    def _options(self, policies: Policies) -> _Options:
+    def _settings_with(self, policies: Policies) -> _LogSettings:
         if not policies.ByteSize():
             return self._usual
         key = policies.SerializeToString(deterministic=True)

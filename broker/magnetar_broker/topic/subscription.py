@@ -59,10 +59,10 @@ class Subscription:
         "_kept",
         "_let_go",
         "_log",
-        "_options",
         "_partition",
         "_pump",
         "_released",
+        "_settings",
         "_tasks",
         "counters",
         "cursor",
@@ -88,7 +88,7 @@ class Subscription:
         self.cursor = cursor
         self._log = log
         self._partition = partition
-        self._options = options
+        self._settings = options
         self._clock = clock
         self._tasks = tasks
         self._changes = changes
@@ -217,7 +217,7 @@ class Subscription:
                 f"Exclusive consumer is already connected: {holder.name} from {holder.sink.address} uses "
                 f"subscription {self.name}; use Failover or Shared to have more than one",
             )
-        most = self._options.max_consumers_per_subscription
+        most = self._settings.max_consumers_per_subscription
         if 0 < most <= len(self._consumers):
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
@@ -226,7 +226,7 @@ class Subscription:
             )
 
     def _rule(self) -> Dispatch:
-        limits, mark_delete = self._options.limits, self.cursor.mark_delete
+        limits, mark_delete = self._settings.limits, self.cursor.mark_delete
         if self.type == _SHARED:
             return RoundRobin(limits, mark_delete)
         return SingleActive(limits, mark_delete, self._partition)

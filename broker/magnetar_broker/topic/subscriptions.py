@@ -58,8 +58,8 @@ class Subscriptions:
         "_loaded",
         "_log",
         "_name",
-        "_options",
         "_randomness",
+        "_settings",
         "_tasks",
         "deliveries",
     )
@@ -76,7 +76,7 @@ class Subscriptions:
         self._name = name
         self._log = log
         self._cursors = cursors
-        self._options = options
+        self._settings = options
         self._clock = clock
         self._randomness = randomness
         # Subscriptions that have consumers, or are being changed.
@@ -190,7 +190,7 @@ class Subscriptions:
                 return self._load(cursor)
             elif opened.subscription in self._cursors.names():
                 await self._cursors.wait_until_open(opened.subscription)
-            elif not self._options.allow_auto_subscription_creation:
+            elif not self._settings.allow_auto_subscription_creation:
                 raise self._not_found(opened.subscription)
             else:
                 await self.create(opened.subscription, opened.start, opened.subscription_properties, may_exist=True)
@@ -206,7 +206,7 @@ class Subscriptions:
             cursor,
             self._log,
             self._name.partition_index,
-            self._options,
+            self._settings,
             self._clock,
             self._tasks,
             self._changes,
@@ -238,7 +238,7 @@ class Subscriptions:
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
         """Create the subscription unless it exists. Raises NOT_ALLOWED where only administrators create them."""
-        if name not in self._cursors.names() and not self._options.allow_auto_subscription_creation:
+        if name not in self._cursors.names() and not self._settings.allow_auto_subscription_creation:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"topic {self._name} has no subscription {name!r:.200}, and it is not created on first use "

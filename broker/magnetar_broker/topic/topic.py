@@ -50,10 +50,10 @@ class Topic:
         "_clock",
         "_closing",
         "_names",
-        "_options",
         "_pending_of",
         "_randomness",
         "_reported_waiting",
+        "_settings",
         "budget",
         "counted_lapsed_leases",
         "counters",
@@ -92,7 +92,7 @@ class Topic:
         self.unused_since = clock.monotonic()
         # Leases that have lapsed, as far as the broker's metrics have them.
         self.counted_lapsed_leases = 0
-        self._options = options
+        self._settings = options
         self._clock = clock
         self._randomness = randomness
         self._all_counters = counters
@@ -144,7 +144,7 @@ class Topic:
         """
         self._check_served()
         _check_asked(asked)
-        limit = self._options.max_producers_per_topic
+        limit = self._settings.max_producers_per_topic
         name = asked.producer_name or self._made_up_name()
         if limit and len(self._names.live) >= limit and name not in self._names.live:
             raise BrokerError(
@@ -161,7 +161,7 @@ class Topic:
             sink,
             self.log,
             self.budget,
-            self._options.max_message_size,
+            self._settings.max_message_size,
             self._clock,
             self.counters,
             self._all_counters,
@@ -277,7 +277,7 @@ class Topic:
     async def _wait_closed(self, closing: asyncio.Task[None]) -> None:
         """Cancels it where it takes too long."""
         try:
-            await asyncio.wait([closing], timeout=self._options.topic_close_timeout_seconds)
+            await asyncio.wait([closing], timeout=self._settings.topic_close_timeout_seconds)
         finally:
             if not closing.done():
                 closing.cancel()

@@ -43,7 +43,7 @@ class Admission:
     """The slots and the pending calls of one listener."""
 
     def __init__(self, options: GrpcSettings) -> None:
-        self._options = options
+        self._settings = options
         self._slots: dict[Slot, None] = {}
         # The waiters for a slot, the longest first.
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -69,7 +69,7 @@ class Admission:
         request = reading.result()
         if request is None:
             return None
-        if self._pending_bytes + len(request) > self._options.grpc_max_pending_bytes:
+        if self._pending_bytes + len(request) > self._settings.grpc_max_pending_bytes:
             raise Refusal(
                 Code.RESOURCE_EXHAUSTED,
                 f"the server is busy with requests of {self._pending_bytes} bytes: try again later",
@@ -83,16 +83,16 @@ class Admission:
 
     async def acquire_slot(self) -> Slot:
         """Wait for a slot. The caller must `release_slot` it, and set how the reception is cancelled."""
-        while len(self._slots) >= self._options.grpc_max_receiving:
+        while len(self._slots) >= self._settings.grpc_max_receiving:
             await self._wait_for_slot()
-        slot = Slot(asyncio.get_running_loop().time() + self._options.grpc_receiving_grace_ms / 1000)
+        slot = Slot(asyncio.get_running_loop().time() + self._settings.grpc_receiving_grace_ms / 1000)
         self._slots[slot] = None
         return slot
 
     def extend_grace(self, slot: Slot) -> None:
         """Extend the grace of a message that is complete, and that the service has not received yet."""
         if slot.until != math.inf:
-            slot.until = asyncio.get_running_loop().time() + self._options.grpc_processing_grace_ms / 1000
+            slot.until = asyncio.get_running_loop().time() + self._settings.grpc_processing_grace_ms / 1000
 
     def release_slot(self, slot: Slot) -> None:
         """Release a slot."""
@@ -102,7 +102,7 @@ class Admission:
     async def _wait_for_slot(self) -> None:
         """Wait until a slot is released. Cancel the slowest reception when its grace is over."""
         loop = asyncio.get_running_loop()
-        grace_s = self._options.grpc_receiving_grace_ms / 1000
+        grace_s = self._settings.grpc_receiving_grace_ms / 1000
         waiter = loop.create_future()
         self._waiting.append(waiter)
         try:

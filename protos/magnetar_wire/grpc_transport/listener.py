@@ -80,7 +80,7 @@ class GrpcListener:
 class _Handler:
     def __init__(self, service: Service, options: GrpcSettings) -> None:
         self._service = service
-        self._options = options
+        self._settings = options
         self._admission = Admission(options)
         # The tasks of calls and streams, oldest first.
         self._serving: dict[asyncio.Task[object], None] = {}
@@ -107,10 +107,10 @@ class _Handler:
         self._serving[task] = None
         status = ErrorStatus(context)
         try:
-            if len(self._serving) > self._options.grpc_max_served:
+            if len(self._serving) > self._settings.grpc_max_served:
                 raise Refusal(
                     Code.RESOURCE_EXHAUSTED,
-                    f"the server handles {self._options.grpc_max_served} requests already, its maximum "
+                    f"the server handles {self._settings.grpc_max_served} requests already, its maximum "
                     "(grpc_max_served): try again later",
                 )
             method = read_method(context.invocation_metadata() or ())
@@ -147,7 +147,7 @@ class _Handler:
             self._admission.release_request(request)
 
     async def _stream(self, method: str, context: Context, status: ErrorStatus) -> None:
-        connection, options = context.peer(), self._options
+        connection, options = context.peer(), self._settings
         of_connection = self._streams_of.get(connection, 0)
         if self._streams >= options.grpc_max_long_streams:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._streams} streams are being served")
@@ -164,7 +164,7 @@ class _Handler:
                 del self._streams_of[connection]
 
     async def _serve_stream(self, method: str, context: Context, status: ErrorStatus) -> None:
-        stream = ServedStream(context, self._admission, self._options, on_cancel=status.send_cancelled)
+        stream = ServedStream(context, self._admission, self._settings, on_cancel=status.send_cancelled)
         try:
             await self._service.stream(_peer(context), method, stream)
             await stream.flush()

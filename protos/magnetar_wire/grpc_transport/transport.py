@@ -24,10 +24,10 @@ class GrpcTransport:
     """
 
     def __init__(self, options: GrpcSettings | None = None) -> None:
-        self._options = options or GrpcSettings()
+        self._settings = options or GrpcSettings()
 
     def connect(self, address: str) -> GrpcConnection:
-        return GrpcConnection(address, self._options)
+        return GrpcConnection(address, self._settings)
 
     async def refuses_connections(self, address: str, timeout_s: float) -> bool:
         return await refuses_connections(address, timeout_s)
@@ -39,7 +39,7 @@ class GrpcTransport:
             from magnetar_wire.grpc_transport.listener import listen
         except ImportError as error:
             raise NotReached(f"a server can't use grpcio {grpc.__version__}: {error}: {INSTALL_TESTED}") from error
-        return await listen(address, service, self._options)
+        return await listen(address, service, self._settings)
 
     async def close(self) -> None:
         """Do nothing. It exists for owners that close any kind of transport."""

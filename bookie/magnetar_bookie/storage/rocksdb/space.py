@@ -24,14 +24,14 @@ class Space:
 
     def __init__(self, folder: Path, options: StorageSettings) -> None:
         self._folder = folder
-        self._options = options
+        self._settings = options
         # What was free when it was asked last, less what has been asked for since.
         self._free = 0
         self._asked_at = 0.0
 
     def check(self, held: Callable[[], int], more: int) -> None:
         """Raises `StorageFull` where so many bytes of entries can't be taken."""
-        options = self._options
+        options = self._settings
         free = self._free_of_late()
         self._free = free - more
         if free < options.reserve_disk_bytes + more:
@@ -48,7 +48,7 @@ class Space:
 
     def has_room(self, held: Callable[[], int]) -> bool:
         """For more than a few entries: a disk that was full is not called so again for each that goes."""
-        options = self._options
+        options = self._settings
         if self._free_now() < options.reserve_disk_bytes + options.resume_disk_bytes:
             return False
         allowed = options.max_disk_bytes
@@ -56,10 +56,10 @@ class Space:
 
     def can_move(self, more: int) -> bool:
         """Whether what frees room may take so much first, of what is kept back."""
-        return self._free_now() >= self._options.reserve_disk_bytes // 4 + more
+        return self._free_now() >= self._settings.reserve_disk_bytes // 4 + more
 
     def _free_of_late(self) -> int:
-        plenty = self._free >= self._options.reserve_disk_bytes + _PLENTY_BYTES
+        plenty = self._free >= self._settings.reserve_disk_bytes + _PLENTY_BYTES
         return self._free if plenty and time.monotonic() < self._asked_at + _MOMENT_S else self._free_now()
 
     def _free_now(self) -> int:

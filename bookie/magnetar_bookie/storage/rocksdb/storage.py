@@ -86,7 +86,7 @@ class RocksStorage:
     def __init__(self, opened: Opened, options: StorageSettings) -> None:
         self._folder = opened.folder
         self._mark = opened.mark
-        self._options = options
+        self._settings = options
         self._intact = opened.intact
         self._index = opened.index
         self._usage = opened.usage
@@ -333,7 +333,7 @@ class RocksStorage:
         self.segments.sync(line)
         self._mark.write(number)
         now = time.monotonic()
-        if now - self._mark_synced_at >= self._options.mark_sync_interval_seconds:
+        if now - self._mark_synced_at >= self._settings.mark_sync_interval_seconds:
             self._mark.sync()
             self._mark_synced_at = now
         if loss_noted and self._loss_stands:
@@ -371,7 +371,7 @@ class RocksStorage:
         """What is to be done now and then, after a sync."""
         if self._mark_timer is None:
             loop = asyncio.get_running_loop()
-            self._mark_timer = loop.call_later(self._options.mark_sync_interval_seconds, self._sync_mark)
+            self._mark_timer = loop.call_later(self._settings.mark_sync_interval_seconds, self._sync_mark)
         with contextlib.suppress(StorageFailed):  # it is dead, and says so to the next who asks
             self._flush_if_due()
             self._reclaimer.kick()
@@ -380,7 +380,7 @@ class RocksStorage:
         """Begins it if it can. Whether one is due, and has not begun."""
         if not (
             self.flush_wanted
-            or self._log_bytes_unflushed >= self._options.index_flush_bytes
+            or self._log_bytes_unflushed >= self._settings.index_flush_bytes
             or self._unflushed_changes >= INDEX_CHANGES
         ):
             return False
@@ -400,7 +400,7 @@ class RocksStorage:
             loop = asyncio.get_running_loop()
             self._writer.run(self._mark.sync, self._by_itself)
             # By a thread that no sync waits for.
-            ballast = loop.run_in_executor(self._readers, make_ballast, self._folder, self._options)
+            ballast = loop.run_in_executor(self._readers, make_ballast, self._folder, self._settings)
             ballast.add_done_callback(lambda done: self._by_itself(None if done.cancelled() else done.exception()))
 
     def _by_itself(self, error: BaseException | None) -> None:

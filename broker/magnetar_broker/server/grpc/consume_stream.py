@@ -83,7 +83,7 @@ class ConsumeStream:
         """`address`: of the client."""
         self.stream = stream
         self._find_topic = find_topic
-        self._options = options
+        self._settings = options
         self._session = ConsumeSession(address, options.max_queued_bytes_per_stream, budget, counters)
         self.outbox = self._session.outbox
         # Consumers that are opening or open.
@@ -182,7 +182,7 @@ class ConsumeStream:
     def _must_pause(self) -> bool:
         """Whether too many requests are pending, or answers not sent, to read the next message."""
         pending = self.outbox.waiting_answers + self._pending_receipts + len(self._tasks)
-        return pending > self._options.max_waiting_answers_per_stream
+        return pending > self._settings.max_waiting_answers_per_stream
 
     async def _wait_progress(self) -> None:
         self._progress = asyncio.get_running_loop().create_future()
@@ -201,11 +201,11 @@ class ConsumeStream:
         parts += len(request.unsubscribe) + len(request.close)
         parts += sum(1 + len(one.entries) + len(one.messages) for one in request.acknowledge)
         parts += sum(1 + len(one.entries) for one in request.redeliver)
-        if parts > self._options.max_parts_per_consume_request:
+        if parts > self._settings.max_parts_per_consume_request:
             raise Refusal(
                 Code.INVALID_ARGUMENT,
                 f"the consume request has {parts} parts, more than max_parts_per_consume_request = "
-                f"{self._options.max_parts_per_consume_request}: send more requests",
+                f"{self._settings.max_parts_per_consume_request}: send more requests",
             )
         return request
 
@@ -263,7 +263,7 @@ class ConsumeStream:
                 Code.INVALID_ARGUMENT, f"consumer {opening.consumer_id} is open on this stream: use another id"
             )
         channel = ConsumerChannel(self._session, self._channels, opening.consumer_id, opening.broker_metadata)
-        limit = self._options.max_consumers_per_stream
+        limit = self._settings.max_consumers_per_stream
         if len(self._channels) >= limit:
             text = f"this stream has {limit} consumers, the maximum of max_consumers_per_stream: use another stream"
             channel.ended(Problem(code=ErrorCode.TOO_MANY_REQUESTS, text=text))

@@ -52,7 +52,7 @@ class ProduceStream:
         """`address`: of the client."""
         self.stream = stream
         self._find_topic = find_topic
-        self._options = options
+        self._settings = options
         self._address = address
         self.session = ProduceSession(budget, options.max_pending_publish_bytes_per_connection)
         # Producers whose end was not reported to the client, by id.
@@ -112,7 +112,7 @@ class ProduceStream:
                     self._close(channel)
                 if at % _MAX_PER_TURN == 0:
                     await asyncio.sleep(0)
-            await self.session.wait_for_capacity(self._options.max_waiting_publish_answers)
+            await self.session.wait_for_capacity(self._settings.max_waiting_publish_answers)
 
     def _decode(self, message: bytes) -> tuple[ProduceRequest, list[DecodedRun]]:
         try:
@@ -122,7 +122,7 @@ class ProduceStream:
         except (DecodeError, WireError) as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"the produce request can't be decoded: {error}") from None
         parts = len(request.open) + len(request.close) + len(runs)
-        limit = self._options.max_parts_per_produce_request
+        limit = self._settings.max_parts_per_produce_request
         if parts > limit:
             raise Refusal(
                 Code.INVALID_ARGUMENT,
@@ -147,7 +147,7 @@ class ProduceStream:
             )
         channel = ProducerChannel(opening.producer_id, self.session, self._channels)
         self._channels[opening.producer_id] = channel
-        limit = self._options.max_producers_per_stream
+        limit = self._settings.max_producers_per_stream
         if len(self._channels) > limit:
             channel.fail(
                 BrokerError(
@@ -164,7 +164,7 @@ class ProduceStream:
             if is_system_topic(name):
                 raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
             topic = await self._find_topic(name, opening.incarnation, True)
-            await channel.open(opening, topic, self._address, self._options.max_message_size)
+            await channel.open(opening, topic, self._address, self._settings.max_message_size)
         except InvalidTopicName as error:
             channel.fail(BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)))
         except BrokerError as error:

@@ -55,11 +55,11 @@ class Peer(Protocol):
 
 
 class Keepalive:
-    __slots__ = ("_is_pinged", "_loop", "_options", "_peer", "_taken_bytes", "_timer", "has_received", "waiters")
+    __slots__ = ("_is_pinged", "_loop", "_peer", "_settings", "_taken_bytes", "_timer", "has_received", "waiters")
 
     def __init__(self, peer: Peer, options: PulsarListenerSettings) -> None:
         self._peer = peer
-        self._options = options
+        self._settings = options
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         # Since the last check: whether bytes were received (the connection sets this), how many bytes had been taken if
@@ -71,7 +71,7 @@ class Keepalive:
         self.waiters: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
-        self._timer = self._loop.call_later(self._options.keep_alive_interval_seconds, self._check)
+        self._timer = self._loop.call_later(self._settings.keep_alive_interval_seconds, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -114,7 +114,7 @@ class Keepalive:
         if not self.waiters:
             peer.write(_PING)
         self.waiters.append(waiter)
-        await asyncio.wait([waiter], timeout=self._options.connection_liveness_check_timeout_millis / 1000)
+        await asyncio.wait([waiter], timeout=self._settings.connection_liveness_check_timeout_millis / 1000)
         if not waiter.done() and not peer.is_paused and not self._has_taken_since(taken_bytes):
             self._disconnect("another client requests its producer name or subscription, and it does not answer a PING")
         return not peer.is_closed

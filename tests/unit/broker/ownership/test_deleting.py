@@ -112,7 +112,7 @@ async def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
         housekeeping = former.broker_session._housekeeping
-        housekeeping._options = housekeeping._options.model_copy(
+        housekeeping._settings = housekeeping._settings.model_copy(
             update={"broker_delete_inactive_topics_max_inactive_duration_seconds": 0.0}
         )
         await until(
