@@ -58,7 +58,7 @@ class Broker:
         listeners: Sequence[tuple[Transport, str]],
         clock: Clock,
         randomness: Randomness,
-        options: BrokerServiceSettings | None = None,
+        settings: BrokerServiceSettings | None = None,
         client_options: LedgerClientSettings | None = None,
         advertised_address: str = "",
         broker_id: str = "",
@@ -93,10 +93,10 @@ class Broker:
         self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
         # The current session; None: there is none.
         self.session: BrokerSession | None = None
-        self.options = options or BrokerServiceSettings()
+        self.settings = settings or BrokerServiceSettings()
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
-        self.server = ServerContext(self._find_session, self.options, clock, self.counters)
+        self.server = ServerContext(self._find_session, self.settings, clock, self.counters)
         self.service = BrokerService(self.server, self.instance)
         self._listen_at: list[tuple[Transport, str, Service]] = [
             (transport, address, self.service) for transport, address in listeners
@@ -112,14 +112,14 @@ class Broker:
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
-        self._client_options = with_lag_bound(client_options or LedgerClientSettings(), self.options)
+        self._client_options = with_lag_bound(client_options or LedgerClientSettings(), self.settings)
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()
         # Why the broker does not serve yet; empty: it serves.
         self.waits_for = "the broker has not started yet"
         self.health = BrokerHealth(
-            lambda: self.session, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
+            lambda: self.session, lambda: self.broker_id, self.settings, clock, randomness, lambda: self.waits_for
         )
         self._closing = False
         self._session_follower: asyncio.Task[None] | None = None
@@ -242,7 +242,7 @@ class Broker:
                     await self._start_session()
                 except Exception:  # noqa: BLE001 (the broker must go on)
                     _log.exception("The broker could not open another session, and tries again")
-                    await self._clock.sleep(self.options.metadata_retry_seconds)
+                    await self._clock.sleep(self.settings.metadata_retry_seconds)
 
     async def _start_session(self) -> None:
         while True:
@@ -251,7 +251,7 @@ class Broker:
             except MetadataError as error:
                 self.waits_for = f"the metadata store can't be reached: {error}"
                 _log.info("%s", self.waits_for)
-                await self._clock.sleep(self.options.metadata_retry_seconds)
+                await self._clock.sleep(self.settings.metadata_retry_seconds)
                 continue
             session = BrokerSession(
                 store,
@@ -260,7 +260,7 @@ class Broker:
                 BrokerIdentity(self.broker_id, self.instance, self.advertised, self.http_address, self._cpu_seconds),
                 self._clock,
                 self._randomness,
-                self.options,
+                self.settings,
                 self._client_options,
                 self.counters,
                 self.health,
@@ -272,7 +272,7 @@ class Broker:
                 await session.close()
                 self.waits_for = f"the broker can't start in this session: {error}"
                 _log.info("%s", self.waits_for)
-                await self._clock.sleep(self.options.metadata_retry_seconds)
+                await self._clock.sleep(self.settings.metadata_retry_seconds)
                 continue
             except BaseException:
                 await session.close()
@@ -287,7 +287,7 @@ class Broker:
             broker_id=self.broker_id,
             address=self.advertised_address,
             pulsar_address=self.advertised.internal_pulsar,
-            cluster=self.options.cluster_name,
+            cluster=self.settings.cluster_name,
             started_ms=self._started_ms,
         )
 

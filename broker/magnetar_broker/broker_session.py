@@ -77,7 +77,7 @@ class BrokerSession:
         identity: BrokerIdentity,
         clock: Clock,
         randomness: Randomness,
-        options: BrokerServiceSettings,
+        settings: BrokerServiceSettings,
         client_options: LedgerClientSettings,
         counters: BrokerCounters,
         health: BrokerHealth,
@@ -86,18 +86,18 @@ class BrokerSession:
         self.store = store
         self.peers = peers
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
-        self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
-        self.catalog = Catalog(store, clock, randomness, options, options.cluster_name)
+        self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
+        self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name)
         storage = StoredTopics(
             self.client,
             self.cache,
             clock,
             randomness,
             counters,
-            options,
-            options,
-            options,
-            options,
+            settings,
+            settings,
+            settings,
+            settings,
             self.catalog.policies,
         )
         self._load = BrokerLoad(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
@@ -111,15 +111,15 @@ class BrokerSession:
             self._load,
             clock,
             randomness,
-            options,
+            settings,
             counters,
             identity.http_address,
-            options.load_balancer_namespace_maximum_bundles,
+            settings.load_balancer_namespace_maximum_bundles,
         )
-        self.topics = Topics(storage, self.catalog, options, clock, self.ownership, counters)
+        self.topics = Topics(storage, self.catalog, settings, clock, self.ownership, counters)
         self.ownership.serve(self.topics)
         # Memory of the entries that are published and not decided, of all clients.
-        self.budget = PublishBudget(options.max_message_publish_buffer_size_in_mb * _MIB)
+        self.budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb * _MIB)
         self._admin = AdminService(
             self.topics,
             self.catalog,
@@ -131,8 +131,8 @@ class BrokerSession:
             about,
             lambda: store.session.state is SessionState.CONNECTED,
         )
-        self._housekeeping = Housekeeping(self.topics, options, clock, counters)
-        sweep_interval_s = options.managed_ledger_lease_sweep_interval_seconds
+        self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
+        sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
         self._remains = RemainsSweeper(self.client, clock, randomness, sweep_interval_s)
         self._namespace_leases = NamespaceLeaseSweeper(
             store,
@@ -143,7 +143,7 @@ class BrokerSession:
             counters.count_lapsed_namespace_leases,
         )
         self._clock = clock
-        self._settings = options
+        self._settings = settings
         self._counters = counters
         # Streams of clients, oldest first, and the task that serves each.
         self._streams: dict[ClientStream, asyncio.Task[Any]] = {}

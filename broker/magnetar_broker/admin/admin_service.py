@@ -77,12 +77,12 @@ class AdminService:
 
         at_owner: list[object] = [
             TopicCalls(topics, catalog, ownership, broker_id),
-            SubscriptionCalls(catalog.options.admin_max_peeked_entries),
+            SubscriptionCalls(catalog.settings.admin_max_peeked_entries),
             ReadingCalls(catalog, ledgers),
         ]
         local_topics, local_bundles = LocalTopics(topics, ownership), LocalBundles(topics, ownership)
         self._local = LocalCalls(_local_handlers(at_owner, local_topics, local_bundles))
-        owner_rpc = OwnerRpc(self._local, ownership, peers, clock, catalog.options.admin_forward_timeout_seconds)
+        owner_rpc = OwnerRpc(self._local, ownership, peers, clock, catalog.settings.admin_forward_timeout_seconds)
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
         deletions = Deletions(catalog, owner_rpc, bundle_owners)
         forwarding: list[object] = [

@@ -52,16 +52,16 @@ class Catalog:
         store: MetadataStore,
         clock: Clock,
         randomness: Randomness,
-        options: CatalogSettings | None = None,
+        settings: CatalogSettings | None = None,
         cluster: str = "standalone",
     ) -> None:
-        self.options = options or CatalogSettings()
+        self.settings = settings or CatalogSettings()
         self._clock = clock
-        self._nodes = CatalogNodes(store, clock, randomness, self.options.metadata_operation_timeout_seconds)
-        max_partitions = self.options.max_num_partitions_per_partitioned_topic
+        self._nodes = CatalogNodes(store, clock, randomness, self.settings.metadata_operation_timeout_seconds)
+        max_partitions = self.settings.max_num_partitions_per_partitioned_topic
         self.tenants = Tenants(self._nodes, cluster)
-        self.namespaces = Namespaces(self._nodes, self.options)
-        self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.options.max_leases_per_namespace)
+        self.namespaces = Namespaces(self._nodes, self.settings)
+        self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.settings.max_leases_per_namespace)
         self.partitioned = PartitionedTopics(self._nodes, max_partitions)
         # With the time when it was read, on the monotonic clock; the one that was used last is at the end.
         self._cache: OrderedDict[NamespaceName, tuple[float, Found[NamespaceNode]]] = OrderedDict()
@@ -91,7 +91,7 @@ class Catalog:
         """Return a namespace's node, marked or not: at most a few seconds old, or as it is now. Raises NOT_FOUND."""
         now = self._clock.monotonic()
         cached = self._cache.get(name)
-        if cached is not None and not fresh and now - cached[0] < self.options.metadata_cache_ttl_seconds:
+        if cached is not None and not fresh and now - cached[0] < self.settings.metadata_cache_ttl_seconds:
             self._cache.move_to_end(name)
             return cached[1]
         self._cache.pop(name, None)
@@ -248,13 +248,13 @@ class Catalog:
         """Return whether topics are created on first use, and with how many partitions."""
         if policies.HasField("auto_topic_creation"):
             return policies.auto_topic_creation.allowed, policies.auto_topic_creation.partitions
-        partitioned = self.options.allow_auto_topic_creation_type == "partitioned"
-        return self.options.allow_auto_topic_creation, self.options.default_num_partitions if partitioned else 0
+        partitioned = self.settings.allow_auto_topic_creation_type == "partitioned"
+        return self.settings.allow_auto_topic_creation, self.settings.default_num_partitions if partitioned else 0
 
     async def _check_topic_limit(self, name: TopicName) -> None:
         """Raise `BrokerError` if the namespace has as many topics as allowed. Topics that are created at the same time
         may exceed the limit."""
-        limit = self.options.max_topics_per_namespace
+        limit = self.settings.max_topics_per_namespace
         if limit and not is_system_topic(name):
             topics = len(await self.topics(name.namespace_name))
             if topics >= limit:

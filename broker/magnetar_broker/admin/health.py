@@ -54,7 +54,7 @@ class BrokerHealth:
         self,
         living: Callable[[], Living | None],
         broker_id: Callable[[], str],
-        options: HealthSettings,
+        settings: HealthSettings,
         clock: Clock,
         randomness: Randomness,
         waits_for: Callable[[], str] = str,
@@ -63,7 +63,7 @@ class BrokerHealth:
         self._living = living
         self._waits_for = waits_for
         self._broker_id = broker_id
-        self._settings = options
+        self._settings = settings
         self._clock = clock
         self._randomness = randomness
         self._instance = randomness.token(_TOKEN_BYTES)

@@ -32,7 +32,7 @@ class NamespaceCalls:
     async def namespaces(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         names = await self._catalog.namespaces.names(request.within)
         full_names = [f"{request.within}/{name}" for name in names]
-        return cut_page(full_names, request, self._catalog.options.admin_max_names)
+        return cut_page(full_names, request, self._catalog.settings.admin_max_names)
 
     async def namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceAnswer:
         found = await self._catalog.namespaces.get(parse_namespace_name(request.namespace))

@@ -37,10 +37,10 @@ __all__ = ["Namespaces"]
 
 
 class Namespaces:
-    def __init__(self, nodes: CatalogNodes, options: CatalogSettings) -> None:
+    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings) -> None:
         self._nodes = nodes
-        self._settings = options
-        self._max_partitions = options.max_num_partitions_per_partitioned_topic
+        self._settings = settings
+        self._max_partitions = settings.max_num_partitions_per_partitioned_topic
 
     async def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's namespaces, without the tenant."""

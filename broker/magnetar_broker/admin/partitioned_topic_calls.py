@@ -35,7 +35,7 @@ class PartitionedTopicCalls:
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
         names = await self._catalog.partitioned_topics(name, include_system=request.include_system)
-        return cut_page(names, request, self._catalog.options.admin_max_names)
+        return cut_page(names, request, self._catalog.settings.admin_max_names)
 
     async def create_partitioned(self, request: pb.PartitionsRequest) -> pb.Done:
         name = parse_topic_name(request.topic)

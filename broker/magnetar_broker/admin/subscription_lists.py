@@ -26,7 +26,7 @@ class SubscriptionLists:
 
         parts = await self._catalog.parts(parse_topic_name(request.within))
         found = {one.subscription: None for subscriptions in await map_bounded(parts, read) for one in subscriptions}
-        return cut_page(found, request, self._catalog.options.admin_max_names)
+        return cut_page(found, request, self._catalog.settings.admin_max_names)
 
 
 async def read_subscriptions(owner_rpc: OwnerRpc, name: TopicName) -> Sequence[pb.DurableSubscription]:

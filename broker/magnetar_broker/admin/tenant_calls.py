@@ -19,7 +19,7 @@ class TenantCalls:
     async def tenants(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         system = SYSTEM_NAMESPACE.tenant
         names = [name for name in await self._catalog.tenants.names() if request.include_system or name != system]
-        return cut_page(names, request, self._catalog.options.admin_max_names)
+        return cut_page(names, request, self._catalog.settings.admin_max_names)
 
     async def tenant(self, request: pb.TenantRequest) -> pb.TenantAnswer:
         return pb.TenantAnswer(settings=await self._catalog.tenants.settings(request.tenant))

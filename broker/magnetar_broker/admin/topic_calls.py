@@ -41,7 +41,7 @@ class TopicCalls:
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
         names = await self._catalog.topics(name, include_system=request.include_system)
-        return cut_page(names, request, self._catalog.options.admin_max_names)
+        return cut_page(names, request, self._catalog.settings.admin_max_names)
 
     async def topic_homes(self, request: pb.TopicHomesRequest) -> pb.TopicHomesAnswer:
         name = parse_topic_name(request.topic)

@@ -164,7 +164,7 @@ class BrokerDaemon:
         settings = self._settings
         if not settings.http_address:
             return None
-        metrics = BrokerMetrics(self.broker, self.broker.options, settings.cluster_name)
+        metrics = BrokerMetrics(self.broker, self.broker.settings, settings.cluster_name)
         http = BrokerHttp(self.broker, metrics)
         try:
             server = await serve_http(http.app, settings.http_address, select_settings(HttpSettings, settings))

@@ -28,13 +28,13 @@ class BrokerMetrics:
     def __init__(
         self,
         broker: Broker,
-        options: MetricsSettings,
+        settings: MetricsSettings,
         cluster: str,
         others: Callable[[], Awaitable[Iterable[Metric]]] | None = None,
     ) -> None:
         """`others`: of what else is in this process, a bookie say."""
         self._broker = broker
-        self._settings = options
+        self._settings = settings
         self._cluster = cluster
         self._others = others
         # One scrape at a time: what they need in memory doesn't add up.

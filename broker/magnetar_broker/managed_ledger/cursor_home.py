@@ -1,4 +1,4 @@
-"""The dependencies that all cursors of a topic share: storage, options, clock and tasks."""
+"""The dependencies that all cursors of a topic share: storage, settings, clock and tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CursorHome"]
 
 
 class CursorHome:
-    __slots__ = ("client", "clock", "incarnation", "nodes", "options", "striping", "tasks", "topic")
+    __slots__ = ("client", "clock", "incarnation", "nodes", "settings", "striping", "tasks", "topic")
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class CursorHome:
         incarnation: str,
         client: LedgerClient,
         nodes: CursorNodes,
-        options: CursorSettings,
+        settings: CursorSettings,
         striping: LedgerStriping,
         clock: Clock,
         tasks: OwnedTasks,
@@ -30,7 +30,7 @@ class CursorHome:
         self.incarnation = incarnation
         self.client = client
         self.nodes = nodes
-        self.options = options
+        self.settings = settings
         self.clock = clock
         self.tasks = tasks
         self.striping = striping

@@ -102,7 +102,7 @@ class CursorTable:
         self,
         log: CursorLog,
         client: LedgerClient,
-        options: CursorSettings,
+        settings: CursorSettings,
         clock: Clock,
         randomness: Randomness,
         nodes: CursorNodes,
@@ -112,7 +112,7 @@ class CursorTable:
         self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
         self._home = CursorHome(
-            str(log.name), log.incarnation, client, nodes, options, log.striping, clock, self._tasks
+            str(log.name), log.incarnation, client, nodes, settings, log.striping, clock, self._tasks
         )
         self._cursors: dict[str, DurableCursor] = {}
         self._opener = CursorOpener(self._home, log, randomness, self._add_open)
@@ -131,7 +131,7 @@ class CursorTable:
         cls,
         log: CursorLog,
         client: LedgerClient,
-        options: CursorSettings,
+        settings: CursorSettings,
         clock: Clock,
         randomness: Randomness,
         nodes: CursorNodes | None = None,
@@ -140,7 +140,7 @@ class CursorTable:
         if nodes is None:
             nodes = CursorNodes(log.name, client, clock, randomness)
             await nodes.claim(log.incarnation, lambda: log.still_ours)
-        table = cls(log, client, options, clock, randomness, nodes)
+        table = cls(log, client, settings, clock, randomness, nodes)
         await table.open_all()
         return table
 
@@ -207,7 +207,7 @@ class CursorTable:
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"{self._home.topic} already has a subscription {name!r}: use another name"
             )
-        limit = self._home.options.max_subscriptions_per_topic
+        limit = self._home.settings.max_subscriptions_per_topic
         if len(self._making) + len(self.names()) >= limit:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,

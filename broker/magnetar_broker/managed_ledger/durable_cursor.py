@@ -121,7 +121,7 @@ class DurableCursor(AnyCursor):
 
     def _changed(self) -> None:
         if self._saver is None and self._timer is None and self._problem is None and not self._paused:
-            delay_s = 1 / self._home.options.managed_ledger_default_mark_delete_rate_limit
+            delay_s = 1 / self._home.settings.managed_ledger_default_mark_delete_rate_limit
             self._timer = self._home.clock.call_later(delay_s, self._save)
 
     async def saved(self) -> None:
@@ -164,7 +164,7 @@ class DurableCursor(AnyCursor):
 
     def tick(self, now: float) -> None:
         """Drop the ledger of a cursor that is idle. Called every now and then with the monotonic clock's time."""
-        state, idle_s = self._state, self._home.options.managed_ledger_cursor_idle_time_seconds
+        state, idle_s = self._state, self._home.settings.managed_ledger_cursor_idle_time_seconds
         if state.changes != self._idle_changes or not idle_s:
             self._idle_changes, self._idle_since = state.changes, now
             return
@@ -210,10 +210,10 @@ class DurableCursor(AnyCursor):
         """Save groups as long as callers wait for one. Raises `TopicUnloaded`."""
         try:
             while self._dirty:
-                ledger, options = self._ledger, self._home.options
+                ledger, settings = self._ledger, self._home.settings
                 if ledger is None or ledger.is_long(
-                    options.managed_ledger_cursor_max_entries_per_ledger,
-                    options.managed_ledger_cursor_max_size_per_ledger_bytes,
+                    settings.managed_ledger_cursor_max_entries_per_ledger,
+                    settings.managed_ledger_cursor_max_size_per_ledger_bytes,
                 ):
                     await self._begin_ledger()
                     if self._known.left_ledgers > _MOST_LEFT_LEDGERS:

@@ -38,13 +38,13 @@ class LogLeases:
     def __init__(
         self,
         node: TopicNode,
-        options: ManagedLedgerSettings,
+        settings: ManagedLedgerSettings,
         clock: Clock,
         check_open: Callable[[], object],
         give_up: Callable[[TopicUnloaded], object],
     ) -> None:
         self._node = node
-        self._settings = options
+        self._settings = settings
         self._clock = clock
         self._check_open = check_open
         self._give_up = give_up

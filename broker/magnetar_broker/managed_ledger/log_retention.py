@@ -31,7 +31,7 @@ class LogRetention:
         self,
         node: TopicNode,
         leases: LogLeases,
-        options: ManagedLedgerSettings,
+        settings: ManagedLedgerSettings,
         clock: Clock,
         give_up: Callable[[TopicUnloaded], object],
     ) -> None:
@@ -39,7 +39,7 @@ class LogRetention:
         self._leases = leases
         self._clock = clock
         self._give_up = give_up
-        self._retention = NO_RETENTION if is_system_topic(node.name) else options.retention_without_subscription
+        self._retention = NO_RETENTION if is_system_topic(node.name) else settings.retention_without_subscription
         # At most `unsubscribed_up_to` as it is in the node.
         self._saved_mark = node.list.unsubscribed_up_to
 

@@ -82,7 +82,7 @@ class ManagedLedger:
         node: TopicNode,
         client: LedgerClient,
         cache: EntryCache,
-        options: ManagedLedgerSettings,
+        settings: ManagedLedgerSettings,
         clock: Clock,
         lost: LostEntries | None = None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
@@ -95,12 +95,12 @@ class ManagedLedger:
         self._reads: LedgerReads | None = None
         self._trimming = Trimming(node, client, self._given_up)
         # That of the next ledgers, its cursors' too.
-        self.striping = LedgerStriping(options.striping, read_striping)
+        self.striping = LedgerStriping(settings.striping, read_striping)
         self._writing = LogWriting(
-            node, client, self._cached, options, self.striping, clock, self._trimming.finish_soon, self._let_go
+            node, client, self._cached, settings, self.striping, clock, self._trimming.finish_soon, self._let_go
         )
-        self.leases = LogLeases(node, options, clock, self._check_open, self._given_up)
-        self.retention = LogRetention(node, self.leases, options, clock, self._given_up)
+        self.leases = LogLeases(node, settings, clock, self._check_open, self._given_up)
+        self.retention = LogRetention(node, self.leases, settings, clock, self._given_up)
 
     @classmethod
     async def open(
@@ -108,7 +108,7 @@ class ManagedLedger:
         name: TopicName,
         client: LedgerClient,
         cache: EntryCache,
-        options: ManagedLedgerSettings,
+        settings: ManagedLedgerSettings,
         clock: Clock,
         randomness: Randomness,
         *,
@@ -122,7 +122,7 @@ class ManagedLedger:
         """Open the topic's log, and fence the broker that had it. `along` are changes in the transaction that creates
         a new topic, `seen` are the nodes that were read ahead, and `claimed` is called as soon as the topic is this
         life's. `on_lost_entry` is called for each entry that is found lost, now or later. `read_striping` returns what
-        holds in place of that of the options by now, and is called while a ledger waits for bookies.
+        holds instead of that of the settings by now, and is called while a ledger waits for bookies.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
         `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
@@ -139,7 +139,7 @@ class ManagedLedger:
             seen=seen.log if seen is not None else None,
             claimed=claimed,
         )
-        self = cls(node, client, cache, options, clock, lost, read_striping)
+        self = cls(node, client, cache, settings, clock, lost, read_striping)
         if self.has_rest:
             self._trimming.finish_soon()
         return self

@@ -95,7 +95,7 @@ class LogWriting:
         node: TopicNode,
         client: LedgerClient,
         cached: CachedEntries,
-        options: ManagedLedgerSettings,
+        settings: ManagedLedgerSettings,
         striping: LedgerStriping,
         clock: Clock,
         on_left_empty: Callable[[], object],
@@ -104,9 +104,11 @@ class LogWriting:
         self._node = node
         self._ledgers = TopicLedgers(node, client, striping, clock)
         self._cached = cached
-        self._rule = options.roll_rule
+        self._rule = settings.roll_rule
         self._clock = clock
-        self.queue = AppendQueue(node.list.next_index, node.list.last_time_ms, options.managed_ledger_max_pending_bytes)
+        self.queue = AppendQueue(
+            node.list.next_index, node.list.last_time_ms, settings.managed_ledger_max_pending_bytes
+        )
         self.written: Written | None = None
         # Why nothing is taken any more.
         self.ended: TopicUnloaded | None = None

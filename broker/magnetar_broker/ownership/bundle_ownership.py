@@ -83,7 +83,7 @@ class BundleOwnership:
         load: LoadSource,
         clock: Clock,
         randomness: Randomness,
-        options: OwnershipSettings,
+        settings: OwnershipSettings,
         counters: BrokerCounters | None = None,
         http_address: str = "",
         max_bundles: int = MAX_BUNDLES,
@@ -95,14 +95,14 @@ class BundleOwnership:
         self._instance = instance
         self._clock = clock
         self._randomness = randomness
-        self._settings = options
+        self._settings = settings
         self._counters = counters or BrokerCounters()
         self._max_bundles = max_bundles
         self._me = Home(broker_id, me, here=True)
         listeners = listeners_told(me)
         self._owner = BundleOwner(broker_id=broker_id, instance=instance, listeners=listeners)
         self._nodes = OwnerNodes(store, clock)
-        self._predecessor = Predecessor(broker_id, instance, peers, options.bundle_claim_timeout_seconds)
+        self._predecessor = Predecessor(broker_id, instance, peers, settings.bundle_claim_timeout_seconds)
         self._registered = RegisteredBrokers(store, clock)
         self._refused = RefusedOwners(store, peers, self._registered, clock)
         registration = BrokerRegistration(
@@ -113,11 +113,11 @@ class BundleOwnership:
             started_ms=clock.time_ms(),
         )
         self._registration = Registration(
-            store, broker_id, registration, self._predecessor, load, lambda: len(self._held), clock, options
+            store, broker_id, registration, self._predecessor, load, lambda: len(self._held), clock, settings
         )
         self._held = HeldBundles(self._nodes, self._counters, self._registration.bundles_changed)
-        self._assigning = Assigning(broker_id, self._registered, peers, clock, options.bundle_claim_timeout_seconds)
-        self._upkeep = Upkeep(self._held, self._nodes, namespaces, clock, options.bundle_check_interval_seconds)
+        self._assigning = Assigning(broker_id, self._registered, peers, clock, settings.bundle_claim_timeout_seconds)
+        self._upkeep = Upkeep(self._held, self._nodes, namespaces, clock, settings.bundle_check_interval_seconds)
         # Whose each is, as it is being found out, and being claimed. Raises `NoSuchBundle`.
         self._seeking: SharedWork[tuple[NamespaceName, BundleRange], BundleOwner] = SharedWork()
         self._claiming: SharedWork[tuple[NamespaceName, BundleRange], BundleOwner] = SharedWork()

@@ -46,7 +46,7 @@ class Registration:
         load: LoadSource,
         bundles: Callable[[], int],
         clock: Clock,
-        options: OwnershipSettings,
+        settings: OwnershipSettings,
     ) -> None:
         """`bundles`: how many this broker has."""
         self._store = store
@@ -57,11 +57,11 @@ class Registration:
         self._load = load
         self._bundles = bundles
         self._clock = clock
-        self._interval_s = options.load_balancer_report_update_min_interval_millis / 1000
+        self._interval_s = settings.load_balancer_report_update_min_interval_millis / 1000
         self._rule = LoadRule(
-            options.load_balancer_report_update_threshold_percentage / 100,
+            settings.load_balancer_report_update_threshold_percentage / 100,
             self._interval_s,
-            options.load_balancer_report_update_max_interval_minutes * 60,
+            settings.load_balancer_report_update_max_interval_minutes * 60,
         )
         # What was told last, and when.
         self._told = LoadSeen(0.0, 0.0, 0)

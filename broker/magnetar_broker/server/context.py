@@ -1,4 +1,4 @@
-"""What both listeners share: the broker's current session, its options, and the limits that hold for all clients."""
+"""What both listeners share: the broker's current session, its settings, and the limits that hold for all clients."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class ServerContext:
     def __init__(
         self,
         session: Callable[[], BrokerSession | None],
-        options: BrokerServiceSettings,
+        settings: BrokerServiceSettings,
         clock: Clock,
         counters: BrokerCounters,
     ) -> None:
         self._session = session
-        self.options = options
+        self.settings = settings
         self.clock = clock
         self.counters = counters
-        self.outbox_budget = OutboxBudget(options.max_queued_bytes)
-        self.lookup_limit = LookupLimit(options.max_concurrent_lookup_request)
+        self.outbox_budget = OutboxBudget(settings.max_queued_bytes)
+        self.lookup_limit = LookupLimit(settings.max_concurrent_lookup_request)
 
     def session(self) -> BrokerSession:
         """Return the broker's session. Raises `TopicUnloaded` while it has none: clients then look up again."""

@@ -4,7 +4,7 @@ The topics are gone round once in an interval, in steps of a tenth of it with as
 very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
 age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed if no durable cursor needs its
 first ledger, it is not retained and no lease holds it, or if a ledger is not deleted yet. Leases that have lapsed are
-removed from its node, and counted. One that nobody uses, nor reads by a lease, is deleted or closed, where the options
+removed from its node, and counted. One that nobody uses, nor reads by a lease, is deleted or closed, where the settings
 say so.
 """
 
@@ -32,10 +32,10 @@ _MAX_AT_WORK: Final = 16
 
 class Housekeeping:
     def __init__(
-        self, topics: Topics, options: TopicSettings, clock: Clock, counters: BrokerCounters | None = None
+        self, topics: Topics, settings: TopicSettings, clock: Clock, counters: BrokerCounters | None = None
     ) -> None:
         self._topics = topics
-        self._settings = options
+        self._settings = settings
         self._clock = clock
         self._counters = counters or BrokerCounters()
         # Topics that are being trimmed, deleted or closed.
@@ -95,10 +95,10 @@ class Housekeeping:
         return after_s > 0 and now - topic.unused_since >= after_s
 
     def _inactive_too_long(self, topic: Topic, now: float) -> bool:
-        options = self._settings
+        settings = self._settings
         return (
-            options.broker_delete_inactive_topics_enabled
-            and now - topic.unused_since >= options.broker_delete_inactive_topics_max_inactive_duration_seconds
+            settings.broker_delete_inactive_topics_enabled
+            and now - topic.unused_since >= settings.broker_delete_inactive_topics_max_inactive_duration_seconds
             and not topic.cursors.names()
         )
 

@@ -21,11 +21,11 @@ _FAILURES: Final = (ErrorCode.METADATA_ERROR, ErrorCode.PERSISTENCE_ERROR, Error
 
 
 class LoadingQueue:
-    def __init__(self, options: TopicSettings, clock: Clock) -> None:
-        self._timeout_s = options.topic_load_timeout_seconds
-        self._slow_after_s = options.slow_topic_load_seconds
+    def __init__(self, settings: TopicSettings, clock: Clock) -> None:
+        self._timeout_s = settings.topic_load_timeout_seconds
+        self._slow_after_s = settings.slow_topic_load_seconds
         self._clock = clock
-        self._places: LoadingPlaces[TopicName] = LoadingPlaces(options.max_concurrent_topic_load_request)
+        self._places: LoadingPlaces[TopicName] = LoadingPlaces(settings.max_concurrent_topic_load_request)
         self._turns: dict[TopicLoading[TopicName], asyncio.Future[None]] = {}
         self._deadlines: dict[TopicLoading[TopicName], asyncio.Timeout] = {}
 

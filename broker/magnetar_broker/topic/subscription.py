@@ -77,7 +77,7 @@ class Subscription:
         cursor: Cursor,
         log: Log,
         partition: int,
-        options: SubscriptionSettings,
+        settings: SubscriptionSettings,
         clock: Clock,
         tasks: TasksInOrder,
         changes: SubscriptionChanges,
@@ -88,7 +88,7 @@ class Subscription:
         self.cursor = cursor
         self._log = log
         self._partition = partition
-        self._settings = options
+        self._settings = settings
         self._clock = clock
         self._tasks = tasks
         self._changes = changes

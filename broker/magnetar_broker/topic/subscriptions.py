@@ -69,14 +69,14 @@ class Subscriptions:
         name: TopicName,
         log: Log,
         cursors: CursorTable,
-        options: SubscriptionSettings,
+        settings: SubscriptionSettings,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         self._name = name
         self._log = log
         self._cursors = cursors
-        self._settings = options
+        self._settings = settings
         self._clock = clock
         self._randomness = randomness
         # Subscriptions that have consumers, or are being changed.

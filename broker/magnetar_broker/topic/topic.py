@@ -72,7 +72,7 @@ class Topic:
         log: ManagedLedger,
         cursors: CursorTable,
         subscriptions: Subscriptions,
-        options: TopicSettings,
+        settings: TopicSettings,
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
@@ -83,7 +83,7 @@ class Topic:
         self.subscriptions = subscriptions
         self.counters = TopicCounters()
         # What was taken and is not decided yet.
-        self.budget = PublishBudget(options.max_pending_publish_bytes_per_topic)
+        self.budget = PublishBudget(settings.max_pending_publish_bytes_per_topic)
         # Why it is served no more.
         self.ended: BrokerError | None = None
         # Called once, where it was given up.
@@ -92,7 +92,7 @@ class Topic:
         self.unused_since = clock.monotonic()
         # Leases that have lapsed, as far as the broker's metrics have them.
         self.counted_lapsed_leases = 0
-        self._settings = options
+        self._settings = settings
         self._clock = clock
         self._randomness = randomness
         self._all_counters = counters

@@ -93,7 +93,7 @@ class Topics:
         self,
         storage: TopicStorage,
         catalog: TopicCatalog,
-        options: TopicSettings,
+        settings: TopicSettings,
         clock: Clock,
         ownership: Ownership,
         counters: BrokerCounters | None = None,
@@ -114,7 +114,7 @@ class Topics:
         self._given_up = False
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
-        self._loading = LoadingQueue(options, clock)
+        self._loading = LoadingQueue(settings, clock)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
 

@@ -110,5 +110,5 @@ def _made(broker: Broker, bookie: BookieProcess, folder: Path, address: str) -> 
     async def others() -> Iterable[Metric]:
         return list(of_bookie.collect(await disk.look()))
 
-    metrics = BrokerMetrics(broker, broker.options, broker.options.cluster_name, others)
+    metrics = BrokerMetrics(broker, broker.settings, broker.settings.cluster_name, others)
     return BrokerHttp(broker, metrics, address).app, disk.close

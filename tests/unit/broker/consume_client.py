@@ -78,7 +78,7 @@ class ConsumeServer:
                 stream,
                 self.find,
                 address=peer.address,
-                options=self.options,
+                settings=self.options,
                 budget=self.budget,
                 counters=self.counters,
             )

@@ -76,15 +76,15 @@ class ConsumeStream:
         find_topic: FindTopic,
         *,
         address: str = "unknown",
-        options: ConsumeSettings = _DEFAULT,
+        settings: ConsumeSettings = _DEFAULT,
         budget: OutboxBudget | None = None,
         counters: BrokerCounters | None = None,
     ) -> None:
         """`address`: of the client."""
         self.stream = stream
         self._find_topic = find_topic
-        self._settings = options
-        self._session = ConsumeSession(address, options.max_queued_bytes_per_stream, budget, counters)
+        self._settings = settings
+        self._session = ConsumeSession(address, settings.max_queued_bytes_per_stream, budget, counters)
         self.outbox = self._session.outbox
         # Consumers that are opening or open.
         self._channels: dict[int, ConsumerChannel] = {}

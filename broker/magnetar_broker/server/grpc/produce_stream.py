@@ -47,14 +47,14 @@ class ProduceStream:
     """Is a `broker_session.ClientStream`."""
 
     def __init__(
-        self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, options: TopicSettings, address: str = ""
+        self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, settings: TopicSettings, address: str = ""
     ) -> None:
         """`address`: of the client."""
         self.stream = stream
         self._find_topic = find_topic
-        self._settings = options
+        self._settings = settings
         self._address = address
-        self.session = ProduceSession(budget, options.max_pending_publish_bytes_per_connection)
+        self.session = ProduceSession(budget, settings.max_pending_publish_bytes_per_connection)
         # Producers whose end was not reported to the client, by id.
         self._channels: dict[int, ProducerChannel] = {}
         self._is_sending = False

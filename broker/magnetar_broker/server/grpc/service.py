@@ -60,17 +60,17 @@ class BrokerService:
         return await handler(session, request)
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        session, options = self._session(), self._server.options
+        session, settings = self._session(), self._server.settings
         if method == "produce":
             find_topic = partial(session.topics.find, to_publish=True)
-            await session.serve(ProduceStream(stream, find_topic, session.budget, options, peer.address))
+            await session.serve(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
         elif method == "consume":
             await session.serve(
                 ConsumeStream(
                     stream,
                     session.topics.find,
                     address=peer.address,
-                    options=options,
+                    settings=settings,
                     budget=self._server.outbox_budget,
                     counters=self._server.counters,
                 )

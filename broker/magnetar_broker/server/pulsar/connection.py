@@ -65,7 +65,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         # The read buffer of all connections. Unparsed bytes are copied out of it before `buffer_updated` returns.
         self._buffer = context.read_buffer
-        self._reader = FrameReader(context.options.max_message_size)
+        self._reader = FrameReader(context.settings.max_message_size)
         # The context counts the bytes of an incomplete frame.
         self._has_incomplete_frame = False
         # `_resume` is scheduled.

@@ -24,7 +24,7 @@ class Consumers:
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._max_message_ids = session.context.options.max_message_ids_at_once
+        self._max_message_ids = session.context.settings.max_message_ids_at_once
         # Consumers that are opening or open.
         self.by_id: dict[int, ConnectedConsumer] = {}
 
@@ -42,7 +42,7 @@ class Consumers:
             )
             session.fail(request.request_id, server_error(ErrorCode.SERVICE_NOT_READY), text)
             return
-        if len(self.by_id) >= session.context.options.max_consumers_per_stream:
+        if len(self.by_id) >= session.context.settings.max_consumers_per_stream:
             text = (
                 f"this connection has {len(self.by_id)} consumers, the maximum of max_consumers_per_stream: use "
                 "another connection"

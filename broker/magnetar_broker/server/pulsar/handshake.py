@@ -28,7 +28,7 @@ def connect(session: ClientSession, command: BaseCommand) -> None:
     response = CommandConnected(
         server_version=f"magnetar-{read_version()}",
         protocol_version=min(request.protocol_version, _PROTOCOL_VERSION),
-        max_message_size=session.context.options.max_message_size,
+        max_message_size=session.context.settings.max_message_size,
         feature_flags=FeatureFlags(
             supports_broker_entry_metadata=True,
             supports_topic_watchers=True,

@@ -57,9 +57,9 @@ class Peer(Protocol):
 class Keepalive:
     __slots__ = ("_is_pinged", "_loop", "_peer", "_settings", "_taken_bytes", "_timer", "has_received", "waiters")
 
-    def __init__(self, peer: Peer, options: PulsarListenerSettings) -> None:
+    def __init__(self, peer: Peer, settings: PulsarListenerSettings) -> None:
         self._peer = peer
-        self._settings = options
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         # Since the last check: whether bytes were received (the connection sets this), how many bytes had been taken if

@@ -37,7 +37,7 @@ class PulsarListener:
         """Start to listen at `address`. Raises `NotReached` if that fails."""
         try:
             listening = await open_listening_socket(address)
-            _enable_tcp_keepalive(listening, self._context.options.keep_alive_interval_seconds)
+            _enable_tcp_keepalive(listening, self._context.settings.keep_alive_interval_seconds)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(self.make_connection, sock=listening, backlog=_BACKLOG)
         except OSError as error:
@@ -63,11 +63,11 @@ class PulsarListener:
         return reason
 
     def _reason_to_refuse(self, ip: str) -> str:
-        context, options = self._context, self._context.options
-        maximum = options.broker_max_connections
+        context, settings = self._context, self._context.settings
+        maximum = settings.broker_max_connections
         if 0 < maximum < context.connections:
             return f"the broker has {maximum} connections, the maximum of broker_max_connections"
-        maximum = options.broker_max_connections_per_ip
+        maximum = settings.broker_max_connections_per_ip
         if 0 < maximum < context.connections_by_ip[ip]:
             return f"{ip} has {maximum} connections, the maximum of broker_max_connections_per_ip"
         return ""

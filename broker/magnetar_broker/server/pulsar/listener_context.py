@@ -33,14 +33,14 @@ class ListenerContext:
         # Of all listeners.
         self.connections = 0
         self.connections_by_ip: Counter[str] = Counter()
-        self.incomplete_frames = IncompleteFrames(server.options.max_unfinished_frames_bytes)
+        self.incomplete_frames = IncompleteFrames(server.settings.max_unfinished_frames_bytes)
         self.batch_size_readers = asyncio.Semaphore(_BATCH_SIZE_READERS)
         self.topic_list_makers = asyncio.Semaphore(_CONCURRENT_TOPIC_LISTS)
         self.topic_watches = TopicWatches(server)
 
     @property
-    def options(self) -> BrokerServiceSettings:
-        return self.server.options
+    def settings(self) -> BrokerServiceSettings:
+        return self.server.settings
 
     def broker_session(self) -> BrokerSession:
         """Return the broker's session. Raises `TopicUnloaded` while it has none: clients then look up again."""

@@ -44,7 +44,7 @@ class OutboundFrames:
     def __init__(
         self,
         transport: asyncio.Transport,
-        options: BrokerServiceSettings,
+        settings: BrokerServiceSettings,
         outbox_budget: OutboxBudget,
         on_taken: Callable[[], object],
     ) -> None:
@@ -52,8 +52,8 @@ class OutboundFrames:
         self._transport = transport
         self._outbox_budget = outbox_budget
         self._on_taken = on_taken
-        self._max_queued_bytes = options.max_queued_bytes_per_stream
-        self._max_waiting_bytes = self._max_queued_bytes + options.max_waiting_answers_bytes
+        self._max_queued_bytes = settings.max_queued_bytes_per_stream
+        self._max_waiting_bytes = self._max_queued_bytes + settings.max_waiting_answers_bytes
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._frames: list[bytes] = []

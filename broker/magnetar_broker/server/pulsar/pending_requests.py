@@ -40,14 +40,14 @@ class PendingRequests:
 
     def __init__(
         self,
-        options: BrokerServiceSettings,
+        settings: BrokerServiceSettings,
         address: str,
         write: Callable[[bytes], None],
         on_answered: Callable[[], object],
     ) -> None:
         """`address`: of the client, for the log. `on_answered` is called whenever fewer requests are pending."""
-        self._max_requests = options.max_waiting_requests_per_connection
-        self._max_bytes = options.max_waiting_requests_bytes_per_connection
+        self._max_requests = settings.max_waiting_requests_per_connection
+        self._max_bytes = settings.max_waiting_requests_bytes_per_connection
         self._address = address
         self._write = write
         self._on_answered = on_answered

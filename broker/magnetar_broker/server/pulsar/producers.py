@@ -37,7 +37,7 @@ class Producers:
             )
             session.fail(request.request_id, server_error(ErrorCode.SERVICE_NOT_READY), text)
             return
-        if len(self.by_id) >= session.context.options.max_producers_per_stream:
+        if len(self.by_id) >= session.context.settings.max_producers_per_stream:
             text = (
                 f"this connection has {len(self.by_id)} producers, the maximum of max_producers_per_stream: use "
                 "another connection"

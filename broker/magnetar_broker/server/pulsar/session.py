@@ -67,7 +67,7 @@ class ClientSession:
         abort: Callable[[], None],
     ) -> None:
         """`resume_reading` is called whenever the reason of a pause may have ended."""
-        options = context.options
+        settings = context.settings
         self._loop = asyncio.get_running_loop()
         self.context = context
         # Address of the client; address of this broker as the client reached it; the listener that it reached (empty:
@@ -91,14 +91,14 @@ class ClientSession:
         self.steps: Iterator[object] | None = None
         self._paused_until: asyncio.Task[None] | None = None
         # Sending.
-        self.outbound = OutboundFrames(transport, options, context.server.outbox_budget, resume_reading)
+        self.outbound = OutboundFrames(transport, settings, context.server.outbox_budget, resume_reading)
         self.write: Callable[[bytes], None] = self.outbound.write
-        self.requests = PendingRequests(options, address, self.write, resume_reading)
-        self.keepalive = Keepalive(self, options)
+        self.requests = PendingRequests(settings, address, self.write, resume_reading)
+        self.keepalive = Keepalive(self, settings)
         # Memory of the entries that were received and are not decided; and of those among them that wait for their
         # topics' capacity.
         self.pending_publish_bytes = 0
-        self._max_pending_publish_bytes = options.max_pending_publish_bytes_per_connection
+        self._max_pending_publish_bytes = settings.max_pending_publish_bytes_per_connection
         self.waiting_publish_bytes = 0
         self._max_waiting_publish_bytes = self._max_pending_publish_bytes // _WAITING_SHARE
         # Held while entries are read to learn the sizes of batches (acknowledgments.py).

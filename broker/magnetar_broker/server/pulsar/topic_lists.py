@@ -78,7 +78,7 @@ class TopicLists:
         if not request.HasField("topics_pattern"):
             return None
         try:
-            return TopicPattern(request.topics_pattern, self._session.context.options.subscription_pattern_max_length)
+            return TopicPattern(request.topics_pattern, self._session.context.settings.subscription_pattern_max_length)
         except UnusablePattern:
             return None
 
@@ -111,7 +111,7 @@ class TopicLists:
         context = self._session.context
         namespace = NamespaceName.parse(request.namespace)
         try:
-            pattern = TopicPattern(request.topics_pattern, context.options.subscription_pattern_max_length)
+            pattern = TopicPattern(request.topics_pattern, context.settings.subscription_pattern_max_length)
         except UnusablePattern as error:
             raise BrokerError(ErrorCode.NOT_ALLOWED, str(error)) from None
         self._end_watch(request.watcher_id)  # the client had stopped waiting for the first answer
@@ -127,7 +127,7 @@ class TopicLists:
             raise
 
     def _check_watchers(self) -> None:
-        maximum = self._session.context.options.max_topic_watchers_per_connection
+        maximum = self._session.context.settings.max_topic_watchers_per_connection
         if len(self._watchers) >= maximum:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
@@ -165,7 +165,7 @@ class TopicLists:
 
     def _check_can_send(self, listing: Listing) -> None:
         """Raise `BrokerError` if the list is too large for a frame, or the client has not read earlier answers."""
-        maximum = self._session.context.options.max_message_size
+        maximum = self._session.context.settings.max_message_size
         if listing.bytes > maximum:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,

@@ -186,7 +186,7 @@ class _Follower:
         self.namespace = namespace
         self._server = server
         self._clock = server.clock
-        self._interval_s = server.options.topic_list_watch_interval_seconds
+        self._interval_s = server.settings.topic_list_watch_interval_seconds
         # By the text of the pattern.
         self.watched: dict[str, _Watched] = {}
         # The names of which all lists are made.

@@ -21,7 +21,7 @@ _QUICK = {"health_check_timeout_seconds": 0.2, "health_check_max_age_seconds": 0
 
 @asynccontextmanager
 async def served(scene: BrokerScene) -> AsyncIterator[str]:
-    metrics = BrokerMetrics(scene.broker, scene.broker.options, "mars")
+    metrics = BrokerMetrics(scene.broker, scene.broker.settings, "mars")
     server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0")
     try:
         yield server.address
