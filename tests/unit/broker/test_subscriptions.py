@@ -100,8 +100,8 @@ async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_
     scene = Scene()
     entries = scene.add(3)
     first, had = await scene.subscribe(consumer="first")
-    told = await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="second")
-    assert "first" in told
+    text = await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="second")
+    assert "first" in text
     assert had.positions == entries
     ack(first, entries[0])
     # The stream is dead, and the consumer has not left yet: it holds nobody up.
@@ -119,7 +119,7 @@ async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_
 
 
 async def test_a_reader_replaces_its_disconnected_consumer_and_gets_new_entries() -> None:
-    """A subscription that is not durable begins where its new consumer says."""
+    """A subscription that is not durable begins at the start of its new consumer."""
     scene = Scene()
     entries = scene.add(4)
     _, had = await scene.subscribe(durable=False, consumer="reader")
