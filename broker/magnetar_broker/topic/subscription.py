@@ -152,8 +152,7 @@ class Subscription:
     # Joining and leaving.
 
     def join(self, opened: OpenConsumer, name: str, sink: ConsumerSink) -> Consumer:
-        """Raises `BrokerError`, CONSUMER_BUSY among them."""
-        self._drop_broken()
+        """Add a consumer. Raises `BrokerError`, for example CONSUMER_BUSY."""
         self._check_joining(opened)
         consumer = Consumer(self, ConsumerState(name, opened.priority_level, sink), sink, opened, self._clock.time_ms())
         if self._pump is None:
@@ -196,7 +195,8 @@ class Subscription:
         self._not_kept()
         self.release()
 
-    def _drop_broken(self) -> None:
+    def remove_disconnected(self) -> None:
+        """Remove consumers whose connections are closed. If no consumer is left, the subscription may be released."""
         self.leave_together([one for one in self.consumers if one.sink.broken])
 
     def _check_joining(self, opened: OpenConsumer) -> None:
