@@ -52,6 +52,7 @@ DOCUMENTS: Final = (
     "spark_connector/README.md",
     "deploy/README.md",
     "deploy/operating.md",
+    "deploy/settings.md",
     "deploy/command_line.md",
     "deploy/compose.md",
     "deploy/testing.md",

@@ -58,7 +58,7 @@ class PartitionProducer:
         self.was_opened = False
         self._limits = limits
         self._clock = client.clock
-        self.queue: SendQueue = SendQueue(limits, 0, self._wake, self._clock.monotonic)
+        self.queue: SendQueue = SendQueue(limits, 0, self._wake, self._clock.monotonic, self._explain_pending)
         self._client = client
         self._partition = topic.partition_index
         self._options = options
@@ -196,13 +196,22 @@ class PartitionProducer:
             self._complete(batch, error)
 
     def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
-        state, reason = "is connected", self._waiting_reason
-        if not self._open:
-            state, reason = "is not connected", str(self._last_error or "")
-        why = f"{state}: {reason}" if reason else state
-        text = f"no receipt within {timeout_s:g} s (send_timeout_millis); the message may be stored; the producer {why}"
+        text = (
+            f"no receipt within {timeout_s:g} s (send_timeout_millis); the message may be stored; "
+            f"{self._explain_pending() or 'the producer is connected'}"
+        )
         for batch in batches:
             self._complete(batch, exceptions.Timeout(text))
+
+    def _explain_pending(self) -> str:
+        """Return why messages are not stored at present. Empty: no reason is known. Any thread may call this."""
+        if not self._open:
+            return (
+                f"the producer is not connected: {self._last_error}"
+                if self._last_error
+                else "the producer is not connected"
+            )
+        return f"the producer is connected: {self._waiting_reason}" if self._waiting_reason else ""
 
     @property
     def _waiting_reason(self) -> str:
@@ -260,7 +269,9 @@ class PartitionProducer:
         limits = self._limits
         if 0 < answer.max_message_bytes < limits.max_message_bytes:
             limits = replace(limits, max_message_bytes=answer.max_message_bytes)
-        self.queue = SendQueue(limits, self.last_sequence_id + 1, self._wake, self._clock.monotonic)
+        self.queue = SendQueue(
+            limits, self.last_sequence_id + 1, self._wake, self._clock.monotonic, self._explain_pending
+        )
         self.producer_name = self._shared.producer_name = answer.producer_name
         self.was_opened = True
 
@@ -401,7 +412,7 @@ class PartitionProducer:
         self._closing, self._open, self._stream = True, False, None
         self._in_flight, self._flushes = InFlight(), []
         self._answer = self._reopening = self._batch_timer = None
-        self.queue = SendQueue(self._limits, 0, self._wake, self._clock.monotonic)
+        self.queue = SendQueue(self._limits, 0, self._wake, self._clock.monotonic, self._explain_pending)
         self.queue.close(error)
 
     async def wait_ended(self) -> None:

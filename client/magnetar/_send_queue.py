@@ -68,6 +68,7 @@ class SendQueue:
         "_capacity_futures",
         "_closed",
         "_columns",
+        "_explain_pending",
         "_has_capacity",
         "_monotonic",
         "_next_sequence_id",
@@ -92,8 +93,14 @@ class SendQueue:
     )
 
     def __init__(
-        self, limits: SendLimits, next_sequence_id: int, wake: Callable[[], None], monotonic: Callable[[], float]
+        self,
+        limits: SendLimits,
+        next_sequence_id: int,
+        wake: Callable[[], None],
+        monotonic: Callable[[], float],
+        explain_pending: Callable[[], str] = lambda: "",
     ) -> None:
+        """`explain_pending` returns why pending messages are not stored at present, or an empty text."""
         self.limits = limits
         self.lock = threading.Lock()
         # For the fast path. `byte_capacity` counts down from `_byte_mark`, and `_batch_bytes` does not include the
@@ -116,6 +123,7 @@ class SendQueue:
         self._uncalled = self._uncalled_bytes = 0
         self._wake = wake
         self._monotonic = monotonic
+        self._explain_pending = explain_pending
         self._woken = False
         self._urgent = False
         self._timer_set = False
@@ -313,6 +321,7 @@ class SendQueue:
             f"{messages} messages of {in_bytes} bytes are pending, and at most {limits.pending_messages} of "
             f"{limits.pending_bytes} bytes are allowed: wait for results, raise max_pending_messages or "
             "max_pending_bytes, or set block_if_queue_full"
+            + (f"; {reason}" if (reason := self._explain_pending()) else "")
         )
 
     def _close_batch(self) -> None:

@@ -105,7 +105,7 @@ class EnsembleChoice:
         missing = "; ".join(f"{bookie_id} {reason}" for bookie_id, reason in reasons.items())
         return NotEnoughBookies(
             f"a new ledger needs {striping.ack_quorum} bookies, but {len(writable)} of "
-            f"{len(bookies.alive())} registered ones accept entries: start more bookies, or wait for them"
-            + (f" ({missing})" if missing else ""),
+            f"{len(bookies.alive())} registered ones accept entries: start more bookies, end their read-only mode, or "
+            "use a smaller ack quorum" + (f" ({missing})" if missing else ""),
             reasons,
         )

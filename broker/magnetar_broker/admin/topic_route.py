@@ -47,6 +47,11 @@ class TopicRoute:
     # Merges the partitions' answers into one.
     merge: Callable[[TopicName, Sequence[Any]], Message] = _take_first
 
+    @property
+    def merges(self) -> bool:
+        """Whether answers that differ are merged. Otherwise the first partition's answer is that of all."""
+        return self.merge is not _take_first
+
 
 def routed(route: TopicRoute) -> Callable[[F], F]:
     """Attach a route to a handler."""

@@ -22,6 +22,7 @@ from magnetar_broker.admin.names import parse_topic_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.topic_route import TopicRoute, route_of
 from magnetar_broker.errors import BrokerError
+from magnetar_protos.admin_pb2 import Done
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin_call import AdminCall, Partitions
 from magnetar_wire.topic_name import TopicName
@@ -35,8 +36,16 @@ class TopicRouter:
         self._owner_rpc = owner_rpc
 
     def forward(self, call: AdminCall, handler: Callable[..., Any]) -> Handler:
-        """Return the call's handler at the broker that the client called. `handler` is that of the owner."""
+        """Return the call's handler at the broker that the client called. `handler` is that of the owner.
+
+        Raises ValueError if the partitions' answers may differ and the handler's route does not merge them.
+        """
         route = route_of(handler)
+        if call.partitions is Partitions.EACH and call.response is not Done and not route.merges:
+            raise ValueError(
+                f"the answers of partitions to {call.name} would be lost, except the first one's: add a merge to the "
+                "route of its handler"
+            )
         group = getattr(handler, "__self__", None)
 
         async def handle(request: Any) -> Message:

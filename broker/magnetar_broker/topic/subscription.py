@@ -154,7 +154,6 @@ class Subscription:
     def join(self, opened: OpenConsumer, name: str, sink: ConsumerSink) -> Consumer:
         """Add a consumer and start delivery to it. Raises `BrokerError`, with CONSUMER_BUSY if another consumer
         excludes it."""
-        self._drop_broken()
         self._check_joining(opened)
         consumer = Consumer(self, ConsumerState(name, opened.priority_level, sink), sink, opened, self._clock.time_ms())
         if self._pump is None:
@@ -197,7 +196,8 @@ class Subscription:
         self._not_kept()
         self.release()
 
-    def _drop_broken(self) -> None:
+    def remove_disconnected(self) -> None:
+        """Remove consumers whose connections are closed. If no consumer is left, the subscription may be released."""
         self.leave_together([one for one in self.consumers if one.sink.broken])
 
     def _check_joining(self, opened: OpenConsumer) -> None:

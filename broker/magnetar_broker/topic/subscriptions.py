@@ -180,7 +180,11 @@ class Subscriptions:
             if self._changes.is_changing(key):
                 await self._changes.wait_for_changes(key)
             elif (loaded := self._loaded.get(key)) is not None:
-                return loaded
+                # A consumer whose connection is closed, and which has not left yet, must not refuse another one. With
+                # the last consumer the subscription is released: a consumer that joined that object would get nothing.
+                loaded.remove_disconnected()
+                if self._loaded.get(key) is loaded:
+                    return loaded
             elif not opened.durable:
                 start = await find_start(self._log, opened.start)
                 if not self._changes.is_changing(key) and key not in self._loaded:

@@ -100,8 +100,8 @@ async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_
     scene = Scene()
     entries = scene.add(3)
     first, had = await scene.subscribe(consumer="first")
-    told = await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="second")
-    assert "first" in told
+    text = await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="second")
+    assert "first" in text
     assert had.positions == entries
     ack(first, entries[0])
     # The stream is dead, and the consumer has not left yet: it holds nobody up.
@@ -110,6 +110,26 @@ async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_
     assert gets.positions == entries[1:]
     assert first.left
     assert not second.left
+    # The subscription is the one that the topic knows: it delivers new entries, and has its only consumer.
+    assert scene.subscriptions.consumers == 1
+    new = scene.add(2)
+    await settle()
+    assert gets.positions == entries[1:] + new
+    await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="third")
+
+
+async def test_a_reader_replaces_its_disconnected_consumer_and_gets_new_entries() -> None:
+    """A subscription that is not durable begins at the start of its new consumer."""
+    scene = Scene()
+    entries = scene.add(4)
+    _, had = await scene.subscribe(durable=False, consumer="reader")
+    had.broken = True
+    start = StartAt(place=MessagePlace(ledger_id=entries[1].ledger_id, entry_id=entries[1].entry_id, batch_index=-1))
+    _, gets = await scene.subscribe(durable=False, consumer="reader", start=start)
+    new = scene.add(1)
+    await settle()
+    assert gets.positions == entries[2:] + new
+    assert scene.subscriptions.consumers == 1
 
 
 async def test_failover_serves_one_by_priority_and_order_and_hands_on_what_is_not_acknowledged() -> None:

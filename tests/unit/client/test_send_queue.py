@@ -31,7 +31,9 @@ class Driven:
             "batch_delay_s": 0.01,
             "max_message_bytes": 5_000,
         } | limits
-        self.queue = SendQueue(SendLimits(**given), 0, self._wake, lambda: self.now)
+        # Why pending messages are not stored.
+        self.reason = ""
+        self.queue = SendQueue(SendLimits(**given), 0, self._wake, lambda: self.now, lambda: self.reason)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -95,6 +97,9 @@ def test_full_in_messages_and_in_bytes() -> None:
         driven.send()
     assert not driven.fast()
     with pytest.raises(ProducerQueueIsFull, match="15 messages"):
+        driven.add()
+    driven.reason = "the topic waits for bookies"
+    with pytest.raises(ProducerQueueIsFull, match="set block_if_queue_full; the topic waits for bookies"):
         driven.add()
     driven.now = 1
     (full, rest) = driven.taken()

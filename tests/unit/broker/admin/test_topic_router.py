@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from google.protobuf.message import Message
 
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
+from magnetar_broker.admin.topic_route import TopicRoute, routed
 from magnetar_broker.admin.topic_router import TopicRouter
 from magnetar_broker.errors import BrokerError, NothingDone
 from magnetar_protos import admin_pb2 as pb
@@ -142,3 +144,16 @@ async def test_a_call_that_takes_no_partitioned_topic_is_refused() -> None:
     assert (await Scene(lambda index: missing, 0).fail("internal_stats", TRUNCATE)).code == ErrorCode.TOPIC_NOT_FOUND
     moved = NothingDone("moved")
     assert (await Scene(lambda index: moved).fail("internal_stats", TRUNCATE)).code == ErrorCode.SERVICE_NOT_READY
+
+
+def test_a_handler_must_merge_the_answers_of_partitions() -> None:
+    """A count of messages without a merge would silently be that of the first partition."""
+    call = replace(ADMIN_CALLS["topic_stats"], name="count")
+
+    async def count(topic: Any, request: Any) -> Message:
+        raise NotImplementedError
+
+    router = TopicRouter(None, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="count would be lost"):
+        router.forward(call, count)
+    router.forward(call, routed(TopicRoute(merge=lambda name, answers: answers[0]))(count))
