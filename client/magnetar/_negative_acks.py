@@ -90,7 +90,7 @@ class NegativeAcksTracker:
         self._inbox.add((self._clock.monotonic(), target))
 
     def forget_partition(self, partition: object) -> None:
-        """Drop the partition's nacks, since all that is not acknowledged is redelivered anyway."""
+        """Drop the partition's nacks: the broker redelivers all its unacknowledged messages anyway."""
         self._scheduled.forget_owner(partition)
 
     def close(self) -> None:

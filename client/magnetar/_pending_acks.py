@@ -38,13 +38,13 @@ class PendingAcks:
     """The acknowledgements of one partition. Used on the I/O loop only."""
 
     def __init__(self, *, by_message: bool = True) -> None:
-        # Otherwise a batch is acknowledged as a whole, when all of its messages are.
+        # If false, a batch is acknowledged as a whole, once all its messages are.
         self._by_message = by_message
         # By opening and epoch.
         self._groups: dict[tuple[int, int], _AckGroup] = {}
-        # To be sent. First come those that were sent before and are not answered.
+        # Acknowledgements to send. Those that were sent before without an answer are at the front.
         self._outbox: deque[_OutboundAck] = deque()
-        # Sent, and waiting for a receipt, by request id.
+        # Acknowledgements that wait for a receipt, by request id.
         self._sent: dict[int, _OutboundAck] = {}
         self._last_request_id = 0
 

@@ -1,9 +1,9 @@
 """Flow control of a consumer of one topic or partition: how many more messages the broker may send.
 
-The broker counts permits, and this is the client's count of the same. `outstanding` is the number granted, less the
-number delivered. It falls below zero when a batch has more messages than permits were left. `queued` is the number of
-messages that were delivered and are not handed out yet. Both together fill the window. What is missing from the window
-is granted as soon as it is half of it.
+The client and the broker both count permits. `outstanding` is the number of permits granted minus the number of
+messages delivered. It falls below zero if a batch has more messages than there are permits left. `queued` is the number
+of messages that were delivered and that the application has not received yet. The sum of both is kept near the size of
+the window: if it falls to half of the window or below, the client grants permits for the difference.
 
 **The window** is `receiver_queue_size`. It is smaller if messages are large: the messages of a window should take
 `max_bytes` at most, by the average size of recent ones. Before the first message is seen, a few are requested.

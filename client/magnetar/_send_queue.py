@@ -157,7 +157,7 @@ class SendQueue:
     ) -> None:
         """Put a message into the open batch. With a waiter, the batch is closed at the loop's next step.
 
-        Raises ProducerQueueIsFull, unless it shall `block`, and the error that ended the queue.
+        Wait for capacity if `block` is set, else raise ProducerQueueIsFull. Raises the queue's error if it has ended.
         """
         size = message.size
         with self.lock:

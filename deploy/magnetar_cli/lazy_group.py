@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from magnetar_cli.early_interrupts import raise_as_usual
 
@@ -40,6 +40,9 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
             # `resolve_command`.
             self.commands.update((name, TyperCommand(name, help=part.help)) for name, part in parts.items())
 
+        def get_params(self, ctx: Any) -> list[Any]:
+            return _hide_flag_values(super().get_params(ctx))
+
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, known, rest = super().resolve_command(ctx, args)
             if known is None or name is None:
@@ -47,10 +50,11 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
             command = typer.main.get_command(importlib.import_module(parts[name].module).app)
             raise_as_usual()
             command.name = name
-            for one in (command, *(command.commands.values() if isinstance(command, TyperGroup) else ())):
-                one.help = _join_lines(one.help)
             # Completion is the whole command's to install, not each part's.
             command.params = [one for one in command.params if one.name not in _OF_THE_WHOLE]
+            for one in (command, *(command.commands.values() if isinstance(command, TyperGroup) else ())):
+                one.help = _join_lines(one.help)
+                _hide_flag_values(one.get_params(ctx))
             return name, command, rest
 
     return LazyGroup
@@ -59,3 +63,11 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
 def _join_lines(text: str | None) -> str | None:
     """Return a help text with each paragraph in one line, as a terminal wraps it. Typer joins only the first one's."""
     return text and "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.split("\n\n"))
+
+
+def _hide_flag_values(params: list[Any]) -> list[Any]:
+    """Give flags an empty metavar. Typer shows `<bool>` after them otherwise, though they take no value."""
+    for one in params:
+        if isinstance(one, TyperOption) and one.is_flag and one.metavar is None:
+            one.metavar = ""
+    return params

@@ -33,8 +33,8 @@ line (`--set name=value`). The environment overrides the file, and the command l
 and on the command line a list is separated by commas. An unknown name, or a value out of bounds, is refused at the
 start.
 
-`magnetar standalone --options` prints a standalone's settings as a file for `--config`, the fifteen that are worth
-changing first; so do `magnetar broker --options` and `magnetar bookie --options`. (P) marks names that are Pulsar's,
+`magnetar standalone --options` prints a standalone's settings as a file for `--config`, with the fifteen most useful
+at the top; so do `magnetar broker --options` and `magnetar bookie --options`. (P) marks names that are Pulsar's,
 and (B) names that are BookKeeper's, in snake case.
 """
 

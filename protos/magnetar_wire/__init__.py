@@ -27,11 +27,11 @@ interfaces of the environment
     clock.py              time and timers
     randomness.py         random numbers
     tasks.py              task groups with a fixed order
+    settings.py           how a setting is declared: unit, subject, bounds
     configuration.py      settings from files, environment and flags
     interruptible_wait.py waits that Ctrl-C ends
 processes
     process/              signals, shutdown, listeners, logs, HTTP, metrics
-    http_options.py       settings of the HTTP server
 errors.py has the errors about names, messages, entries and frames.
 
 Only the implementations of interfaces do I/O: `grpc_transport`, `in_process_transport`, `pipe`, `clock`, `randomness`,

@@ -88,7 +88,7 @@ class _World:
             consumer.leave()
         elif what == "room":
             self.clients[consumer].has_room = chance.choice((0, 30, _MANY))
-            consumer.room_again()
+            consumer.on_capacity()
 
     def _change_reading(self) -> None:
         """What is read from now on comes at once; or later, and then what was being read comes now."""
@@ -140,7 +140,7 @@ class _World:
         await self._join()
         for consumer, client in self.clients.items():
             client.has_room = _MANY
-            consumer.room_again()
+            consumer.on_capacity()
             consumer.flow(consumer.epoch, _MANY)
         for _ in range(len(self.open) + 20):
             await settle()

@@ -223,7 +223,7 @@ class _Model:
         await self.join(0)
         for consumer, sink in self.consumers.items():
             sink.has_room = _MANY
-            consumer.room_again()
+            consumer.on_capacity()
             self.flow(consumer, _MANY)
         await settle()
         for _ in range(len(self.sizes) + 5):
@@ -294,7 +294,7 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
         elif what == "room":
             model.consumers[consumer].has_room = a % 3 and _MANY
             if a % 3:
-                consumer.room_again()
+                consumer.on_capacity()
         if wait:
             await settle()
             model.check()

@@ -12,15 +12,16 @@ __all__ = ["AutoRecoverySettings"]
 class AutoRecoverySettings(MetadataRetrySettings):
     lost_bookie_recovery_delay_seconds: float = setting(
         30.0,
-        "Seconds without a registration after which a bookie is lost, and its replicas are copied to others.",
+        "Seconds without a registration in the metadata store after which a bookie is lost. Then its replicas are "
+        "copied to other bookies.",
         subject=Subject.RECOVERY,
         ge=0,
         formerly="lost_bookie_recovery_delay_s",
     )
     open_ledger_rereplication_grace_period_seconds: float = setting(
         30.0,
-        "Seconds, after lost_bookie_recovery_delay_seconds, that the writer of an open ledger has to replace a lost "
-        "bookie itself. Then the ledger is recovered, which closes it.",
+        "Seconds that the writer of an open ledger has to replace a lost bookie itself, counted from the end of "
+        "lost_bookie_recovery_delay_seconds. Then the ledger is recovered, which closes it.",
         subject=Subject.RECOVERY,
         ge=0,
         formerly="open_ledger_rereplication_grace_period_s",

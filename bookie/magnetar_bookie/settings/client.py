@@ -11,10 +11,10 @@ __all__ = ["LedgerClientSettings", "PendingBytesSettings"]
 class PendingBytesSettings(Configuration):
     max_pending_bytes: int = setting(
         64 * 1024 * 1024,
-        "Memory, in bytes, of entries in flight: at a writer, those of one ledger that are not completed; at a bookie, "
-        "all that it has received and not written to disk. Each entry counts with 512 bytes besides its record. At "
-        "this bound the writer's adds wait, and the bookie stops reading streams. The entry that passes the bound is "
-        "still accepted.",
+        "Maximum memory, in bytes, of entries in flight. A writer counts the entries of one ledger that are not "
+        "completed; a bookie counts all entries that it has received and not written to disk. Each entry counts as "
+        "its record plus 512 bytes. At this bound the writer's adds wait, and the bookie stops reading streams. The "
+        "entry that passes the bound is still accepted.",
         subject=Subject.REPLICATION,
         ge=1,
         le=1 << 30,
@@ -24,15 +24,15 @@ class PendingBytesSettings(Configuration):
 class LedgerClientSettings(PendingBytesSettings):
     add_entry_timeout_seconds: float = setting(
         5.0,
-        "Seconds after which a bookie has failed that does not answer the oldest add in flight. They count from "
-        "when the add was sent, or from the answer to the add before it, whichever is later.",
+        "Seconds that a bookie has to answer the oldest add in flight. Then the bookie has failed. The time counts "
+        "from when that add was sent, or from the answer to the previous add, whichever is later.",
         subject=Subject.REPLICATION,
         gt=0,
         formerly="add_entry_timeout_s",
     )
     read_entry_timeout_seconds: float = setting(
         5.0,
-        "Seconds after which a read has failed at a bookie that has not answered it. Then the next replica is read.",
+        "Seconds that a bookie has to answer a read. Then the next replica is read.",
         subject=Subject.READING,
         gt=0,
         formerly="read_entry_timeout_s",
@@ -58,10 +58,10 @@ class LedgerClientSettings(PendingBytesSettings):
     )
     max_bookie_lag_bytes: int = setting(
         0,
-        "Memory, in bytes, of the adds of all ledgers that one bookie has not answered: each entry counts with "
-        "512 bytes besides its record. Above it ledgers that can complete their adds without this bookie replace "
-        "it, and all others wait for it. 0: in a broker, twice max_message_publish_buffer_size_in_mb; in other "
-        "processes, four times max_pending_bytes. A broker refuses to start with less than "
+        "Maximum memory, in bytes, of the adds of all ledgers that one bookie has not answered. Each entry counts as "
+        "its record plus 512 bytes. Above it, ledgers that can complete their adds without this bookie replace it, "
+        "and the adds of all other ledgers wait for it. 0: in a broker, twice max_message_publish_buffer_size_in_mb; "
+        "in other processes, four times max_pending_bytes. In a broker, a value other than 0 must be at least "
         "max_message_publish_buffer_size_in_mb.",
         subject=Subject.REPLICATION,
         ge=0,
@@ -77,10 +77,10 @@ class LedgerClientSettings(PendingBytesSettings):
     )
     lost_bookie_replacement_delay_seconds: float = setting(
         15.0,
-        "Seconds without a registration after which a writer replaces a bookie, even if the writer adds nothing, "
-        "provided that another bookie is available. Set it lower than auto-recovery's "
-        "lost_bookie_recovery_delay_seconds plus open_ledger_rereplication_grace_period_seconds, after which the "
-        "ledger is closed.",
+        "Seconds without a registration in the metadata store after which a writer replaces a bookie, even if the "
+        "writer adds nothing. It needs another bookie that is available. Set it lower than the sum of auto-recovery's "
+        "lost_bookie_recovery_delay_seconds and open_ledger_rereplication_grace_period_seconds, after which "
+        "auto-recovery closes the ledger.",
         subject=Subject.REPLICATION,
         gt=0,
         formerly="lost_bookie_replacement_delay_s",
@@ -101,15 +101,15 @@ class LedgerClientSettings(PendingBytesSettings):
     )
     max_recovery_bytes: int = setting(
         134_217_728,
-        "Memory, in bytes, of the records that all recoveries of a process have read ahead and not written yet; "
-        "each entry counts with 512 bytes besides its record. At this bound recoveries wait for each other. Each "
-        "may hold one entry above the bound, so that all of them proceed.",
+        "Maximum memory, in bytes, of the records that all recoveries of a process have read ahead and not written "
+        "yet. Each entry counts as its record plus 512 bytes. At this bound recoveries wait for each other. Each "
+        "recovery may hold one entry above the bound, so that all of them proceed.",
         subject=Subject.REPLICATION,
         ge=1,
     )
     read_ahead_entries: int = setting(
         2048,
-        "Entries that a reader requests ahead, and at most a few MiB of them. 0: none.",
+        "Maximum number of entries that a reader requests ahead; a few MiB limit them, too. 0: none.",
         subject=Subject.READING,
         unit="entries",
         ge=0,

@@ -53,8 +53,8 @@ class StorageSettings(Configuration):
     )
     ballast_disk_bytes: int = setting(
         64 << 20,
-        "Size, in bytes, of a file that holds disk space in reserve, at most half of reserve_disk_bytes. It is "
-        "deleted at a start that finds the disk full. 0: there is no such file.",
+        "Size, in bytes, of a file that reserves disk space, at most half of reserve_disk_bytes. A bookie that starts "
+        "with a full disk deletes the file. 0: no such file.",
         subject=Subject.STORAGE,
         ge=0,
     )

@@ -57,5 +57,5 @@ class BrokerCalls:
         return answer
 
     async def health(self, request: pb.HealthRequest) -> pb.HealthAnswer:
-        healthy, reasons = await self._health.look()
+        healthy, reasons = await self._health.check()
         return pb.HealthAnswer(healthy=healthy, reasons=reasons)

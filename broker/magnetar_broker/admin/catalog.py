@@ -108,10 +108,11 @@ class Catalog:
             self._cache.popitem(last=False)
         return found
 
-    async def creation(self, name: TopicName, *, asked: bool = False) -> list[Change]:
+    async def creation(self, name: TopicName, *, explicit: bool = False) -> list[Change]:
         """Return the checks of the transaction that creates the topic.
 
-        `asked`: an administrator creates it; else it is created on first use. Raises `BrokerError` if it may not be.
+        `explicit`: a request creates the topic; else it is created on first use. Raises `BrokerError` if it must not be
+        created.
         """
         await self._nodes.sync()
         namespace = await self.namespaces.get(name.namespace_name, fresh=False)
@@ -125,7 +126,7 @@ class Catalog:
         if name.is_partition:
             version = await self._partition(name)
             return [*checks, Check(paths.partitioned(name.base), version)]
-        if not asked:
+        if not explicit:
             if is_system_topic(name):
                 raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic, which the system creates itself")
             if not self._auto_creation(policies)[0]:
@@ -159,8 +160,8 @@ class Catalog:
         policies = namespace.node.policies
         allowed, partitions = self._auto_creation(policies)
         if not (create and allowed) and not is_system_topic(name):
-            reason = "allow_auto_topic_creation is off" if create else "the request does not create it"
-            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}, and {reason}")
+            reason = "allow_auto_topic_creation is off" if create else "this request does not create topics"
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}: create it first ({reason})")
         if partitions and not is_system_topic(name):
             await _ignore_exists(lambda: self.partitioned.create(name, partitions, {}))
             return (await self.partitioned.get(name)).partitions

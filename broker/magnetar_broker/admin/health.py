@@ -1,8 +1,9 @@
 """The health check: publish a message through this broker, and read it back.
 
-The message goes the way of all messages: a producer of the broker's own heartbeat topic, the topic's log, the
-bookies. It is read back from the bookies, not from the cache. Before that the metadata store is pinged, since without
-it the broker opens no topic and no ledger. So the check succeeds only if all of that works within the time-out, now.
+The message passes through the same parts as any other: a producer of the broker's own heartbeat topic, the topic's
+log, and the bookies. It is read back from the bookies, not from the cache. Before that the metadata store is pinged,
+since without it the broker opens no topic and no ledger. So the check succeeds only if all of these parts work within
+the time-out.
 
 One message is in flight at a time, for all callers; a caller within a second of the last check gets its result. While a
 message hangs, the check reports that, and no further message is sent.
@@ -27,7 +28,7 @@ from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.process.single_flight_check import SingleFlightCheck
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["BrokerHealth", "Living"]
+__all__ = ["BrokerHealth", "SessionParts"]
 
 _PRODUCER: Final = "__heartbeat"
 _TOKEN_BYTES: Final = 16
@@ -36,11 +37,11 @@ _TOKEN_BYTES: Final = 16
 class Registered(Protocol):
     @property
     def waits_for(self) -> str:
-        """What the broker's registration waits for; empty: nothing."""
+        """The reason why the broker is not registered yet, or an empty text."""
 
 
-class Living(Protocol):
-    """What a broker has with one metadata session."""
+class SessionParts(Protocol):
+    """The parts of a broker session that the health check uses."""
 
     store: MetadataStore
     topics: Topics
@@ -52,15 +53,15 @@ class Living(Protocol):
 class BrokerHealth:
     def __init__(
         self,
-        living: Callable[[], Living | None],
+        session: Callable[[], SessionParts | None],
         broker_id: Callable[[], str],
         settings: HealthSettings,
         clock: Clock,
         randomness: Randomness,
         waits_for: Callable[[], str] = str,
     ) -> None:
-        """`waits_for`: what the broker's session waits for."""
-        self._living = living
+        """`waits_for` returns the reason why the broker has no session yet, or an empty text."""
+        self._session_parts = session
         self._waits_for = waits_for
         self._broker_id = broker_id
         self._settings = settings
@@ -69,45 +70,45 @@ class BrokerHealth:
         self._instance = randomness.token(_TOKEN_BYTES)
         self._messages = 0
         # The check in the present session, and that session.
-        self._checked: Living | None = None
-        self._question: SingleFlightCheck | None = None
+        self._checked: SessionParts | None = None
+        self._check: SingleFlightCheck | None = None
 
-    async def look(self) -> tuple[bool, list[str]]:
+    async def check(self) -> tuple[bool, list[str]]:
         """Return whether a message can be published and read, and if not, why."""
-        living = self._living()
-        if living is None:
+        session = self._session_parts()
+        if session is None:
             waits_for = self._waits_for()
             return False, [waits_for or "the broker has no session with its metadata store, and serves nothing"]
-        if waits_for := living.ownership.waits_for:
+        if waits_for := session.ownership.waits_for:
             # Another process may own the heartbeat topic: it would lose it.
             return False, [waits_for]
-        if living is not self._checked or self._question is None:
-            before, self._checked = self._question, living
-            self._question = SingleFlightCheck(
-                lambda: self._send_and_read(living), self._settings.health_check_timeout_seconds, self._clock
+        if session is not self._checked or self._check is None:
+            before, self._checked = self._check, session
+            self._check = SingleFlightCheck(
+                lambda: self._send_and_read(session), self._settings.health_check_timeout_seconds, self._clock
             )
             if before is not None:
                 await before.close()
-        problem = await self._question.find_problem(self._settings.health_check_max_age_seconds)
+        problem = await self._check.find_problem(self._settings.health_check_max_age_seconds)
         if not problem:
             return True, []
         reasons = [f"a message that was sent through the broker {problem}"]
-        if living.store.session.state is not SessionState.CONNECTED:
-            reasons.append(f"the session with the metadata store is {living.store.session.state.value}")
-        topic = living.topics.get_loaded(heartbeat_topic(self._broker_id()))
+        if session.store.session.state is not SessionState.CONNECTED:
+            reasons.append(f"the session with the metadata store is {session.store.session.state.value}")
+        topic = session.topics.get_loaded(heartbeat_topic(self._broker_id()))
         if topic is not None and topic.log.waiting_for:
             reasons.append(f"publishing waits: {topic.log.waiting_for}")
         return False, reasons
 
     async def close(self) -> None:
-        if self._question is not None:
-            await self._question.close()
+        if self._check is not None:
+            await self._check.close()
 
-    async def _send_and_read(self, living: Living) -> None:
-        """Raise the error that prevents it."""
-        await living.store.ping()
+    async def _send_and_read(self, session: SessionParts) -> None:
+        """Publish a message and read it back. Raises the error of the first step that fails."""
+        await session.store.ping()
         name = heartbeat_topic(self._broker_id())
-        topic = await living.topics.get(name, create=True, asked=True)
+        topic = await session.topics.get(name, create=True, explicit=True)
         self._messages += 1
         payload = self._randomness.token(_TOKEN_BYTES)
         metadata = MessageMetadata(
@@ -147,7 +148,7 @@ class _Sent:
     def decided(self, size_bytes: int) -> None:
         pass
 
-    async def lives(self) -> bool:
+    async def check_alive(self) -> bool:
         return True
 
     def report_waiting(self, waiting_for: str) -> None:

@@ -58,7 +58,10 @@ class PartitionGrowth:
     async def _copy(
         self, created: Sequence[pb.DurableSubscription], deleted: Sequence[str], partition: TopicName
     ) -> None:
-        """Repeat calls: creating or deleting twice does no harm here, as the code of the second is passed over."""
+        """Create and delete the subscriptions on a partition.
+
+        The calls are repeated if their results are unknown. So errors that report the change as made are ignored.
+        """
         call = self._owner_rpc.call_topic_owner
         for one in created:
             creation = pb.SubscriptionRequest(

@@ -34,7 +34,7 @@ from magnetar_wire.errors import WireError
 
 __all__ = ["AddressesOf", "ReadPlanner", "message_of", "position_of"]
 
-# Bookies' addresses, by their ids. Raises `BrokerError`.
+# Returns the addresses of bookies by id. Raises `BrokerError`.
 AddressesOf = Callable[[list[str], str], dict[str, str]]
 F = TypeVar("F")
 R = TypeVar("R")
@@ -48,12 +48,12 @@ _MAX_BEFORE: Final = 1000
 _PIECES_PER_TURN: Final = 100
 
 
-class Vanished(Exception):
+class Deleted(Exception):
     """An entry or ledger of the plan was deleted in the meantime."""
 
 
 class TooLarge(Exception):
-    """The response would be too large with the bookies of all pieces: plan fewer."""
+    """The response would be too large with the bookies of all pieces: plan fewer pieces."""
 
 
 class ReadPlanner:
@@ -62,10 +62,11 @@ class ReadPlanner:
     def __init__(self, locations: LedgerLocations, addresses: AddressesOf) -> None:
         self._locations = locations
         self._addresses = addresses
-        # The boundary right before an entry that exists, or will: it never changes, and is approximate if adjacent
-        # entries are lost. The oldest first.
+        # Boundaries right before existing or future entries, the oldest first. A boundary never changes. It is
+        # approximate if adjacent entries are lost.
         self._known: dict[Position, Boundary] = {}
-        # Held while pieces are encoded, which takes longest: the plans of a hundred partitions come at once.
+        # Held while pieces are encoded. Encoding takes longest, and a reader requests the plans of all partitions of a
+        # topic at once.
         self._turn = asyncio.Lock()
 
     async def plan(self, log: ManagedLedger, request: pb.PlanRequest) -> pb.PlanAnswer:
@@ -91,7 +92,7 @@ class ReadPlanner:
                 if plan.pieces and is_deleted(log.listed, plan.start):
                     continue
                 answer = await self._answer(log, plan, from_ledger_id, request)
-            except Vanished:
+            except Deleted:
                 continue
             except TooLarge:
                 pieces = max(1, pieces // 8)
@@ -109,7 +110,7 @@ class ReadPlanner:
         return held_from(log.listed, position, min(request.before_ledgers, _MAX_BEFORE), request.before_bytes)
 
     async def run_rule(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:
-        """Run the rule on the entries that it requests, and return its result. Raises `Vanished`, `BrokerError`."""
+        """Run the rule on the entries that it requests, and return its result. Raises `Deleted`, `BrokerError`."""
 
         async def look(position: Position) -> EntryFacts:
             found = await _look(log, position)
@@ -122,7 +123,7 @@ class ReadPlanner:
     async def _answer(
         self, log: ManagedLedger, plan: LogPlan, from_ledger_id: int, request: pb.PlanRequest
     ) -> pb.PlanAnswer:
-        """Raises `Vanished`, `TooLarge`, `BrokerError`."""
+        """Raises `Deleted`, `TooLarge`, `BrokerError`."""
         answer = pb.PlanAnswer(
             incarnation=log.incarnation,
             start=message_of(plan.start),
@@ -151,7 +152,7 @@ class ReadPlanner:
         ledger_ids = list(dict.fromkeys(piece.ledger_id for piece in itertools.chain(before, plan.pieces)))
         locations = await self._locations.find(log, ledger_ids, fresh=request.fresh)
         if locations is None:
-            raise Vanished
+            raise Deleted
         if len(plan.pieces) > 1 and sum(len(location.fragments) for location in locations.values()) > _MAX_FRAGMENTS:
             raise TooLarge
         bookies: dict[str, None] = {}
@@ -185,19 +186,19 @@ async def _run_rule(rule: Generator[Position, F, R], look: Callable[[Position], 
 
 
 async def _look(log: ManagedLedger, position: Position) -> EntryFacts | None:
-    """Return an entry's facts; None: it is lost, or damaged on all bookies. Raises `Vanished`, `BrokerError`."""
+    """Return an entry's facts; None: it is lost, or damaged on all bookies. Raises `Deleted`, `BrokerError`."""
     facts = None
     with contextlib.suppress(LostEntry, DamagedEntry):
         facts = _facts(position, await log.record_at(position))
     if not log.listed.holds(position):
         # A bookie still returns an entry for a while after its ledger has left the list, which the rule reads.
-        raise Vanished
+        raise Deleted
     return facts
 
 
 def _facts(position: Position, record: bytes | None) -> EntryFacts:
     if record is None:
-        raise Vanished
+        raise Deleted
     try:
         header = check_record(record, position.ledger_id, position.entry_id)
         entry = log_entry(position, entry_of(record))

@@ -70,7 +70,7 @@ class TopicCalls:
     async def create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         if await self._catalog.topic_state(name) == TopicState.LIVE:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
-        await self._topics.get(name, create=True, asked=True)
+        await self._topics.get(name, create=True, explicit=True)
         return pb.Done()
 
     async def _check_deletion(self, request: pb.DeleteRequest, parts: Sequence[TopicName]) -> None:

@@ -42,9 +42,9 @@ class TopicRoute:
     # The error with which a partition refuses the request if there is nothing to change. Such partitions are skipped;
     # if all of them are, the error is raised.
     skipped: Callable[[Any], BrokerError] | None = None
-    # Reduces the answer of one partition to what `merge` needs of it, as soon as it comes.
+    # Reduces one partition's answer to the fields that `merge` needs, as soon as it is received.
     reduce: Callable[[Any], Message] = _take_all
-    # Makes one answer of those of the partitions.
+    # Merges the partitions' answers into one.
     merge: Callable[[TopicName, Sequence[Any]], Message] = _take_first
 
     @property

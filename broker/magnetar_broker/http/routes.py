@@ -58,15 +58,15 @@ class BrokerHttp:
         )
 
     async def _get_health(self, request: Request) -> Response:
-        healthy, reasons = await self._broker.health.look()
+        healthy, reasons = await self._broker.health.check()
         return JSONResponse({"healthy": healthy, "reasons": reasons}, 200 if healthy else _UNAVAILABLE)
 
     async def _get_health_as_pulsar(self, request: Request) -> Response:
-        healthy, reasons = await self._broker.health.look()
+        healthy, reasons = await self._broker.health.check()
         return PlainTextResponse("ok" if healthy else "\n".join(reasons), 200 if healthy else _UNAVAILABLE)
 
     async def _get_ready(self, request: Request) -> Response:
-        ready, reasons = await self._broker.health.look()
+        ready, reasons = await self._broker.health.check()
         return JSONResponse({"ready": ready, "reasons": reasons}, 200 if ready else _UNAVAILABLE)
 
     async def _get_status(self, request: Request) -> Response:

@@ -37,7 +37,7 @@ class CatalogSettings(Configuration):
     )
     max_num_partitions_per_partitioned_topic: int = setting(
         4096,
-        "Maximum number of partitions of one topic.",
+        "Maximum number of partitions of one topic. Pulsar's default: 0, no limit.",
         subject=Subject.TOPICS,
         unit="partitions",
         ge=1,
@@ -53,8 +53,8 @@ class CatalogSettings(Configuration):
     )
     max_leases_per_namespace: int = setting(
         1000,
-        "Maximum number of leases on one namespace, which new topics are created with. At most "
-        "managed_ledger_max_leases_per_topic.",
+        "Maximum number of leases of one namespace. A new topic in the namespace gets all of them, so the value is at "
+        "most managed_ledger_max_leases_per_topic.",
         subject=Subject.RETENTION,
         unit="leases",
         ge=1,
@@ -80,15 +80,15 @@ class CatalogSettings(Configuration):
     )
     metadata_cache_ttl_seconds: float = setting(
         5.0,
-        "Seconds for which a namespace's metadata is cached. Requests that create topics read it from the "
-        "metadata store. 0: it is not cached.",
+        "Seconds for which a namespace's metadata is cached. Requests that create topics read it from the metadata "
+        "store. 0: no caching.",
         subject=Subject.METADATA,
         ge=0,
         formerly="metadata_cache_ttl_s",
     )
     metadata_operation_timeout_seconds: float = setting(
         20.0,
-        "Seconds for which a change waits for a metadata store that is unreachable.",
+        "Seconds for which a change of metadata waits while the metadata store is unreachable.",
         subject=Subject.METADATA,
         gt=0,
         formerly="metadata_operation_timeout_s",
@@ -102,7 +102,7 @@ class CatalogSettings(Configuration):
     )
     admin_max_peeked_entries: int = setting(
         100,
-        "Maximum number of entries that one peek may request.",
+        "Maximum number of entries in one request to peek at messages.",
         subject=Subject.ADMIN,
         unit="entries",
         ge=1,
@@ -156,7 +156,7 @@ class MetricsSettings(Configuration):
     )
     stats_update_frequency_in_secs: float = setting(
         10.0,
-        "Seconds over which rates, as of messages per second, are measured.",
+        "Interval, in seconds, over which rates are measured, for example messages per second. Pulsar's default: 60.",
         subject=Subject.HTTP,
         gt=0,
         named_by="Pulsar",

@@ -91,23 +91,23 @@ class ConsumeSettings(Configuration):
     )
     max_queued_bytes_per_stream: int = setting(
         4 * FRAME_FILL_BYTES,
-        "Memory, in bytes, of the entries that wait to be sent on one stream; each entry counts with 512 bytes "
-        "besides what is stored of it. No more entries are read for the stream at this bound.",
+        "Maximum memory, in bytes, of the entries that wait to be sent on one stream. Each entry counts as its stored "
+        "size plus 512 bytes. At this bound the broker reads no more entries for the stream.",
         subject=Subject.DELIVERY,
         ge=1,
     )
     max_queued_bytes: int = setting(
         268_435_456,
-        "Memory, in bytes, of the entries that wait to be sent on all streams and connections. At this bound each "
-        "may hold 262144 bytes.",
+        "Maximum memory, in bytes, of the entries that wait to be sent on all streams and connections together. At "
+        "this bound each stream or connection may still queue up to 262144 bytes of entries.",
         subject=Subject.DELIVERY,
         ge=1,
         formerly="max_queued_bytes_of_all_streams",
     )
     max_parts_per_consume_request: int = setting(
         20_000,
-        "Maximum number of parts of one message on a consume stream: acknowledged ranges, batches and requests, "
-        "together. A message with more ends the stream.",
+        "Maximum number of parts of one request on a consume stream: its commands, and the ranges of entries and the "
+        "messages that they name, counted together. A request with more parts ends the stream.",
         subject=Subject.DELIVERY,
         unit="parts",
         ge=1,

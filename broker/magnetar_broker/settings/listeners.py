@@ -37,10 +37,10 @@ class BrokerGrpcSettings(GrpcSettings):
 class PulsarAddressSettings(Configuration):
     pulsar_advertised_address: str = setting(
         "",
-        "Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, or of "
-        "the internal listener in advertised_listeners, with the port that the broker listens at for them; if neither "
-        "is set, the address that the broker listens at for them, or, for a standalone that listens at all addresses, "
-        "the one that the client connected to.",
+        "Address that clients of Pulsar's protocol connect to, host:port. Empty: the host of advertised_address, or "
+        "else of the internal listener in advertised_listeners, with the port that the broker listens at for these "
+        "clients. If neither is set, it is the address that the broker listens at for these clients. A standalone "
+        "that listens at all addresses then gives each client the address that the client connected to.",
         subject=Subject.ADDRESSES,
     )
 
@@ -53,7 +53,7 @@ class PulsarAddressSettings(Configuration):
 class PulsarListenerSettings(Configuration):
     broker_max_connections: int = setting(
         10_000,
-        "Maximum number of connections of clients of Pulsar's protocol. 0: no limit.",
+        "Maximum number of connections of clients of Pulsar's protocol. 0: no limit. Pulsar's default: 0.",
         subject=Subject.PULSAR,
         unit="connections",
         ge=0,
@@ -69,9 +69,9 @@ class PulsarListenerSettings(Configuration):
     )
     keep_alive_interval_seconds: float = setting(
         30.0,
-        "Seconds without a received command after which a client of Pulsar's protocol is pinged. Its connection "
-        "is closed if it does not answer within as long again; a connection without CONNECT is closed after this "
-        "time.",
+        "Seconds without a received command after which a client of Pulsar's protocol is pinged. If the client does "
+        "not answer within the same time again, its connection is closed. A connection that has sent no CONNECT "
+        "command is closed after this time.",
         subject=Subject.PULSAR,
         gt=0,
         named_by="Pulsar",
@@ -94,23 +94,23 @@ class PulsarListenerSettings(Configuration):
     )
     max_waiting_requests_bytes_per_connection: int = setting(
         1_048_576,
-        "Memory, in bytes, of the unanswered requests of one connection of Pulsar's protocol. Above it the broker "
-        "stops reading the connection.",
+        "Maximum memory, in bytes, of the unanswered requests of one connection of Pulsar's protocol. Above it the "
+        "broker stops reading the connection.",
         subject=Subject.PULSAR,
         ge=1,
     )
     max_unfinished_frames_bytes: int = setting(
         268_435_456,
-        "Memory, in bytes, of the frames that all connections of Pulsar's protocol have received in part. Above "
-        "it the connection whose frame began first is closed.",
+        "Maximum memory, in bytes, of the frames that all connections of Pulsar's protocol have received in part. "
+        "Above it the connection whose frame began first is closed.",
         subject=Subject.PULSAR,
         ge=1,
     )
     max_waiting_answers_bytes: int = setting(
         1_048_576,
-        "Bytes that may wait for one client of Pulsar's protocol besides max_queued_bytes_per_stream. Above the "
-        "sum the broker stops reading the connection; once max_queued_bytes is reached, above "
-        "262144 bytes.",
+        "Maximum memory, in bytes, of what waits to be sent to one client of Pulsar's protocol, in addition to "
+        "max_queued_bytes_per_stream. Above the sum of both the broker stops reading the connection. While "
+        "max_queued_bytes is reached, the broker stops reading above 262144 bytes.",
         subject=Subject.PULSAR,
         ge=HIGH_WATER_BYTES,
     )
@@ -131,14 +131,15 @@ class PulsarListenerSettings(Configuration):
     )
     max_topic_watchers_per_connection: int = setting(
         100,
-        "Maximum number of watches of namespaces' topics of one connection of Pulsar's protocol.",
+        "Maximum number of topic list watches of one connection of Pulsar's protocol. Each watches the topics of one "
+        "namespace.",
         subject=Subject.PULSAR,
         unit="watches",
         ge=1,
     )
     subscription_pattern_max_length: int = setting(
         1_000,
-        "Maximum length, in characters, of a topic pattern from a client of Pulsar's protocol.",
+        "Maximum length, in characters, of a topic pattern from a client of Pulsar's protocol. Pulsar's default: 50.",
         subject=Subject.PULSAR,
         unit="characters",
         ge=1,
@@ -149,8 +150,8 @@ class PulsarListenerSettings(Configuration):
 class LookupSettings(Configuration):
     max_concurrent_lookup_request: int = setting(
         10_000,
-        "Maximum number of concurrent lookups, requests for a topic's partitions and requests for its last "
-        "message. Further ones are refused, and clients retry them.",
+        "Maximum number of concurrent lookups, requests for a topic's partitions and requests for its last message, "
+        "counted together. Further ones are refused, and clients retry them. Pulsar's default: 50000.",
         subject=Subject.BUNDLES,
         unit="requests",
         ge=1,

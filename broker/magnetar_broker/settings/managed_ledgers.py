@@ -21,7 +21,8 @@ _BYTES_PER_MB: Final = 1_048_576
 class ManagedLedgerSettings(Configuration):
     managed_ledger_default_ensemble_size: int = setting(
         3,
-        "Bookies that a topic's ledger is striped over. A namespace's policies can override it.",
+        "Number of bookies that a topic's ledger is striped over. A namespace's policies can override it. Pulsar's "
+        "default for a broker: 2.",
         subject=Subject.REPLICATION,
         unit="bookies",
         ge=1,
@@ -29,7 +30,8 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_default_write_quorum: int = setting(
         3,
-        "Copies of each entry of a topic. A namespace's policies can override it.",
+        "Number of copies of each entry of a topic. A namespace's policies can override it. Pulsar's default for a "
+        "broker: 2.",
         subject=Subject.REPLICATION,
         unit="copies",
         ge=1,
@@ -37,7 +39,7 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_default_ack_quorum: int = setting(
         2,
-        "Copies on disk before a message is persisted. A namespace's policies can override it.",
+        "Number of copies on disk before a message is persisted. A namespace's policies can override it.",
         subject=Subject.REPLICATION,
         unit="copies",
         ge=1,
@@ -45,7 +47,7 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_max_entries_per_ledger: int = setting(
         50_000,
-        "Entries of a topic's ledger at which the next ledger begins, once the ledger has the age "
+        "Number of entries at which a topic's ledger is closed and the next one begins, once the ledger has the age "
         "managed_ledger_min_ledger_rollover_time_minutes.",
         subject=Subject.RETENTION,
         unit="entries",
@@ -54,7 +56,7 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_max_size_per_ledger_bytes: int = setting(
         2_147_483_648,
-        "Size, in bytes, of a topic's ledger at which the next ledger begins, once the ledger has the age "
+        "Size, in bytes, at which a topic's ledger is closed and the next one begins, once the ledger has the age "
         "managed_ledger_min_ledger_rollover_time_minutes.",
         subject=Subject.RETENTION,
         ge=1,
@@ -75,10 +77,10 @@ class ManagedLedgerSettings(Configuration):
     )
     default_retention_without_subscription_minutes: float = setting(
         10_080,
-        "Minutes for which a topic without a durable subscription retains messages, counted for each ledger from "
-        "when it was closed. Ledgers written before the topic's first durable subscription was created are "
-        "retained for as long. -1: no limit. 0: closed ledgers are deleted at once, as Pulsar does. System topics "
-        "retain nothing.",
+        "Minutes for which a topic without a durable subscription retains messages, counted for each ledger from when "
+        "it was closed. Ledgers written before the topic's first durable subscription was created are retained for "
+        "the same time. -1: no limit. 0: closed ledgers are deleted at once, as Pulsar does. System topics retain "
+        "nothing.",
         subject=Subject.RETENTION,
         ge=-1,
         allow_inf_nan=False,
@@ -86,16 +88,17 @@ class ManagedLedgerSettings(Configuration):
     default_retention_without_subscription_size_mb: float = setting(
         -1,
         "Maximum size, in MiB of stored entries, of the ledgers retained by "
-        "default_retention_without_subscription_minutes. The oldest closed ledgers are deleted when they exceed "
-        "it, before their time. -1: no limit.",
+        "default_retention_without_subscription_minutes. Above it the oldest closed ledgers are deleted, even before "
+        "their minutes are over. -1: no limit.",
         subject=Subject.RETENTION,
         ge=-1,
         allow_inf_nan=False,
     )
     managed_ledger_cache_size_mb: int = setting(
         64,
-        "Memory, in MiB, of the newest entries of all topics, cached for consumers that are up to date; each "
-        "entry counts with 512 bytes besides what is stored of it. 0: no entry is cached.",
+        "Maximum memory, in MiB, of the newest entries of all topics, cached for consumers that are up to date. Each "
+        "entry counts as its stored size plus 512 bytes. 0: no caching. Pulsar's default: a fifth of its direct "
+        "memory.",
         subject=Subject.READING,
         ge=0,
         named_by="Pulsar",
@@ -109,16 +112,17 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_max_pending_bytes: int = setting(
         67_108_864,
-        "Memory, in bytes, of the entries that one topic's log has not stored yet; each entry counts with 512 "
-        "bytes besides what is stored of it. At this bound entries are refused, and their producers end and "
-        "resend. The entry that passes the bound is still accepted.",
+        "Maximum memory, in bytes, of one topic's entries that its ledgers have not stored yet. Each entry counts as "
+        "its stored size plus 512 bytes. At this bound the topic refuses entries and closes their producers, which "
+        "reconnect and resend. The entry that passes the bound is still accepted.",
         subject=Subject.PUBLISHING,
         ge=1,
     )
     managed_ledger_max_leases_per_topic: int = setting(
         1000,
-        "Maximum number of leases of one topic, which retain its ledgers for readers of bookies. Half of them, "
-        "rounded up, may be shared leases, which batch reads have; all of them may be those of streams.",
+        "Maximum number of leases of one topic. A lease keeps the topic's ledgers from deletion while a Spark reader "
+        "reads them from the bookies. Batch reads may have at most half of the leases, rounded up; streaming reads "
+        "may have all of them.",
         subject=Subject.RETENTION,
         unit="leases",
         ge=1,
@@ -133,8 +137,8 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_lease_sweep_interval_seconds: float = setting(
         120.0,
-        "Seconds, approximately, between two rounds in which a broker looks for leases that have ended: on "
-        "ledgers of deleted topics, and on namespaces.",
+        "Approximate interval, in seconds, at which a broker looks for expired leases of namespaces and of deleted "
+        "topics' ledgers.",
         subject=Subject.RETENTION,
         gt=0,
         formerly="managed_ledger_remains_sweep_interval_s",
@@ -205,8 +209,8 @@ class CursorSettings(Configuration):
     )
     managed_ledger_cursor_max_entries_per_ledger: int = setting(
         50_000,
-        "Records of a cursor's ledger after which the cursor begins another one. Each ledger's first record holds "
-        "the whole cursor.",
+        "Maximum number of records in a cursor's ledger. Then the cursor rolls over to a new ledger, whose first "
+        "record holds the whole cursor.",
         subject=Subject.DELIVERY,
         unit="entries",
         ge=1,
@@ -214,22 +218,22 @@ class CursorSettings(Configuration):
     )
     managed_ledger_cursor_max_size_per_ledger_bytes: int = setting(
         1_048_576,
-        "Bytes of a cursor's ledger, after its first record, at which the cursor begins another one; at least "
-        "four times that record's size.",
+        "Maximum size, in bytes, of a cursor's ledger, its first record not counted. Then the cursor rolls over to a "
+        "new ledger. If four times the size of the first record is more, that is the maximum.",
         subject=Subject.DELIVERY,
         ge=1,
     )
     managed_ledger_cursor_idle_time_seconds: float = setting(
         300.0,
-        "Seconds without a change after which a cursor without individual acknowledgements deletes its ledger; "
-        "its position is in the metadata store. 0: never.",
+        "Seconds without a change after which a cursor's ledger is deleted, if the cursor has no individual "
+        "acknowledgements: its position is in the metadata store. 0: never.",
         subject=Subject.DELIVERY,
         ge=0,
     )
     max_subscriptions_per_topic: int = setting(
         1000,
         "Maximum number of durable subscriptions of one topic. The metadata store can list 1000 names of the maximum "
-        "length at a time.",
+        "length at a time. Pulsar's default: 0, no limit.",
         subject=Subject.DELIVERY,
         unit="subscriptions",
         ge=1,

@@ -15,29 +15,30 @@ __all__ = ["OwnershipSettings"]
 class OwnershipSettings(Configuration):
     load_balancer_report_update_threshold_percentage: float = setting(
         10.0,
-        "Change of a broker's load at which it publishes its load again, in percent of one core, or of one second "
-        "of event loop lag. A change of the number of its bundles is published at once.",
+        "Change of a broker's load, in percent, at which the broker reports its load again. 100 percent is one core, "
+        "or one second of event loop lag. A change of the number of its bundles is reported at once.",
         subject=Subject.BUNDLES,
         gt=0,
         named_by="Pulsar",
     )
     load_balancer_report_update_min_interval_millis: int = setting(
         5_000,
-        "Minimum time, in milliseconds, between two reports of a broker's load that are due to a change of the load.",
+        "Minimum interval, in milliseconds, of a broker's load reports that are due to a change of the load.",
         subject=Subject.BUNDLES,
         ge=1,
         named_by="Pulsar",
     )
     load_balancer_report_update_max_interval_minutes: float = setting(
         1.0,
-        "Maximum time, in minutes, between two reports of a broker's load.",
+        "Maximum interval, in minutes, of a broker's load reports. Pulsar's default: 15.",
         subject=Subject.BUNDLES,
         gt=0,
         named_by="Pulsar",
     )
     bundle_claim_timeout_seconds: float = setting(
         2.0,
-        "Seconds that a broker has to answer when another one assigns a bundle to it. Then the next broker is chosen.",
+        "Seconds that a broker has to answer when another broker assigns a bundle to it. Then the next broker is "
+        "chosen.",
         subject=Subject.BUNDLES,
         gt=0,
         formerly="bundle_claim_timeout_s",

@@ -21,7 +21,7 @@ class TopicSettings(Configuration):
     )
     max_concurrent_topic_load_request: int = setting(
         100,
-        "Maximum number of topics that are opened at a time. Others wait.",
+        "Maximum number of topics that are opened at a time. Others wait. Pulsar's default: 5000.",
         subject=Subject.TOPICS,
         unit="topics",
         ge=1,
@@ -36,9 +36,9 @@ class TopicSettings(Configuration):
     )
     slow_topic_load_seconds: float = setting(
         10.0,
-        "Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. Slow openings, "
-        "and those of topics whose last opening failed, hold at most half of max_concurrent_topic_load_request "
-        "while others wait.",
+        "Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. While other topics "
+        "wait to be opened, slow topics, and topics whose last opening failed, use at most half of "
+        "max_concurrent_topic_load_request.",
         subject=Subject.TOPICS,
         gt=0,
     )
@@ -59,34 +59,35 @@ class TopicSettings(Configuration):
     )
     max_parts_per_produce_request: int = setting(
         20_000,
-        "Maximum number of parts of one message on a produce stream: producers opened and closed, and runs of "
-        "entries, together. A message with more ends the stream.",
+        "Maximum number of parts of one request on a produce stream: opened producers, closed producers and runs of "
+        "entries, counted together. A request with more parts ends the stream.",
         subject=Subject.PUBLISHING,
         unit="parts",
         ge=1,
     )
     max_pending_publish_bytes_per_topic: int = setting(
         32 * 1024 * 1024,
-        "Memory, in bytes, of one topic's entries that are received and not stored yet; each entry counts with "
-        "512 bytes besides its payload. The topic pauses its producers at this bound. A broker refuses to start "
-        "where managed_ledger_max_pending_bytes has no capacity for it and one frame of entries.",
+        "Maximum memory, in bytes, of one topic's entries that are received and not stored yet. Each entry counts as "
+        "its payload plus 512 bytes. At this bound the topic pauses its producers. A broker refuses to start unless "
+        "managed_ledger_max_pending_bytes exceeds this bound by the size of one frame of entries and of the metadata "
+        "that the broker adds; the error names the minimum.",
         subject=Subject.PUBLISHING,
         ge=1,
     )
     max_pending_publish_bytes_per_connection: int = setting(
         64 * 1024 * 1024,
-        "Memory, in bytes, of the entries of one stream or connection that are received and not stored yet; each "
-        "entry counts with 512 bytes besides its payload. The broker stops reading the stream or connection at "
-        "this bound. A stream's producer is paused earlier, when it uses up its share: one alone gets half of "
-        "this bound.",
+        "Maximum memory, in bytes, of the entries of one stream or connection that are received and not stored yet. "
+        "Each entry counts as its payload plus 512 bytes. At this bound the broker stops reading the stream or "
+        "connection. A producer on a stream is paused earlier, when it has used its share of the bound. The share of "
+        "a single producer is half of the bound.",
         subject=Subject.PUBLISHING,
         ge=1,
     )
     max_message_publish_buffer_size_in_mb: int = setting(
         256,
-        "Memory, in MiB, of all entries that the broker has received and not stored yet; each entry counts with "
-        "512 bytes besides its payload. The broker stops reading all producers' streams and connections at this "
-        "bound.",
+        "Maximum memory, in MiB, of all entries that the broker has received and not stored yet. Each entry counts as "
+        "its payload plus 512 bytes. At this bound the broker stops reading all producers' streams and connections. "
+        "Pulsar's default: half of its direct memory.",
         subject=Subject.PUBLISHING,
         ge=1,
         named_by="Pulsar",
@@ -101,7 +102,7 @@ class TopicSettings(Configuration):
     )
     topic_housekeeping_interval_seconds: float = setting(
         1.0,
-        "Seconds, approximately, between two rounds of a topic's maintenance: its ledgers are rolled over and trimmed.",
+        "Approximate interval, in seconds, at which a topic's ledgers are rolled over and trimmed.",
         subject=Subject.TOPICS,
         gt=0,
         formerly="topic_housekeeping_interval_s",
@@ -110,7 +111,7 @@ class TopicSettings(Configuration):
         False,
         "Delete a topic, with all its messages, when it has had no subscription, producer or consumer for "
         "broker_delete_inactive_topics_max_inactive_duration_seconds. Messages that "
-        "default_retention_without_subscription_minutes retains are deleted, too.",
+        "default_retention_without_subscription_minutes retains are deleted, too. Pulsar's default: true.",
         subject=Subject.TOPICS,
         named_by="Pulsar",
     )
@@ -132,7 +133,8 @@ class TopicSettings(Configuration):
     )
     topic_close_timeout_seconds: float = setting(
         10.0,
-        "Seconds that closing a topic waits for operations in flight. The next opening recovers the rest.",
+        "Seconds that closing a topic waits for operations in flight. Then it closes the topic without them, and the "
+        "next opening recovers the topic.",
         subject=Subject.TOPICS,
         gt=0,
         formerly="topic_close_timeout_s",

@@ -1,8 +1,8 @@
-"""One connected consumer of a subscription, and the way to it.
+"""A connected consumer of a subscription, and the interface to its client.
 
-`Consumer` is what the stream's session holds: what the client asks for goes in by its methods. `ConsumerSink` is the
-session's end for it: what the client is to be told comes out there, always at once and without waiting; a session that
-has no room says so through `room`, and calls `room_again` later.
+The stream's session calls `Consumer` for each request of the client. The subscription calls `ConsumerSink`, which the
+session implements, to send to the client; these calls never wait. A session whose `capacity_bytes` returns 0 or less
+calls `Consumer.on_capacity` once it has capacity again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Consumer", "ConsumerSink", "DeliveryRun"]
 
 @dataclass(slots=True)
 class DeliveryRun:
-    """Entries of one ledger whose ids follow each other, and of which the same is said."""
+    """Consecutive entries of one ledger that are delivered with the same epoch and redelivery count."""
 
     epoch: int
     redelivery_count: int
-    # Of one entry that is a batch: the messages that are done, as in `Delivery`.
+    # The acknowledged messages of a run that is one batch, as in `Delivery`.
     acknowledged: bytes
     entries: list[LogEntry]
     memory_bytes: int
@@ -39,17 +39,17 @@ class DeliveryRun:
 class ConsumerSink(Outlet, Protocol):
     @property
     def address(self) -> str:
-        """Whose it is, for those who look."""
+        """The client's address, for statistics."""
 
     @property
     def broken(self) -> bool:
-        """The stream is gone, or has let go of the consumer, though that has not left yet."""
+        """Whether the stream or the session's part of the consumer is closed, before the consumer has left."""
 
-    async def lives(self) -> bool:
-        """Whoever consumes is still there, as far as can be told; where not, the consumer has left by now."""
+    async def check_alive(self) -> bool:
+        """Return whether the client is alive, as far as can be determined. If it is not, the consumer has left."""
 
     def opened(self, consumer: Consumer) -> None:
-        """Comes first."""
+        """Report that the consumer is open. This is the first call."""
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None: ...
 
@@ -58,11 +58,11 @@ class ConsumerSink(Outlet, Protocol):
     def active_changed(self, active: bool) -> None: ...
 
     def ended(self, problem: Problem | None) -> None:
-        """Comes last; the consumer has left."""
+        """Report that the consumer has left. This is the last call."""
 
 
 class Consumer:
-    """`Subscriptions.subscribe` makes it."""
+    """A consumer that `Subscriptions.subscribe` opened."""
 
     __slots__ = ("connected_since_ms", "counters", "properties", "sink", "state", "subscription")
 
@@ -146,10 +146,11 @@ class Consumer:
         """The topic's last entry in front of that ledger; None: there is none (any more)."""
         return self.subscription.last_before(ledger_id)
 
-    def room_again(self) -> None:
-        """The sink had no room, and has some."""
-        self.subscription.room_again(self)
+    def on_capacity(self) -> None:
+        """Deliver more entries: the sink has capacity again."""
+        self.subscription.on_capacity(self)
 
     def leave(self) -> None:
-        """The client has gone, or closed it: nothing comes to the sink any more. What it had goes to others."""
+        """Remove the consumer, as its client closed it or disconnected. Its sink gets no more calls. Messages that it
+        has not acknowledged go to other consumers."""
         self.subscription.leave(self)

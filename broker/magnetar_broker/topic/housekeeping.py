@@ -1,11 +1,13 @@
-"""What topics need from time to time, done for all of them by one task: ten thousand idle ones have none of their own.
+"""Periodic maintenance of all loaded topics, in one task: ten thousand idle topics need no tasks of their own.
 
-The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
-very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
-age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed if no durable cursor needs its
-first ledger, it is not retained and no lease holds it, or if a ledger is not deleted yet. Leases that have lapsed are
-removed from its node, and counted. One that nobody uses, nor reads by a lease, is deleted or closed, where the settings
-say so.
+Each interval is one round over the topics, in ten steps. Each step handles a tenth of the topics, up to a limit. With
+very many topics a round takes longer, and the cost per second stays the same (CHK-59). For each topic:
+
+- The log is ticked, which rolls its ledger over by age. Cursors are ticked, which deletes the ledgers of idle cursors.
+- The log is trimmed if its first ledger is not needed by a durable cursor, not retained and not held by a lease, or if
+  a trimmed ledger is not deleted yet.
+- Expired leases are removed from the topic's node, and counted.
+- A topic without clients and leases is deleted or unloaded, if the settings enable that.
 """
 
 from __future__ import annotations

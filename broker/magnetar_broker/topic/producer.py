@@ -202,9 +202,9 @@ class Producer:
         if self.error is None:
             self._sink.report_waiting(waiting_for)
 
-    async def lives(self) -> bool:
-        """Its client is still there, as far as can be told; where not, it has left by now."""
-        return await self._sink.lives()
+    async def check_alive(self) -> bool:
+        """Return whether the client is alive, as far as can be determined. If it is not, the producer has left."""
+        return await self._sink.check_alive()
 
     def stop(self) -> None:
         """Nothing more is taken; what was is still told."""

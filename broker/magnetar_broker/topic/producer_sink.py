@@ -1,4 +1,4 @@
-"""What a topic's producers need of whoever publishes by them: a channel of a `produce` stream."""
+"""Interface through which a topic's producer reports results to its client, for example to a `produce` stream."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ __all__ = ["ProducerSink"]
 
 
 class ProducerSink(Protocol):
-    """Who is told what becomes of a producer and its entries, in the order in which it happens."""
+    """Receives the results of one producer and of its entries, in the order in which they occur."""
 
     def stored(self, number: int, position: Position) -> None: ...
 
     def refused(self, number: int, error: BrokerError) -> None:
-        """It was not and will not be stored; what follows is not held up."""
+        """Report that an entry was not stored and will not be. Later entries are not affected."""
 
     def decided(self, memory_bytes: int) -> None:
-        """Entries that were handed over are decided; they took this much memory, by `count_entry_memory`."""
+        """Report that published entries are stored or refused, so that `memory_bytes` of memory are free.
+
+        `memory_bytes` is counted by `count_entry_memory`.
+        """
 
     def report_waiting(self, waiting_for: str) -> None:
-        """Why the topic stores nothing at present has changed; empty: it stores what comes. Also called while the
-        producer is being opened."""
+        """Report a new reason why the topic stores no entries at present. Empty: it stores entries.
+
+        Also called while the producer is being opened.
+        """
 
     def ended(self, error: BrokerError) -> None:
-        """Nothing more is taken, or told, of this producer; but `decided` still is."""
+        """Report that the producer has ended. After this only `decided` is called."""
 
-    async def lives(self) -> bool:
-        """Whoever publishes is still there, as far as can be told; where not, it has been let go of by now."""
+    async def check_alive(self) -> bool:
+        """Return whether the client is alive, as far as can be determined. If it is not, its producer has left."""

@@ -152,7 +152,8 @@ class Subscription:
     # Joining and leaving.
 
     def join(self, opened: OpenConsumer, name: str, sink: ConsumerSink) -> Consumer:
-        """Add a consumer. Raises `BrokerError`, for example CONSUMER_BUSY."""
+        """Add a consumer and start delivery to it. Raises `BrokerError`, with CONSUMER_BUSY if another consumer
+        excludes it."""
         self._check_joining(opened)
         consumer = Consumer(self, ConsumerState(name, opened.priority_level, sink), sink, opened, self._clock.time_ms())
         if self._pump is None:
@@ -278,7 +279,7 @@ class Subscription:
         for consumer in consumers:
             consumer.sink.ended(problem)
 
-    # What consumers ask for, done at once.
+    # Requests of consumers. They are handled without waiting.
 
     def run(self) -> None:
         if self._pump is not None:
@@ -289,7 +290,7 @@ class Subscription:
             self._pump.dispatch.grant(consumer.state, epoch, permits)
             self._pump.run()
 
-    def room_again(self, consumer: Consumer) -> None:
+    def on_capacity(self, consumer: Consumer) -> None:
         if self._pump is not None and consumer.state in self._consumers:
             self._pump.dispatch.ready(consumer.state)
             self._pump.run()
@@ -297,7 +298,8 @@ class Subscription:
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
         checked = check_ranges(ranges, self._log)
         if self._pump is None or consumer.state not in self._consumers or (ranges and not checked):
-            return  # what it names is trimmed: to name nothing would mean everything
+            # All named entries are trimmed. Without this check an empty list would redeliver all entries.
+            return
         self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
         self._pump.run()
 

@@ -164,4 +164,4 @@ def _consumer_blocked_by(consumer: Consumer, subscription: Subscription) -> str:
     most = dispatch.limits.max_unacked_per_consumer
     if 0 < most <= state.held.total:
         return f"it has {state.held.total} unacknowledged messages, and max_unacked_messages_per_consumer is {most}"
-    return "" if consumer.sink.room() > 0 else "its connection can't keep up"
+    return "" if consumer.sink.capacity_bytes() > 0 else "its connection can't keep up"

@@ -1,12 +1,13 @@
-"""A topic as one broker serves it: its log, its subscriptions, and who publishes.
+"""A loaded topic: its log, its subscriptions and its producers.
 
-One object is one life of the topic. It ends when the topic is unloaded or deleted here, or when its log or its cursors
-have found that they are another broker's (`TopicUnloaded`): then all producers and consumers are told, and whoever asks
-for the topic next has it opened anew.
+A `Topic` exists from one opening of the topic to its end. It ends when this broker unloads or deletes the topic, or
+when its log or a cursor detects that another broker owns the topic (`TopicUnloaded`). Then all producers and consumers
+are closed, and the next request for the topic reopens it.
 
-**Ending in peace.** Nothing more is taken first; then what was taken is decided and told, published and acknowledged
-alike, so that clients need not send it again elsewhere; then producers and consumers are told that it is over, and log
-and cursors closed. Where that takes too long they are abandoned: the next life recovers them.
+**Graceful close.** First the topic accepts no more requests. Then it waits until all accepted entries and
+acknowledgements are decided and their results sent, so that clients need not resend them to the next owner. Then it
+closes producers, consumers, the log and the cursors. If that takes too long, the log and the cursors are abandoned, and
+the next opening recovers them.
 """
 
 from __future__ import annotations
@@ -137,10 +138,10 @@ class Topic:
                 producer.report_waiting(waiting_for)
 
     async def open_producer(self, asked: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
-        """A producer that nobody else has the name of. What its predecessor of that name has sent is decided.
+        """Open a producer with a name that no other producer of the topic has.
 
-        Raises `BrokerError`; before this returns the sink is told nothing but what the topic waits for. Whoever is
-        cancelled has opened nothing.
+        When this returns, all entries of the previous producer with that name are decided. Until then only
+        `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open.
         """
         self._check_served()
         _check_asked(asked)

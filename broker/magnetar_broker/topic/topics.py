@@ -74,9 +74,9 @@ class TopicCatalog(Protocol):
         """What holds in its namespace. Raises `BrokerError` where there can be no such topic: no such tenant, no such
         namespace."""
 
-    async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:
-        """What goes with the topic's making. Raises `BrokerError` where it may not be made on first use, or, `asked`
-        for by an administrator, not at all."""
+    async def creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
+        """Return the checks of the transaction that creates the topic. `explicit`: a request creates it; else it is
+        created on first use. Raises `BrokerError` if it must not be created."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class _Opening:
     # The topic, as soon as it takes messages.
     log_opened: asyncio.Future[Topic]
     create: bool
-    asked: bool
+    explicit: bool
 
 
 class Topics:
@@ -127,9 +127,11 @@ class Topics:
     def get_loaded(self, name: TopicName) -> Topic | None:
         return self._loaded.get(name)
 
-    async def get(self, name: TopicName, *, create: bool, asked: bool = False, to_publish: bool = False) -> Topic:
-        """The topic, opened if it is not; made if there is none, `create` is set, and that is allowed on first use.
-        `asked`: an administrator wants it made, and then that need not be allowed. `to_publish`: its log is enough.
+    async def get(self, name: TopicName, *, create: bool, explicit: bool = False, to_publish: bool = False) -> Topic:
+        """Return the topic. Open it if it is not loaded. Create it if it does not exist and `create` is set.
+
+        `explicit`: a request creates the topic, so its creation on first use need not be allowed. `to_publish`: return
+        as soon as the log is open.
 
         Raises `BrokerError`.
         """
@@ -146,9 +148,9 @@ class Topics:
                 if not self._may_be_here(name):
                     await self._ownership.admit(name)
                     continue
-                task = asyncio.get_running_loop().create_task(self._open(name, create, asked))
+                task = asyncio.get_running_loop().create_task(self._open(name, create, explicit))
                 log_opened: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
-                opening = self._opening[name] = _Opening(task, log_opened, create, asked)
+                opening = self._opening[name] = _Opening(task, log_opened, create, explicit)
                 self._by_hash.add(name)
                 task.add_done_callback(lambda done: self._opened(name, done))
             if to_publish and (topic := await _log_of(opening)) is not None:
@@ -159,7 +161,7 @@ class Topics:
             error = opening.task.exception()
             if error is None:
                 return opening.task.result()
-            if (create, asked) > (opening.create, opening.asked) and _code(error) in _NOT_MADE:
+            if (create, explicit) > (opening.create, opening.explicit) and _code(error) in _NOT_MADE:
                 continue  # whoever began the opening may not have it made, or did not want it
             raise _told(name, error)
 
@@ -305,11 +307,11 @@ class Topics:
         if name not in self._loaded and name not in self._opening and name not in self._ending:
             self._by_hash.discard(name)
 
-    async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
+    async def _open(self, name: TopicName, create: bool, explicit: bool) -> Topic:
         try:
             async with self._loading.place(name):
                 began = self._clock.monotonic()
-                topic = await self._open_stored(name, create, asked)
+                topic = await self._open_stored(name, create, explicit)
             if (problem := self._closed or self._why_not_here(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -324,7 +326,7 @@ class Topics:
                 self._counters.loads_failed += 1
             raise
 
-    async def _open_stored(self, name: TopicName, create: bool, asked: bool) -> Topic:
+    async def _open_stored(self, name: TopicName, create: bool, explicit: bool) -> Topic:
         if not name.is_persistent:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
@@ -339,7 +341,7 @@ class Topics:
         except BrokerError as error:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
-        along = await self._catalog.creation(name, asked=asked)
+        along = await self._catalog.creation(name, explicit=explicit)
         return await self._storage.open(name, create=True, along=along, policies=policies, log_opened=self._log_opened)
 
     def _log_opened(self, topic: Topic) -> None:

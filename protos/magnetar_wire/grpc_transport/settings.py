@@ -25,8 +25,8 @@ class GrpcSettings(Configuration):
     )
     grpc_reconnect_backoff_min_ms: int = setting(
         100,
-        "Milliseconds for which calls fail at once after the first failed attempt to connect. The pause doubles "
-        "with each further failure, up to grpc_reconnect_backoff_max_ms. Minimum: 100.",
+        "Pause, in milliseconds, after the first failed attempt to connect. Calls fail at once during the pause. The "
+        "pause doubles with each further failure, up to grpc_reconnect_backoff_max_ms. Minimum: 100.",
         subject=Subject.GRPC,
         ge=100,
     )
@@ -81,9 +81,9 @@ class GrpcSettings(Configuration):
     )
     grpc_max_receiving: int = setting(
         32,
-        "Maximum number of calls and large messages that a listener receives at a time; each takes at most 9 MiB "
-        "of memory. When another arrives, the one that has been in reception for longest is cancelled, once it "
-        "has had grpc_receiving_grace_ms.",
+        "Maximum number of calls and large messages that a listener receives at a time. Each takes at most 9 MiB of "
+        "memory. When another one arrives, the listener cancels the one that it has been receiving for longest, but "
+        "not before grpc_receiving_grace_ms.",
         subject=Subject.GRPC,
         unit="calls and messages",
         ge=1,
@@ -96,8 +96,8 @@ class GrpcSettings(Configuration):
     )
     grpc_processing_grace_ms: int = setting(
         30_000,
-        "Milliseconds for which a large message that is received completely, and that the service has not "
-        "processed yet, is not cancelled in favor of another one.",
+        "Milliseconds for which a large message is not cancelled in favor of another one after it was received "
+        "completely, while the service has not processed it yet.",
         subject=Subject.GRPC,
         ge=0,
         formerly="grpc_taking_grace_ms",
@@ -119,14 +119,15 @@ class GrpcSettings(Configuration):
     )
     grpc_max_stream_bytes: int = setting(
         256 * 1024 * 1024,
-        "Memory, in bytes, of the messages that wait in all streams of a listener. At this bound each stream "
+        "Maximum memory, in bytes, of the messages that wait in all streams of a listener. At this bound each stream "
         "holds one message at a time in each direction.",
         subject=Subject.GRPC,
         ge=0,
     )
     grpc_max_pending_bytes: int = setting(
         256 * 1024 * 1024,
-        "Memory, in bytes, of all requests of a listener that are not answered yet. Further requests are refused.",
+        "Maximum memory, in bytes, of all requests of a listener that are not answered yet. Further requests are "
+        "refused.",
         subject=Subject.GRPC,
         ge=MAX_TRANSPORT_BYTES,
     )
@@ -144,8 +145,8 @@ class GrpcSettings(Configuration):
     )
     grpc_stream_buffer_bytes: int = setting(
         1_048_576,
-        "Memory, in bytes, of the messages that wait in one direction of a stream, at each end. The message that "
-        "passes the bound is still accepted.",
+        "Maximum memory, in bytes, of the messages that wait in one direction of a stream, at each end. The message "
+        "that passes the bound is still accepted.",
         subject=Subject.GRPC,
         ge=1,
     )

@@ -27,7 +27,7 @@ __all__ = [
 class DataFolderSettings(Configuration):
     data_folder: Path = setting(
         REQUIRED,
-        "Folder of all data. Only one process can use it at a time; a bookie always with the same bookie_id.",
+        "Folder of all data. Only one process can use it at a time.",
         subject=Subject.ADDRESSES,
     )
 
@@ -51,10 +51,11 @@ class AdvertisedAddressSettings(Configuration):
 class ListenerSettings(AdvertisedAddressSettings):
     advertised_listeners: tuple[str, ...] = setting(
         (),
-        "Addresses that clients connect to, by listener name, instead of advertised_address and "
-        "pulsar_advertised_address: internal:magnetar://host:port,external:magnetar://host:port, and for clients of "
-        "Pulsar's protocol name:pulsar://host:port. A client gets the address of the listener that it names; if it "
-        "names none, of the listener in bind_addresses that it connected to, else of the internal one. At most 16.",
+        "Addresses that clients connect to, by listener name. They replace advertised_address and "
+        "pulsar_advertised_address. Format: internal:magnetar://host:port,external:magnetar://host:port, and for "
+        "clients of Pulsar's protocol name:pulsar://host:port. A client gets the address of the listener that it "
+        "names. A client that names none gets the address of the listener in bind_addresses that it connected to, or "
+        "else of the internal listener. At most 16.",
         subject=Subject.ADDRESSES,
         max_length=16,
         named_by="Pulsar",
@@ -67,8 +68,8 @@ class ListenerSettings(AdvertisedAddressSettings):
     )
     http_address: str = setting(
         "127.0.0.1:8080",
-        "Address of health, status and metrics over HTTP, host:port. Clients that reach a bookie's can turn the bookie "
-        "read-only. Empty: no HTTP.",
+        "Address of health, status and metrics over HTTP, host:port. Restrict access to a bookie's address: its "
+        "clients can make the bookie read-only. Empty: no HTTP.",
         subject=Subject.ADDRESSES,
     )
 

@@ -12,10 +12,10 @@ __all__ = ["RecordingSink"]
 
 
 class RecordingSink:
-    def __init__(self, room: int = 2**40) -> None:
+    def __init__(self, capacity_bytes: int = 2**40) -> None:
         self.address = "test"
         self.broken = False
-        self.has_room = room
+        self.has_room = capacity_bytes
         # (position, epoch, redelivery count, acknowledged bits), in order.
         self.delivered: list[tuple[Position, int, int, int]] = []
         # (epoch, acknowledged from).
@@ -24,7 +24,7 @@ class RecordingSink:
         self.consumer: Consumer | None = None
         self.problems: list[Problem | None] = []
 
-    async def lives(self) -> bool:
+    async def check_alive(self) -> bool:
         return not self.broken
 
     @property
@@ -37,7 +37,7 @@ class RecordingSink:
         self.delivered.clear()
         return positions
 
-    def room(self) -> int:
+    def capacity_bytes(self) -> int:
         return self.has_room
 
     def reserve(self, size_bytes: int) -> None:

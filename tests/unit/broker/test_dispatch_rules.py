@@ -15,10 +15,10 @@ from magnetar_broker.settings.delivery import SubscriptionSettings
 
 
 class _Outlet:
-    def __init__(self, room: int = 1_000_000) -> None:
-        self.has = room
+    def __init__(self, capacity_bytes: int = 1_000_000) -> None:
+        self.has = capacity_bytes
 
-    def room(self) -> int:
+    def capacity_bytes(self) -> int:
         return self.has
 
     def reserve(self, size_bytes: int) -> None:

@@ -191,9 +191,9 @@ async def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch:
 
         monkeypatch.setattr("magnetar_broker.managed_ledger.topic_node.read_leases_for", slowly)
         with pytest.raises(BrokerError) as refused:
-            await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, asked=True))
+            await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-        await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, asked=True))
+        await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
         stored = await compare_and_set.read(scene.registry, paths.topic(_IN_SHOP), fresh=True)
         assert stored is not None
         assert [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases] == [ONE]
@@ -205,7 +205,7 @@ async def test_what_was_read_of_a_namespace_makes_no_leases_node_after_its_delet
     async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         earlier = await incarnation_of(catalog)
-        along = await catalog.creation(_IN_SHOP, asked=True)
+        along = await catalog.creation(_IN_SHOP, explicit=True)
         await catalog.delete_namespace(_NAMESPACE, None)
         leases = catalog.namespace_leases
         with pytest.raises(BrokerError) as refused:
@@ -266,7 +266,7 @@ async def test_leases_that_can_not_be_decoded_are_replaced(
         assert await leases.list(_NAMESPACE) == ()
         match work:
             case "make":
-                await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, asked=True))
+                await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
             case "hold":
                 assert await leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "") is True
                 assert [one.lease_id for one in await leases.list(_NAMESPACE)] == [ONE]

@@ -852,7 +852,7 @@ async def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> Non
     assert "can't keep up" in scene.stats().blocked_by
     assert gets_other.take() == entries
     gets_slow.has_room = 10_000
-    slow.room_again()
+    slow.on_capacity()
     await settle()
     assert gets_slow.take() == entries
 

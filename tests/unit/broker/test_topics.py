@@ -99,7 +99,7 @@ async def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() ->
         with pytest.raises(BrokerError) as refused:
             await topics.get(TopicName.parse(name), create=create)
         assert refused.value.code == code
-    await topics.get(NAME, create=True, asked=True)
+    await topics.get(NAME, create=True, explicit=True)
     await topics.unload(NAME)
     await topics.get(NAME, create=True)
 
@@ -488,16 +488,16 @@ async def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_to
     storage = FakeStorage(options, clock)
     topics = topics_on(storage)
     topic = await topics.get(TopicName.parse("leased"), create=True)
-    asked = []
+    checked = []
 
     async def taken_meanwhile(*_: object) -> None:
-        asked.append(topic.name)
+        checked.append(topic.name)
         log_of(topic).leases.any_stands = True
 
     monkeypatch.setattr(FakeOwnership, "confirm", taken_meanwhile)
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     await passes(clock, 30.0)
-    assert asked == [topic.name]
+    assert checked == [topic.name]
     assert storage.deleted == []
     assert topics.loaded() == [topic]
     keeping.cancel()

@@ -48,7 +48,7 @@ class FakeProducerSink:
     def ended(self, error: BrokerError) -> None:
         self.told.append(("ended", error))
 
-    async def lives(self) -> bool:
+    async def check_alive(self) -> bool:
         return True
 
 
@@ -164,8 +164,8 @@ class FakeCatalog:
             raise BrokerError(ErrorCode.NOT_FOUND, "there is no such namespace")
         return Policies()
 
-    async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:
-        if not self.allowed and not asked:
+    async def creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
+        if not self.allowed and not explicit:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it is not created on first use")
         return ()
 

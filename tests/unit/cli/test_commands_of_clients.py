@@ -63,6 +63,16 @@ def test_a_help_breaks_no_line_within_a_paragraph() -> None:
             assert not (line and following), (words, line, following)
 
 
+def test_a_help_shows_no_value_for_a_flag() -> None:
+    """A reader would pass one: `--json true` is refused."""
+    flags = 0
+    for words in [[], *([group] for group in (*_OF_CLIENTS, *_OF_SERVERS)), *commands([*_OF_CLIENTS, *_OF_SERVERS])]:
+        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).stdout
+        assert "bool" not in shown.lower(), words
+        flags += len(re.findall(r"--(help|json|ephemeral|options|yes|version) +(-y +)?[A-Z]", shown))
+    assert flags > len(commands([*_OF_CLIENTS, *_OF_SERVERS])), "the help of each command has at least one flag"
+
+
 def test_nothing_heavy_is_imported_before_one_runs() -> None:
     """Whoever asks for help, or has a word completed, does not wait for it."""
     modules = [

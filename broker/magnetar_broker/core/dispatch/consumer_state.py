@@ -18,13 +18,13 @@ _MOST_PERMITS: Final = 2**31
 
 
 class Outlet(Protocol):
-    """The way to the consumer, maybe shared with others."""
+    """The queue of entries for a consumer, which other consumers may share."""
 
-    def room(self) -> int:
-        """How many more bytes it takes now. Who got 0 or less is told when there is room again."""
+    def capacity_bytes(self) -> int:
+        """Return how many more bytes can be queued now. After 0 or less, `on_capacity` is called later."""
 
     def reserve(self, size_bytes: int) -> None:
-        """So much less room, or with less than 0 more, until that is taken back."""
+        """Reserve capacity for entries that are being read. A negative size releases it."""
 
 
 class ConsumerState:

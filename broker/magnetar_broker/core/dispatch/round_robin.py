@@ -77,7 +77,7 @@ class RoundRobin(Dispatch):
         return not most or consumer.held.total < most
 
     def _takes(self, consumer: ConsumerState) -> bool:
-        return consumer.permits > 0 and self._may_hold_more(consumer) and consumer.outlet.room() > 0
+        return consumer.permits > 0 and self._may_hold_more(consumer) and consumer.outlet.capacity_bytes() > 0
 
     def _held_changed(self, consumer: ConsumerState, before: int) -> None:
         """It held so many messages."""
@@ -236,7 +236,7 @@ class RoundRobin(Dispatch):
     def _serve(self, consumer: ConsumerState, entries: Sequence[Deliverable]) -> list[Deliverable]:
         """What it takes of these: the first one at least. A chunk is served by itself."""
         dealt: list[Deliverable] = []
-        room = consumer.outlet.room()
+        capacity_bytes = consumer.outlet.capacity_bytes()
         messages = 0
         for one in entries:
             entry = one.entry
@@ -250,13 +250,13 @@ class RoundRobin(Dispatch):
             consumer.held.set(entry.position, max(1, entry.messages - one.acknowledged.bit_count()))
             self._held_changed(consumer, unacked)
             dealt.append(one)
-            room -= len(entry.stored)
+            capacity_bytes -= len(entry.stored)
             messages += entry.messages
             if (
                 entry.chunk is not None
                 or messages >= self.limits.max_round_robin_messages
                 or consumer.permits <= 0
-                or room <= 0
+                or capacity_bytes <= 0
                 or not self._may_hold_more(consumer)
                 or self._held_too_much
             ):

@@ -92,9 +92,9 @@ class SingleActive(Dispatch):
 
     def next_read(self) -> Reading | None:
         active = self._active
-        if active is None or active.permits <= 0 or (room := active.outlet.room()) <= 0:
+        if active is None or active.permits <= 0 or (capacity_bytes := active.outlet.capacity_bytes()) <= 0:
             return None
-        entries, size = self._entries_for(active.permits), min(room, self.limits.max_read_bytes)
+        entries, size = self._entries_for(active.permits), min(capacity_bytes, self.limits.max_read_bytes)
         return Reading([], self.read_position, entries, size, active.outlet)
 
     def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
@@ -104,17 +104,17 @@ class SingleActive(Dispatch):
         if active is None:
             return
         dealt: list[Deliverable] = []
-        room, past = active.outlet.room(), self._past if self._past else None
+        capacity_bytes, past = active.outlet.capacity_bytes(), self._past if self._past else None
         for one in entries:
             entry = one.entry
-            if active.permits <= 0 or room <= 0:
+            if active.permits <= 0 or capacity_bytes <= 0:
                 # It is read again when it can be delivered.
                 behind = entry.position
                 break
             if past is not None:
                 one.redelivery_count = past.count(entry.position)
             active.permits -= entry.messages
-            room -= len(entry.stored)
+            capacity_bytes -= len(entry.stored)
             dealt.append(one)
         self.read_position = max(self.read_position, behind)
         if dealt:
@@ -134,6 +134,6 @@ class SingleActive(Dispatch):
             return "no consumer is connected"
         if active.permits <= 0:
             return f"consumer {active.name} has granted no permits: its receiver queue is full"
-        if active.outlet.room() <= 0:
+        if active.outlet.capacity_bytes() <= 0:
             return f"the connection to consumer {active.name} can't keep up"
         return ""

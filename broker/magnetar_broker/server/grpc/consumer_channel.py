@@ -1,4 +1,4 @@
-"""One consumer of a `consume` stream: what its subscription sends is queued in the stream's outbox."""
+"""One consumer of a `consume` stream. It queues its subscription's deliveries in the stream's outbox."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ class ConsumerChannel:
     def broken(self) -> bool:
         return self._session.is_broken
 
-    async def lives(self) -> bool:
-        return not self.is_closed  # the transport checks the connection
+    async def check_alive(self) -> bool:
+        return not self.is_closed  # gRPC's keepalive checks the connection
 
-    def room(self) -> int:
+    def capacity_bytes(self) -> int:
         return 0 if self.is_closed else self._session.capacity_for(self.on_capacity)
 
     def on_capacity(self) -> None:
-        """The stream has capacity for entries again."""
+        """Deliver more entries: the stream has capacity again."""
         if self.consumer is not None and not self.is_closed:
-            self.consumer.room_again()
+            self.consumer.on_capacity()
 
     def reserve(self, size_bytes: int) -> None:
         self._session.outbox.reserve(size_bytes)

@@ -1,9 +1,9 @@
 """The answers that wait to be sent on a `produce` stream: receipts as ranges, many per message.
 
-Consecutive entries of one producer whose positions are consecutive in one ledger are one receipt, even if they became
-durable in different turns of the event loop. The client handles the parts of a message in the order opened, receipts,
-refused, ended, flow. So `compose` never puts a part into a message before an earlier part of the same producer. Of flow
-only a producer's last state is sent, so there is at most one per producer.
+One receipt covers consecutive entries of one producer at consecutive positions of one ledger, even if the entries
+became durable in different turns of the event loop. The client handles the parts of a message in the order opened,
+receipts, refused, ended, flow. So `compose` never puts a part into a message in which the client would handle it before
+an earlier part of the same producer. Only the last flow state of each producer is sent.
 """
 
 from __future__ import annotations

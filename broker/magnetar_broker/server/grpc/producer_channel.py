@@ -227,5 +227,5 @@ class ProducerChannel:
     def ended(self, error: BrokerError) -> None:
         self._end(error)
 
-    async def lives(self) -> bool:
-        return not self._has_ended  # the transport checks the connection
+    async def check_alive(self) -> bool:
+        return not self._has_ended  # gRPC's keepalive checks the connection

@@ -145,7 +145,7 @@ class ConnectedConsumer:
             await topic.subscriptions.subscribe(opening, self)
         except BrokerError as error:
             holder = topic.subscriptions.holder(opening.subscription, opening.durable)
-            if error.code != ErrorCode.CONSUMER_BUSY or holder is None or await holder.sink.lives():
+            if error.code != ErrorCode.CONSUMER_BUSY or holder is None or await holder.sink.check_alive():
                 raise
             await topic.subscriptions.subscribe(opening, self)
 
@@ -264,19 +264,19 @@ class ConnectedConsumer:
     def broken(self) -> bool:
         return self.is_closed or self._session.is_closed
 
-    async def lives(self) -> bool:
+    async def check_alive(self) -> bool:
         return await self._session.check_alive()
 
-    def room(self) -> int:
+    def capacity_bytes(self) -> int:
         return 0 if self._is_closing or self.is_closed else self._session.outbound.capacity_for(self.on_capacity)
 
     def reserve(self, size_bytes: int) -> None:
         self._session.outbound.reserve(size_bytes)
 
     def on_capacity(self) -> None:
-        """The connection has capacity for entries again."""
+        """Deliver more entries: the connection has capacity again."""
         if self.consumer is not None and not self.is_closed:
-            self.consumer.room_again()
+            self.consumer.on_capacity()
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         assert self._heads is not None

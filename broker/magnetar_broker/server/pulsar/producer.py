@@ -157,7 +157,7 @@ class ConnectedProducer:
             if error.code not in _TAKEN:
                 raise
             holder = next((one for one in topic.producers() if one.producer_name == request.producer_name), None)
-            if holder is None or await holder.lives():
+            if holder is None or await holder.check_alive():
                 raise _busy(error) from None
         try:
             return await topic.open_producer(opening, self, self._session.address)
@@ -347,7 +347,7 @@ class ConnectedProducer:
             close = CommandCloseProducer(producer_id=self.producer_id, request_id=NO_REQUEST)
             self._session.write(frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=close)))
 
-    async def lives(self) -> bool:
+    async def check_alive(self) -> bool:
         """Ping the client and return whether it is alive. If it is not, its connection is closed."""
         return await self._session.check_alive()
 

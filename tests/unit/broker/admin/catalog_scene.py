@@ -105,9 +105,9 @@ class CatalogScene:
         await self.catalog.tenants.create(NAMESPACE.tenant, TenantSettings())
         await self.catalog.namespaces.create(NAMESPACE, Policies())
 
-    async def make_topic(self, name: TopicName, catalog: Catalog | None = None, *, asked: bool = False) -> None:
+    async def make_topic(self, name: TopicName, catalog: Catalog | None = None, *, explicit: bool = False) -> None:
         """As the managed ledger makes it, with what the catalog wants to hold."""
-        along = await (catalog or self.catalog).creation(name, asked=asked)
+        along = await (catalog or self.catalog).creation(name, explicit=explicit)
         await self.put_topic(name, along)
 
     async def put_topic(self, name: TopicName, along: Sequence[Change]) -> None:

@@ -71,7 +71,7 @@ async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
     assert await scene.catalog.check_topic(TOPIC) == policies
     assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.catalog.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
-    assert await code_of(scene.catalog.creation(TOPIC, asked=True)) is None
+    assert await code_of(scene.catalog.creation(TOPIC, explicit=True)) is None
     await scene.catalog.update_policies(NAMESPACE, Policies())
     assert await scene.catalog.partitions(TOPIC, True) == 0
 
@@ -139,7 +139,7 @@ async def test_the_option_makes_no_topics() -> None:
     await scene.start()
     assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.make_topic(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
-    await scene.make_topic(TOPIC, asked=True)
+    await scene.make_topic(TOPIC, explicit=True)
     # A partition of a topic that somebody has made is made when it is first used.
     events = TopicName.parse("acme/shop/events")
     await scene.catalog.partitioned.create(events, 2, {})
@@ -150,7 +150,7 @@ async def test_a_namespace_has_so_many_topics_at_most() -> None:
     scene = CatalogScene(CatalogSettings(max_topics_per_namespace=2))
     await scene.start()
     await scene.make_topic(TOPIC)
-    await scene.make_topic(TopicName.parse("acme/shop/__change_events"), asked=True)
+    await scene.make_topic(TopicName.parse("acme/shop/__change_events"), explicit=True)
     await scene.catalog.partitioned.create(TopicName.parse("acme/shop/events"), 3, {})
     await scene.make_topic(TopicName.parse("acme/shop/events").partition(0))
     for more in (TopicName.parse("acme/shop/events").partition(1), TopicName.parse("acme/shop/more")):
@@ -171,7 +171,7 @@ async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene)
     assert await code_of(scene.catalog.check_topic(TOPIC.partition(3))) == ErrorCode.TOPIC_NOT_FOUND
     assert await scene.catalog.partitions(TOPIC.partition(1), False) == 0
     # The name belongs to the partitioned topic.
-    assert await code_of(scene.make_topic(TOPIC, asked=True)) == ErrorCode.NOT_ALLOWED
+    assert await code_of(scene.make_topic(TOPIC, explicit=True)) == ErrorCode.NOT_ALLOWED
     assert await code_of(scene.catalog.partitioned.create(TOPIC, 3, {})) == ErrorCode.ALREADY_EXISTS
     assert await code_of(scene.catalog.partitioned.create(TOPIC.partition(0), 3, {})) == ErrorCode.INVALID_TOPIC_NAME
     for bad in (0, 4097):
@@ -209,7 +209,7 @@ async def test_listings_hide_what_is_the_systems(scene: CatalogScene) -> None:
     await scene.catalog.partitioned.create(TopicName.parse("acme/shop/größe 1"), 1, {})
     system = TopicName.parse("acme/shop/__change_events")
     assert await code_of(scene.make_topic(system)) == ErrorCode.NOT_ALLOWED
-    await scene.make_topic(system, asked=True)
+    await scene.make_topic(system, explicit=True)
     for slip in ("%zz", "a%2Fb"):
         await scene.store.put(f"{paths.TOPICS}/acme/shop/persistent/{slip}", b"an operator's slip", ABSENT)
     assert await scene.catalog.topics(NAMESPACE) == [str(TOPIC)]

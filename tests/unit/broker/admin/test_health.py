@@ -15,7 +15,7 @@ _QUICK = {"health_check_timeout_seconds": 0.2, "health_check_max_age_seconds": 0
 
 async def healthy_again(scene: BrokerScene) -> None:
     async def healthy() -> bool:
-        return (await scene.broker.health.look())[0]
+        return (await scene.broker.health.check())[0]
 
     await until(healthy, "the broker is healthy again")
 
@@ -24,7 +24,7 @@ async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_b
     """ADM-2."""
 
     async with running_broker(health_check_timeout_seconds=30.0) as scene:
-        assert await scene.broker.health.look() == (True, [])
+        assert await scene.broker.health.check() == (True, [])
         topic = scene.broker_session.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
         assert topic.counters.received.messages == 1
@@ -44,7 +44,7 @@ async def test_bookies_that_give_no_answer_are_no_health() -> None:
         for bookie in scene.bookies:
             bookie.hanging.add("add")
         for _ in range(3):
-            healthy, reasons = await scene.broker.health.look()
+            healthy, reasons = await scene.broker.health.check()
             assert not healthy
             assert "has not answered for" in reasons[0]
         topic = scene.broker_session.topics.get_loaded(heartbeat_topic("b/1"))
@@ -60,7 +60,7 @@ async def test_bookies_that_cannot_be_read_are_no_health() -> None:
         await healthy_again(scene)
         for bookie in scene.bookies:
             bookie.failing.add("read")
-        healthy, reasons = await scene.broker.health.look()
+        healthy, reasons = await scene.broker.health.check()
         assert not healthy
         assert reasons[0].startswith("a message that was sent through the broker ")
         for bookie in scene.bookies:
@@ -77,7 +77,7 @@ async def test_bookies_that_cannot_be_read_are_no_health() -> None:
 
         for bookie in scene.bookies:
             bookie.lie = damaged
-        assert not (await scene.broker.health.look())[0]
+        assert not (await scene.broker.health.check())[0]
         for bookie in scene.bookies:
             bookie.lie = lambda _, answer: answer
         await healthy_again(scene)
@@ -90,7 +90,7 @@ async def test_without_metadata_a_broker_is_not_healthy() -> None:
         await healthy_again(scene)
         assert scene.store is not None
         scene.metadata.suspend(scene.store)
-        healthy, reasons = await scene.broker.health.look()
+        healthy, reasons = await scene.broker.health.check()
         assert not healthy
         assert "the session with the metadata store is suspended" in reasons
         scene.metadata.resume(scene.store)
@@ -105,7 +105,7 @@ async def test_without_metadata_a_broker_is_not_healthy() -> None:
 async def test_a_broker_without_a_session_says_so() -> None:
     async with running_broker() as scene:
         life, scene.broker.session = scene.broker.session, None
-        healthy, reasons = await scene.broker.health.look()
+        healthy, reasons = await scene.broker.health.check()
         assert not healthy
         assert "no session" in reasons[0]
         scene.broker.session = life
@@ -113,9 +113,9 @@ async def test_a_broker_without_a_session_says_so() -> None:
 
 async def test_many_who_ask_share_one_message() -> None:
     async with running_broker(health_check_timeout_seconds=30.0, health_check_max_age_seconds=1000.0) as scene:
-        answers = await within(asyncio.gather(*(scene.broker.health.look() for _ in range(50))), "50 answers")
+        answers = await within(asyncio.gather(*(scene.broker.health.check() for _ in range(50))), "50 answers")
         assert all(healthy for healthy, _ in answers)
-        assert (await scene.broker.health.look())[0]
+        assert (await scene.broker.health.check())[0]
         topic = scene.broker_session.topics.get_loaded(heartbeat_topic("b/1"))
         assert topic is not None
         assert topic.counters.received.messages == 1

@@ -237,7 +237,7 @@ async def test_ending_in_peace_frees_the_bundles_for_others() -> None:
 async def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
     async with running_brokers() as scene:
         for one in scene.brokers:
-            healthy, reasons = await one.broker.health.look()
+            healthy, reasons = await one.broker.health.check()
             assert healthy, reasons
             assert [topic.name.local_name for topic in one.broker_session.topics.loaded()] == [
                 f"__heartbeat-{one.broker_id}"

@@ -26,20 +26,20 @@ _STORED = [_NS + "orders", _NS + "other"]
 _PARTITIONS = [f"{_NS}parted-partition-{index}" for index in range(3)]
 
 
-async def topics_of(client: PulsarClient, namespace: str = "public/default", **asked: Any) -> BaseCommand:
-    command = CommandGetTopicsOfNamespace(request_id=client.request_id(), namespace=namespace, **asked)
+async def topics_of(client: PulsarClient, namespace: str = "public/default", **options: Any) -> BaseCommand:
+    command = CommandGetTopicsOfNamespace(request_id=client.request_id(), namespace=namespace, **options)
     return await client.ask(BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics_of_namespace=command)
 
 
-async def _listed(client: PulsarClient, **asked: Any) -> CommandGetTopicsOfNamespaceResponse:
-    answer = await topics_of(client, **asked)
+async def _listed(client: PulsarClient, **options: Any) -> CommandGetTopicsOfNamespaceResponse:
+    answer = await topics_of(client, **options)
     assert answer.type == BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, answer
     return answer.get_topics_of_namespace_response
 
 
 async def _make_topics(scene: PulsarScene) -> None:
     for name in ("orders", "other", "__change_events"):
-        await scene.broker_session.topics.get(TopicName.parse(name), create=True, asked=True)
+        await scene.broker_session.topics.get(TopicName.parse(name), create=True, explicit=True)
     await scene.admin.topics.create_partitioned("parted", 3)
 
 
