@@ -2,7 +2,7 @@
 
 The client and the broker both count permits. `outstanding` is the number of permits granted minus the number of
 messages delivered. It falls below zero if a batch has more messages than there are permits left. `queued` is the number
-of messages that were delivered and that the application has not received yet. The sum of both is kept near the size of
+of messages that were delivered and that the application has not received yet. The sum of both stays near the size of
 the window: if it falls to half of the window or below, the client grants permits for the difference.
 
 **The window** is `receiver_queue_size`. It is smaller if messages are large: the messages of a window should take
