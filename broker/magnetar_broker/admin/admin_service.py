@@ -23,7 +23,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls
 from magnetar_broker.admin.bundle_owners import BundleOwners
-from magnetar_broker.admin.call_server import CallLimit, CallServer, Handler, check_complete, find_handlers
+from magnetar_broker.admin.call_server import CallServer, Handler, check_complete, find_handlers, refuse_call
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.health import BrokerHealth
@@ -39,6 +39,7 @@ from magnetar_broker.admin.subscription_lists import SubscriptionLists
 from magnetar_broker.admin.tenant_calls import TenantCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.admin.topic_router import TopicRouter
+from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import PeersLike
 from magnetar_broker.topic.topics import Topics
@@ -93,7 +94,8 @@ class AdminService:
             BundleCalls(catalog, owner_rpc, bundle_owners),
             BrokerCalls(topics, ownership, owner_rpc, bundle_owners, health, describe_broker),
         ]
-        limit, reader_limit = CallLimit(_MAX_IN_FLIGHT), CallLimit(_MAX_READERS_IN_FLIGHT)
+        limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_call)
+        reader_limit = ConcurrencyLimit(_MAX_READERS_IN_FLIGHT, refuse_call)
         self._server = CallServer(
             "admin",
             _client_handlers([*at_owner, *forwarding], TopicRouter(catalog, owner_rpc)),

@@ -8,12 +8,12 @@ broker does not know is answered with UNSUPPORTED, since what they ask for would
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.core.policies import check_known
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
@@ -21,7 +21,7 @@ from magnetar_wire.admin_call import AdminCall
 from magnetar_wire.admin_calls import ADMIN_CALLS
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["CallLimit", "CallServer", "Handler", "check_complete", "find_handlers"]
+__all__ = ["CallServer", "Handler", "check_complete", "find_handlers", "refuse_call"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,29 +29,14 @@ _log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[Any], Awaitable[Message]]
 
 
-class CallLimit:
-    """The maximum number of calls that are served at a time."""
-
-    def __init__(self, maximum: int) -> None:
-        self._maximum = maximum
-        self._in_flight = 0
-
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        if self._in_flight >= self._maximum:
-            raise Refusal(
-                Code.RESOURCE_EXHAUSTED, f"{self._maximum} administrative calls are being served: try again later"
-            )
-        self._in_flight += 1
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
+def refuse_call(maximum: int) -> Refusal:
+    """Return the refusal of a call above the maximum number in flight."""
+    return Refusal(Code.RESOURCE_EXHAUSTED, f"{maximum} administrative calls are being served: try again later")
 
 
 class CallServer:
     def __init__(
-        self, prefix: str, handlers: Mapping[str, Handler], limit_of: Callable[[AdminCall], CallLimit]
+        self, prefix: str, handlers: Mapping[str, Handler], limit_of: Callable[[AdminCall], ConcurrencyLimit]
     ) -> None:
         """`prefix`: "admin" or "here"."""
         self._prefix = prefix

@@ -12,7 +12,8 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from magnetar_broker.admin.call_server import CallLimit, CallServer, Handler
+from magnetar_broker.admin.call_server import CallServer, Handler, refuse_call
+from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import NothingDone
 from magnetar_wire.transport import Code, Refusal
 
@@ -26,7 +27,7 @@ _MAX_IN_FLIGHT: Final = 256
 class LocalCalls:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
-        limit = CallLimit(_MAX_IN_FLIGHT)
+        limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_call)
         refusing = {name: _refuse_if_nothing_done(handler) for name, handler in handlers.items()}
         self._server = CallServer("here", refusing, lambda call: limit)
 

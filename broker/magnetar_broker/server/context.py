@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import TopicUnloaded
-from magnetar_broker.server.lookup_limit import LookupLimit
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 
 __all__ = ["ServerContext"]
@@ -30,7 +31,9 @@ class ServerContext:
         self.clock = clock
         self.counters = counters
         self.outbox_budget = OutboxBudget(settings.max_queued_bytes)
-        self.lookup_limit = LookupLimit(settings.max_concurrent_lookup_request)
+        # Counts lookups, and requests for a topic's partitions, its last message or a namespace's topics, of both
+        # protocols. Each may wait for the metadata store, or for a bundle that changes its owner, until its time-out.
+        self.lookup_limit = ConcurrencyLimit(settings.max_concurrent_lookup_request, _refuse_lookup)
 
     def session(self) -> BrokerSession:
         """Return the broker's session. Raises `TopicUnloaded` while it has none: clients then look up again."""
@@ -40,3 +43,11 @@ class ServerContext:
                 "the broker serves no topics now, because it is starting, closing or has lost its session"
             )
         return session
+
+
+def _refuse_lookup(maximum: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.TOO_MANY_REQUESTS,
+        f"{maximum} lookups are in flight at this broker, the maximum of max_concurrent_lookup_request: retry in a "
+        "moment",
+    )

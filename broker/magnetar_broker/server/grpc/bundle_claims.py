@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.lookup import decode_request
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -26,23 +27,16 @@ class Claimant(Protocol):
 
 
 class BundleClaims:
-    """Counts the claims of a broker."""
+    """The claims that are in flight at a broker."""
 
     def __init__(self) -> None:
-        self._in_flight = 0
+        self._limit = ConcurrencyLimit(_MAX_CLAIMS, _refuse)
 
     async def claim(self, ownership: Claimant, data: bytes) -> bytes:
         """Answer with the bundle's owner. Raises `Refusal`."""
         request = decode_request(ClaimRequest, data)
-        if self._in_flight >= _MAX_CLAIMS:
-            raise Refusal(
-                Code.RESOURCE_EXHAUSTED, f"{_MAX_CLAIMS} claims are in flight at this broker, the maximum: ask another"
-            )
-        self._in_flight += 1
-        try:
+        with self._limit.hold():
             return await self._claim(ownership, request)
-        finally:
-            self._in_flight -= 1
 
     async def _claim(self, ownership: Claimant, request: ClaimRequest) -> bytes:
         answer = ClaimAnswer()
@@ -52,6 +46,10 @@ class BundleClaims:
         except BrokerError as error:
             answer.problem.CopyFrom(error.problem)
         return answer.SerializeToString()
+
+
+def _refuse(maximum: int) -> Refusal:
+    return Refusal(Code.RESOURCE_EXHAUSTED, f"{maximum} claims are in flight at this broker, the maximum: ask another")
 
 
 def _parse_bundle(request: ClaimRequest) -> tuple[NamespaceName, BundleRange]:

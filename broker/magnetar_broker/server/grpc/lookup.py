@@ -36,7 +36,7 @@ async def look_up(server: ServerContext, session: BrokerSession, data: bytes) ->
     request, answer = decode_request(LookupRequest, data), LookupAnswer()
     server.counters.lookups += 1
     try:
-        with server.lookup_limit.count():
+        with server.lookup_limit.hold():
             owner = await session.ownership.home(_parse_topic_name(request.topic))
         server.counters.lookups_elsewhere += not owner.here
         answer.address = owner.advertised.at(request.listener_name)
@@ -50,7 +50,7 @@ async def get_partitions(server: ServerContext, session: BrokerSession, data: by
     """Answer with the topic's number of partitions; 0: it has none."""
     request, answer = decode_request(PartitionsRequest, data), PartitionsAnswer()
     try:
-        with server.lookup_limit.count():
+        with server.lookup_limit.hold():
             name = _parse_topic_name(request.topic)
             answer.partitions = await session.catalog.partitions(name, request.create)
     except BrokerError as error:
@@ -62,7 +62,7 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
     """Answer with the topic's incarnation and its last readable message, if it has one."""
     request, answer = decode_request(LastMessageRequest, data), LastMessageAnswer()
     try:
-        with server.lookup_limit.count():
+        with server.lookup_limit.hold():
             log = (await session.topics.get(_parse_topic_name(request.topic), create=False)).log
             answer.incarnation = log.incarnation
             if (last := await log.last_readable()) is not None:

@@ -39,7 +39,7 @@ async def _answer_lookup(session: ClientSession, request: CommandLookupTopic) ->
     server.counters.lookups += 1
     try:
         broker_session = server.session()
-        with server.lookup_limit.count():
+        with server.lookup_limit.hold():
             owner = await broker_session.ownership.home(TopicName.parse(request.topic))
         server.counters.lookups_elsewhere += not owner.here
         address = _address_of(owner, session, request.advertised_listener_name)
@@ -69,7 +69,7 @@ async def _answer_partitions(session: ClientSession, request: CommandPartitioned
     server = session.context.server
     try:
         broker_session = server.session()
-        with server.lookup_limit.count():
+        with server.lookup_limit.hold():
             name = TopicName.parse(request.topic)
             may_create = request.metadata_auto_creation_enabled
             response.partitions = await broker_session.catalog.partitions(name, may_create)

@@ -69,7 +69,7 @@ class TopicLists:
         def matches(name: str) -> bool:
             return name.startswith(domain) and (pattern is None or pattern.matches(name))
 
-        with context.server.lookup_limit.count():
+        with context.server.lookup_limit.hold():
             async with context.topic_list_makers:
                 names = await list_topic_names(catalog, namespace, partial(count_partitions, catalog), matches)
                 self._send_topics(request, Listing.of(names), filtered=pattern is not None)
@@ -118,7 +118,7 @@ class TopicLists:
         self._check_watchers()
         watcher = self._watchers[request.watcher_id] = TopicWatcher(self._session.outbound, request.watcher_id)
         try:
-            with context.server.lookup_limit.count():
+            with context.server.lookup_limit.hold():
                 listing = await context.topic_watches.watch(namespace, pattern, watcher)
             self._send_watch(request, watcher, listing)
         except BaseException:
