@@ -8,7 +8,6 @@ from functools import partial
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.pulsar.acknowledged_ids import split_ack, split_redelivery
 from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
-from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.replies import error_frame, no_consumer_frame, success_frame
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.topic.consumer import Consumer
@@ -36,18 +35,11 @@ class Consumers:
             if existing.is_open:
                 existing.send_success(request.request_id)
                 return
-            text = (
-                f"consumer {request.consumer_id} is being opened or closed on this connection: retry once that is "
-                "answered"
-            )
-            session.fail(request.request_id, server_error(ErrorCode.SERVICE_NOT_READY), text)
+            session.fail_not_ready(request.request_id, f"consumer {request.consumer_id}")
             return
-        if len(self.by_id) >= session.context.settings.max_consumers_per_stream:
-            text = (
-                f"this connection has {len(self.by_id)} consumers, the maximum of max_consumers_per_stream: use "
-                "another connection"
-            )
-            session.fail(request.request_id, ServerError.TOO_MANY_REQUESTS, text)
+        maximum = session.context.settings.max_consumers_per_stream
+        if len(self.by_id) >= maximum:
+            session.fail_too_many(request.request_id, "consumers", maximum)
             return
         consumer = self.by_id[request.consumer_id] = ConnectedConsumer(session, self.by_id, request.consumer_id)
         consumer.opening = session.start_request(request.request_id, self._subscribe(consumer, request))

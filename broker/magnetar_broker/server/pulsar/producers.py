@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from magnetar_broker.errors import TopicUnloaded
-from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.producer import ConnectedProducer
 from magnetar_broker.server.pulsar.replies import success_frame
 from magnetar_broker.server.pulsar.session import ClientSession
-from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend, ServerError
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
 __all__ = ["Producers"]
 
@@ -31,18 +29,11 @@ class Producers:
             if existing.is_open:
                 existing.send_opened(request.request_id)  # the client had stopped waiting for the first answer
                 return
-            text = (
-                f"producer {request.producer_id} is being opened or closed on this connection: retry once that is "
-                "answered"
-            )
-            session.fail(request.request_id, server_error(ErrorCode.SERVICE_NOT_READY), text)
+            session.fail_not_ready(request.request_id, f"producer {request.producer_id}")
             return
-        if len(self.by_id) >= session.context.settings.max_producers_per_stream:
-            text = (
-                f"this connection has {len(self.by_id)} producers, the maximum of max_producers_per_stream: use "
-                "another connection"
-            )
-            session.fail(request.request_id, ServerError.TOO_MANY_REQUESTS, text)
+        maximum = session.context.settings.max_producers_per_stream
+        if len(self.by_id) >= maximum:
+            session.fail_too_many(request.request_id, "producers", maximum)
             return
         producer = self.by_id[request.producer_id] = ConnectedProducer(session, self.by_id, request.producer_id)
         producer.opening = session.start_request(request.request_id, self._open(producer, request))

@@ -11,11 +11,13 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
+from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.keepalive import Keepalive
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
 from magnetar_broker.server.pulsar.outbound import OutboundFrames
 from magnetar_broker.server.pulsar.pending_requests import PendingRequests
 from magnetar_broker.server.pulsar.replies import error_frame
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import ServerError
 
 __all__ = ["ClientSession"]
@@ -109,6 +111,16 @@ class ClientSession:
     def fail(self, request_id: int, error: ServerError, text: str) -> None:
         """Answer a request with ERROR."""
         self.write(error_frame(request_id, error, text))
+
+    def fail_not_ready(self, request_id: int, channel: str) -> None:
+        """Answer that a producer or consumer, "producer 3", can't be opened again yet."""
+        text = f"{channel} is being opened or closed on this connection: retry once that is answered"
+        self.fail(request_id, server_error(ErrorCode.SERVICE_NOT_READY), text)
+
+    def fail_too_many(self, request_id: int, channels: str, maximum: int) -> None:
+        """Answer that this connection has the maximum of "producers" or "consumers"."""
+        text = f"this connection has {maximum} {channels}, the maximum of max_{channels}_per_stream: use another one"
+        self.fail(request_id, ServerError.TOO_MANY_REQUESTS, text)
 
     def start_request(self, request_id: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work`, which answers a request if it succeeds. Errors and cancellation are answered with ERROR."""
