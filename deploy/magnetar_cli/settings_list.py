@@ -6,7 +6,6 @@ then all others by subject. Headings and descriptions are comments. A setting wi
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic import SecretBytes, SecretStr
 
+from magnetar_cli.toml_text import toml_text
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.settings import REQUIRED, Setting, Subject, amount_text, bounds_text, settings_of, unit_of
 
@@ -61,11 +61,7 @@ def toml_value(value: Any) -> str:
     """Return the value as TOML. It is empty for a secret, and for a required setting."""
     if value is REQUIRED or value is None or isinstance(value, (SecretStr, SecretBytes)):
         return ""
-    if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(toml_value, value))}]"
-    if isinstance(value, (bool, int, str, Path)):
-        return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
-    return str(value) if isinstance(value, float) else ""
+    return toml_text(str(value) if isinstance(value, Path) else value)
 
 
 def _section(kind: type[Configuration], title: str, names: Iterable[str]) -> Iterator[str]:

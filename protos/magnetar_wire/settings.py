@@ -137,11 +137,14 @@ def settings_of(kind: type[BaseModel]) -> dict[str, Setting]:
     return {name: _facts(info) for name, info in kind.model_fields.items()}
 
 
-def check_order(settings: BaseModel, lower: str, upper: str) -> None:
-    """Raise `ValueError` if the setting `lower` is above the setting `upper`."""
+def check_order(settings: BaseModel, lower: str, upper: str, because: str = "") -> None:
+    """Raise `ValueError` if the setting `lower` is above the setting `upper`. `because` is the reason of the rule."""
     low, high = getattr(settings, lower), getattr(settings, upper)
     if low > high:
-        raise ValueError(f"{lower} is {low:.15g}, above {upper}, which is {high:.15g}: lower {lower} or raise {upper}")
+        reason = f"; {because}" if because else ""
+        raise ValueError(
+            f"{lower} is {low:.15g}, above {upper}, which is {high:.15g}: lower {lower} or raise {upper}{reason}"
+        )
 
 
 def former_names(kind: type[BaseModel]) -> dict[str, str]:

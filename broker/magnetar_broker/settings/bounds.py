@@ -20,7 +20,7 @@ from magnetar_broker.settings.topics import TopicSettings
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.limits import MAX_BROKER_METADATA_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 
-__all__ = ["check_lag_bound", "check_lease_bounds", "check_load_seconds", "check_topic_bound", "with_lag_bound"]
+__all__ = ["check_lag_bound", "check_load_seconds", "check_topic_bound", "with_lag_bound"]
 
 _MIB: Final = 1 << 20
 # Memory of the entries of the largest frame, as a topic counts it.
@@ -44,17 +44,6 @@ def check_lag_bound(lag_bytes: int, publish_buffer_mb: int) -> None:
             f"{publish_buffer_mb} ({least} bytes): publishers could have more in flight than a bookie may "
             f"have unanswered. Set max_bookie_lag_bytes to 0 (twice the buffer) or to at least {least}, or "
             "lower max_message_publish_buffer_size_in_mb"
-        )
-
-
-def check_lease_bounds(max_leases_per_namespace: int, max_leases_per_topic: int) -> None:
-    """Raise `ValueError` if a topic could be made with more leases than a topic may have."""
-    if max_leases_per_namespace > max_leases_per_topic:
-        raise ValueError(
-            f"max_leases_per_namespace is {max_leases_per_namespace}, above "
-            f"managed_ledger_max_leases_per_topic, which is {max_leases_per_topic}: a new topic gets all "
-            f"leases of its namespace. Lower max_leases_per_namespace to at most {max_leases_per_topic}, or "
-            "raise managed_ledger_max_leases_per_topic"
         )
 
 

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_broker.settings.administration import CatalogSettings, HealthSettings, MetricsSettings
-from magnetar_broker.settings.bounds import check_lag_bound, check_lease_bounds, check_load_seconds, check_topic_bound
+from magnetar_broker.settings.bounds import check_lag_bound, check_load_seconds, check_topic_bound
 from magnetar_broker.settings.delivery import ConsumeSettings, SubscriptionSettings
 from magnetar_broker.settings.listeners import (
     BrokerGrpcSettings,
@@ -21,7 +21,7 @@ from magnetar_broker.settings.ownership import OwnershipSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_metadata.settings import MetadataRetrySettings
 from magnetar_wire.process.settings import AdvertisedAddressSettings, HttpSettings, LogSettings, ShutdownSettings
-from magnetar_wire.settings import Subject, setting
+from magnetar_wire.settings import Subject, check_order, setting
 
 __all__ = ["BrokerServiceSettings", "ServingSettings"]
 
@@ -72,6 +72,11 @@ class ServingSettings(
     def _check_bounds(self) -> Self:
         check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
         check_topic_bound(self.max_pending_publish_bytes_per_topic, self.managed_ledger_max_pending_bytes)
-        check_lease_bounds(self.max_leases_per_namespace, self.managed_ledger_max_leases_per_topic)
+        check_order(
+            self,
+            "max_leases_per_namespace",
+            "managed_ledger_max_leases_per_topic",
+            "a new topic gets all leases of its namespace",
+        )
         check_load_seconds(self.slow_topic_load_seconds, self.topic_load_timeout_seconds)
         return self

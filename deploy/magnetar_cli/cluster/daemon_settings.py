@@ -6,13 +6,13 @@ settings that were set, and no defaults.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar_cli.cluster.errors import ClusterError
+from magnetar_cli.toml_text import toml_text
 
 if TYPE_CHECKING:
     from magnetar_wire.configuration import Configuration
@@ -118,7 +118,7 @@ def rename_former(kind: DaemonKind, stored: Mapping[str, Any]) -> dict[str, Any]
 
 def write_settings(file: Path, settings: Mapping[str, Any]) -> None:
     """Write the settings as TOML."""
-    file.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in settings.items() if value is not None))
+    file.write_text("".join(f"{name} = {toml_text(value)}\n" for name, value in settings.items() if value is not None))
 
 
 def _check_names(kind: DaemonKind, names: Iterable[str]) -> list[str]:
@@ -132,12 +132,3 @@ def _check_names(kind: DaemonKind, names: Iterable[str]) -> list[str]:
 def _plain(settings: Configuration, names: Iterable[str]) -> dict[str, Any]:
     plain: dict[str, Any] = settings.model_dump(mode="json", include=set(names))
     return plain
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(name)} = {_toml(one)}' for name, one in value.items())}}}"
-    # TOML writes numbers, true, false and text as JSON does.
-    return json.dumps(value, ensure_ascii=False)
