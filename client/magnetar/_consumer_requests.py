@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from magnetar._consume_stream import RequestBuilder
 from magnetar._errors import from_problem
-from magnetar._pending_acks import EpochTracker, PendingAcks
+from magnetar._pending_acks import EpochTracker, PendingAcks, make_ranges
 from magnetar.exceptions import ConnectError
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeRequest,
     Done,
-    EntryRange,
     Flow,
     OpenConsumer,
     Redeliver,
@@ -84,7 +82,10 @@ class OutboundRequests:
         positions = sorted(self.redeliver or ())
         # Each position is at most one range.
         now, later = positions[: builder.parts_left], positions[builder.parts_left :]
-        ranges = _make_ranges(now)
+        by_ledger: dict[int, list[int]] = {}
+        for ledger_id, entry_id in now:
+            by_ledger.setdefault(ledger_id, []).append(entry_id)
+        ranges = list(make_ranges(by_ledger))
         builder.request.redeliver.append(Redeliver(consumer_id=consumer_id, epoch=epochs.number, entries=ranges))
         builder.count(1 + len(ranges), _SMALL_BYTES * len(ranges))
         self.redeliver = dict.fromkeys(later)
@@ -144,15 +145,3 @@ class PendingRequests:
         for future in list(self._answers.values()):
             if not future.done():
                 future.set_exception(ConnectError(f"the connection was lost before the broker answered: {error}"))
-
-
-def _make_ranges(positions: Iterable[tuple[int, int]]) -> list[EntryRange]:
-    """Merge sorted ledger and entry ids into ranges."""
-    ranges: list[EntryRange] = []
-    for ledger_id, entry_id in positions:
-        last = ranges[-1] if ranges else None
-        if last is not None and last.ledger_id == ledger_id and last.last_entry_id == entry_id - 1:
-            last.last_entry_id = entry_id
-        else:
-            ranges.append(EntryRange(ledger_id=ledger_id, first_entry_id=entry_id, last_entry_id=entry_id))
-    return ranges

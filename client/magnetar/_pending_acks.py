@@ -25,13 +25,15 @@ from magnetar._message import DeliveredEntry, DeliveryEpoch
 from magnetar.exceptions import ServiceUnitNotReady, StaleEpoch
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, Done, EntryRange
 
-__all__ = ["AckReceipt", "EpochTracker", "PendingAcks"]
+__all__ = ["AckReceipt", "EpochTracker", "PendingAcks", "make_ranges"]
 
 # The maximum of one `Acknowledge`: of ranges, of batches, and of the bytes of their sets.
 _MAX_RANGES: Final = 2_000
 _MAX_SET_BYTES: Final = 262_144
 # A batch index behind all messages of a batch.
 _WHOLE_ENTRY: Final = 2**31
+# Before every position.
+_NOWHERE: Final = (-1, -1, -1)
 
 
 class PendingAcks:
@@ -196,7 +198,7 @@ class PendingAcks:
     # Merging.
 
     def _make_requests(self, group: _AckGroup) -> Iterator[Acknowledge]:
-        covered = (-1, -1, -1)
+        covered = _NOWHERE
         if group.cumulative is not None:
             ledger_id, entry_id, index, size = group.cumulative
             covered = (ledger_id, entry_id, index)
@@ -206,7 +208,7 @@ class PendingAcks:
             else:
                 request.messages.append(_make_batch(ledger_id, entry_id, (2 << index) - 1, size))
             yield request
-        ranges = list(_make_ranges(group.entries, covered))
+        ranges = list(make_ranges(group.entries, covered))
         request = Acknowledge(entries=ranges[:_MAX_RANGES])
         for at in range(_MAX_RANGES, len(ranges), _MAX_RANGES):
             yield request
@@ -326,8 +328,8 @@ def _make_batch(ledger_id: int, entry_id: int, bits: int, size: int) -> BatchMes
     return BatchMessages(ledger_id=ledger_id, entry_id=entry_id, messages=messages, batch_size=size)
 
 
-def _make_ranges(entries: dict[int, list[int]], covered: tuple[int, int, int]) -> Iterator[EntryRange]:
-    """Yield maximal ranges in order, without entries that are covered."""
+def make_ranges(entries: dict[int, list[int]], covered: tuple[int, int, int] = _NOWHERE) -> Iterator[EntryRange]:
+    """Yield maximal ranges of entry ids by ledger id, in order, without entries that are covered."""
     for ledger_id in sorted(entries):
         first = last = -2
         for entry_id in sorted(set(entries[ledger_id])):
