@@ -1,8 +1,8 @@
 """Make a command from a declaration, if all that it does is to call one method of `magnetar.admin`.
 
 The command has the declared parameters, then `--yes` if it asks for confirmation, `--url`, and `--json` if it prints a
-list or a result. In JSON, each item of a list is an object, and a result is one together with the arguments. The table
-of admin calls says whether a lost answer leaves open whether the call was done.
+list. In JSON, each item of the list is an object. The table of admin calls states whether a lost answer leaves open
+whether the call was done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from magnetar_cli.administration.confirmation import Yes, confirm
-from magnetar_cli.administration.output import json_line, print_rows
+from magnetar_cli.administration.output import print_rows
 from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered, end_as_told
 
 __all__ = ["Argument", "SimpleCommand", "add_command"]
@@ -31,10 +31,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """In `confirms` and `prints`, names in braces stand for the arguments; in `prints` also `result`'s for the result.
-
-    E.g. `result="messages", prints="{topic}: {messages:,} messages"`.
-    """
+    """In `confirms` and `prints`, names in braces stand for the arguments."""
 
     name: str
     # The method, e.g. "topics.truncate".
@@ -46,8 +43,6 @@ class SimpleCommand:
     confirms_forced: str = ""
     # The line that is printed when it is done.
     prints: str = ""
-    # The name of the method's result, if it is printed.
-    result: str = ""
     # The heading of the list that is printed instead.
     lists: str = ""
 
@@ -66,18 +61,14 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
         )
         if declared.lists:
             print_rows((declared.lists,), [(one,) for one in result], as_json=given["as_json"])
-            return
-        shown = {declared.result: result} if declared.result else {}
-        if shown and given["as_json"]:
-            print(json_line(arguments | shown))
         else:
-            print(declared.prints.format(**given, **shown))
+            print(declared.prints.format(**given))
 
     parameters = [
         *declared.arguments,
         *([Argument("yes", Yes, False)] if declared.confirms else []),
         Argument("url", Url, DEFAULT_URL),
-        *([Argument("as_json", AsJson, False)] if declared.lists or declared.result else []),
+        *([Argument("as_json", AsJson, False)] if declared.lists else []),
     ]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
