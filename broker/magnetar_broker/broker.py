@@ -59,7 +59,7 @@ class Broker:
         clock: Clock,
         randomness: Randomness,
         settings: BrokerServiceSettings | None = None,
-        client_options: LedgerClientSettings | None = None,
+        client_settings: LedgerClientSettings | None = None,
         advertised_address: str = "",
         broker_id: str = "",
         *,
@@ -112,7 +112,7 @@ class Broker:
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
-        self._client_options = with_lag_bound(client_options or LedgerClientSettings(), self.settings)
+        self._client_settings = with_lag_bound(client_settings or LedgerClientSettings(), self.settings)
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()
@@ -261,7 +261,7 @@ class Broker:
                 self._clock,
                 self._randomness,
                 self.settings,
-                self._client_options,
+                self._client_settings,
                 self.counters,
                 self.health,
                 self._about,

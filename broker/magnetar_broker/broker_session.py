@@ -78,14 +78,14 @@ class BrokerSession:
         clock: Clock,
         randomness: Randomness,
         settings: BrokerServiceSettings,
-        client_options: LedgerClientSettings,
+        client_settings: LedgerClientSettings,
         counters: BrokerCounters,
         health: BrokerHealth,
         about: Callable[[], BrokerAnswer],
     ) -> None:
         self.store = store
         self.peers = peers
-        self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
+        self.client = LedgerClient(store, bookie_transport, clock, randomness, client_settings)
         self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name)
         storage = StoredTopics(

@@ -84,7 +84,7 @@ async def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Lef
 
     async with running_small_cluster(
         bookies=_BOOKIES,
-        options=LedgerClientSettings(
+        settings=LedgerClientSettings(
             explicit_lac_interval_ms=0,
             read_entry_timeout_seconds=1.0,
             add_entry_timeout_seconds=1.0,

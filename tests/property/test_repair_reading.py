@@ -52,7 +52,7 @@ class Liars:
 
 
 def client_of(liars: Liars) -> LedgerClient:
-    return cast(LedgerClient, SimpleNamespace(bookies=liars, options=LedgerClientSettings()))
+    return cast(LedgerClient, SimpleNamespace(bookies=liars, settings=LedgerClientSettings()))
 
 
 def metadata_of(striping: Striping) -> LedgerMetadata:

@@ -56,16 +56,16 @@ class Auditor:
     """One term of office."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, options: AutoRecoverySettings, allowed: Callable[[], bool]
+        self, client: LedgerClient, cluster: Cluster, settings: AutoRecoverySettings, allowed: Callable[[], bool]
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._settings = options
+        self._settings = settings
         # Asked before each act: the term may be over.
         self._allowed = allowed
         self._tasks = Tasks(client)
-        self._sweeper = Sweeper(client, options.intent_grace_period_seconds)
-        self._checker = Checker(client, options, allowed)
+        self._sweeper = Sweeper(client, settings.intent_grace_period_seconds)
+        self._checker = Checker(client, settings, allowed)
         # Tombstones that were there at the last pass already.
         self._lingering: dict[int, None] = {}
         # Bookies without a cookie that ledgers name, as this pass found out.
@@ -206,7 +206,7 @@ class Auditor:
     async def _tell(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:
         """A bookie looks after the ledgers that it has heard of, and by a fence it hears of this one."""
         request = FenceRequest(ledger_id=ledger_id, master_key=master_key)
-        timeout_s = self._client.options.read_entry_timeout_seconds
+        timeout_s = self._client.settings.read_entry_timeout_seconds
         # It will be told again.
         with contextlib.suppress(TransportError):
             await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)

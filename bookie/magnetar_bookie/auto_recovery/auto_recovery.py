@@ -24,11 +24,11 @@ class AutoRecovery:
         self,
         bookie_id: str,
         client: LedgerClient,
-        options: AutoRecoverySettings | None = None,
+        settings: AutoRecoverySettings | None = None,
         counters: RepairCounters | None = None,
     ) -> None:
         self._client = client
-        self._settings = options or AutoRecoverySettings()
+        self._settings = settings or AutoRecoverySettings()
         self._cluster = Cluster(client, self._settings)
         self.worker = Worker(client, self._cluster, self._settings, counters)
         # Whether this process holds the auditor's office.

@@ -26,14 +26,14 @@ __all__ = ["Checker"]
 
 
 class Checker:
-    def __init__(self, client: LedgerClient, options: AutoRecoverySettings, allowed: Callable[[], bool]) -> None:
+    def __init__(self, client: LedgerClient, settings: AutoRecoverySettings, allowed: Callable[[], bool]) -> None:
         self._client = client
-        self._settings = options
+        self._settings = settings
         self._allowed = allowed
         self._tasks = Tasks(client)
         self._alarm = Alarm(client.clock)
         self.schedule = CheckSchedule(
-            options.auditor_periodic_check_interval_seconds, options.rw_rereplicate_backoff_max_seconds
+            settings.auditor_periodic_check_interval_seconds, settings.rw_rereplicate_backoff_max_seconds
         )
 
     def ring(self) -> None:

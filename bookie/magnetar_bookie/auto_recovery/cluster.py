@@ -16,9 +16,9 @@ __all__ = ["Cluster"]
 class Cluster:
     """Auditor and worker of one process share it, so that both have seen a bookie go at the same time."""
 
-    def __init__(self, client: LedgerClient, options: AutoRecoverySettings) -> None:
+    def __init__(self, client: LedgerClient, settings: AutoRecoverySettings) -> None:
         self._client = client
-        self.lost = LostBookies(options.lost_bookie_recovery_delay_seconds)
+        self.lost = LostBookies(settings.lost_bookie_recovery_delay_seconds)
 
     async def look(self) -> ClusterView:
         """A view that is at least as new as this call.

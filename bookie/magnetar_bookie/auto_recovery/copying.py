@@ -36,7 +36,7 @@ class ReadOnlyTarget(CannotRepair):
 
 async def fill_slot(
     client: LedgerClient,
-    options: AutoRecoverySettings,
+    settings: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
     step: FillSlot,
@@ -50,20 +50,20 @@ async def fill_slot(
     """
     reader = SlotReader(client, ledger_id, metadata, step)
     at = step.first_entry_id
-    async for end, missing in lacking(client, options, ledger_id, metadata, step):
+    async for end, missing in lacking(client, settings, ledger_id, metadata, step):
         if missing and read_only:
             raise ReadOnlyTarget(f"bookie {step.target} lacks entry {missing[0]}, and is read-only")
         in_piece = entries_of_slot(metadata.striping, step.slot, at, end - 1)
         if in_piece > len(missing):
             await progress(in_piece - len(missing))
         while missing:
-            batch = missing[: options.rereplication_entry_batch_size]
-            records = await reader.read(batch, options.rereplication_batch_bytes)
+            batch = missing[: settings.rereplication_entry_batch_size]
+            records = await reader.read(batch, settings.rereplication_batch_bytes)
             if records:
                 await _write(client, ledger_id, metadata.master_key, step.target, records)
                 await progress(len(records))
             missing = [one for one in missing if one not in records and one not in reader.unreadable]
-            if len(reader.unreadable) >= options.rereplication_entry_batch_size:
+            if len(reader.unreadable) >= settings.rereplication_entry_batch_size:
                 break  # enough to know of
         if missing:
             break

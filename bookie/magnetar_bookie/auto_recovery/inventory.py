@@ -17,7 +17,7 @@ __all__ = ["lacking"]
 
 
 async def lacking(
-    client: LedgerClient, options: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, step: FillSlot
+    client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, step: FillSlot
 ) -> AsyncIterator[tuple[int, list[int]]]:
     """Piece by piece, where the piece ends (excluded) and which entries of the slot the target lacks in it.
 
@@ -25,11 +25,11 @@ async def lacking(
     """
     at = step.first_entry_id
     while at <= step.last_entry_id:
-        last = min(at + options.inventory_entries - 1, step.last_entry_id)
+        last = min(at + settings.inventory_entries - 1, step.last_entry_id)
         request = InventoryRequest(ledger_id=ledger_id, first_entry_id=at, last_entry_id=last)
         try:
             answer = await client.bookies.call(
-                step.target, "inventory", request, InventoryAnswer, timeout_s=options.inventory_timeout_seconds
+                step.target, "inventory", request, InventoryAnswer, timeout_s=settings.inventory_timeout_seconds
             )
         except TransportError as error:
             raise CannotRepair(f"bookie {step.target} does not list its entries: {error}") from None

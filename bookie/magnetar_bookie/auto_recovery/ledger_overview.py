@@ -75,7 +75,7 @@ def replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
 
 
 async def held(
-    client: LedgerClient, options: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, replica: Replica
+    client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, replica: Replica
 ) -> tuple[int, int]:
     """How many entries of this replica the bookie holds whole, and of how many. The fragment must not grow any more.
 
@@ -87,6 +87,6 @@ async def held(
     total = entries_of_slot(metadata.striping, replica.slot, first, last)
     step = FillSlot(first, last, replica.slot, replica.bookie_id, replica.bookie_id)
     missing = 0
-    async for _, entries in lacking(client, options, ledger_id, metadata, step):
+    async for _, entries in lacking(client, settings, ledger_id, metadata, step):
         missing += len(entries)
     return total - missing, total

@@ -46,11 +46,11 @@ class LedgerRepair:
     """One attempt at one ledger. `copied` and `total` say how far it is."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, options: AutoRecoverySettings, ledger_id: int, progress: Progress
+        self, client: LedgerClient, cluster: Cluster, settings: AutoRecoverySettings, ledger_id: int, progress: Progress
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._settings = options
+        self._settings = settings
         self._ledger_id = ledger_id
         self._progress = progress
         self.copied = 0
@@ -131,7 +131,7 @@ class LedgerRepair:
 
 async def put_in_place(
     client: LedgerClient,
-    options: AutoRecoverySettings,
+    settings: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
     step: FillSlot,
@@ -143,7 +143,7 @@ async def put_in_place(
     if step.replaces:
         await client.ledgers.change(ledger_id, lambda current: with_holder(current, step.target))
     try:
-        await fill_slot(client, options, ledger_id, metadata, step, progress, read_only=read_only)
+        await fill_slot(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
     except TargetFailed:
         if step.replaces:
             client.bookies.quarantine(step.target)

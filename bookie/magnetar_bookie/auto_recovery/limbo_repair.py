@@ -46,7 +46,7 @@ class InLimbo(Protocol):
 async def repair_limbo(
     bookie: InLimbo,
     client: LedgerClient,
-    options: AutoRecoverySettings | None = None,
+    settings: AutoRecoverySettings | None = None,
     told: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`.
@@ -56,21 +56,21 @@ async def repair_limbo(
     if not bookie.record.limbo_below:
         told(0)
         return
-    options = options or AutoRecoverySettings()
+    settings = settings or AutoRecoverySettings()
     alarm = Alarm(client.clock)
     stop = client.bookies.listen(alarm.ring)
-    pause_s = options.rw_rereplicate_backoff_seconds
+    pause_s = settings.rw_rereplicate_backoff_seconds
     try:
-        while left := await _round(bookie, client, options):
+        while left := await _round(bookie, client, settings):
             told(left)
             await alarm.wait(pause_s)
-            pause_s = min(pause_s * 2, options.rw_rereplicate_backoff_max_seconds)
+            pause_s = min(pause_s * 2, settings.rw_rereplicate_backoff_max_seconds)
         told(0)
     finally:
         stop()
 
 
-async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySettings) -> int:
+async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySettings) -> int:
     """Tries every ledger in limbo; returns how many are left."""
     left = 0
     try:
@@ -83,7 +83,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySet
                     if not mine:
                         left += 1
                         continue
-                    await _repair(bookie, client, options, ledger_id)
+                    await _repair(bookie, client, settings, ledger_id)
             except NoSuchLedger:
                 continue
             except (LedgerError, ForeignValue, StoreFull, Unavailable) as error:
@@ -95,7 +95,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySet
     return left
 
 
-async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySettings, ledger_id: int) -> None:
+async def _repair(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int) -> None:
     metadata = await client.ledgers.read(ledger_id, fresh=True)
     if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
         return
@@ -111,5 +111,5 @@ async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoverySe
 
     for step in settled_slots(metadata):
         if step.listed == bookie.bookie_id:
-            await fill_slot(client, options, ledger_id, metadata, step, progress)
+            await fill_slot(client, settings, ledger_id, metadata, step, progress)
     await bookie.clear_limbo(ledger_id, closed=metadata.closed)

@@ -76,7 +76,7 @@ class SlotReader:
         )
         try:
             answer = await self._client.bookies.call(
-                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.options.read_entry_timeout_seconds
+                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.settings.read_entry_timeout_seconds
             )
             read = read_entries(request, answer)
         except TransportError as error:

@@ -41,12 +41,12 @@ class Worker:
         self,
         client: LedgerClient,
         cluster: Cluster,
-        options: AutoRecoverySettings,
+        settings: AutoRecoverySettings,
         counters: RepairCounters | None = None,
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._settings = options
+        self._settings = settings
         self._counters = counters or RepairCounters()
         # The ledger that it is at, and how far that is.
         self.repairing: tuple[int, LedgerRepair] | None = None

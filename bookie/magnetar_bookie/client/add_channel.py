@@ -114,7 +114,7 @@ class AddChannel:
         open_stream: Callable[[], Stream],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         clock: Clock,
-        options: LedgerClientSettings,
+        settings: LedgerClientSettings,
         *,
         recovery: bool = False,
     ) -> None:
@@ -122,8 +122,8 @@ class AddChannel:
         self._open_stream = open_stream
         self._spawn = spawn
         self._clock = clock
-        self._timeout_s = options.add_entry_timeout_seconds
-        self._max_lag_bytes = options.lag_bound_bytes
+        self._timeout_s = settings.add_entry_timeout_seconds
+        self._max_lag_bytes = settings.lag_bound_bytes
         self._recovery = recovery
         # By ledger; several recoveries of one ledger may run in one process.
         self._sinks: dict[int, list[AddSink]] = {}

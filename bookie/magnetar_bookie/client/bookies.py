@@ -81,12 +81,12 @@ class Bookies:
     """All of them, for one ledger client."""
 
     def __init__(
-        self, metadata: MetadataStore, transport: Transport, clock: Clock, options: LedgerClientSettings
+        self, metadata: MetadataStore, transport: Transport, clock: Clock, settings: LedgerClientSettings
     ) -> None:
         self._metadata = metadata
         self._transport = transport
         self._clock = clock
-        self._settings = options
+        self._settings = settings
         # Whoever was seen since the start, at its last address.
         self._known: dict[str, BookieInfo] = {}
         # Of those registered now: the session that their node belongs to.
@@ -97,7 +97,7 @@ class Bookies:
         self._leaving: list[str] = []
         # Each registered bookie's cookie: the newest version that was read, and whether it has a mark.
         self._cookies: dict[str, _CookieState] = {}
-        self._quarantine = Quarantine(clock, options.bookie_quarantine_time_seconds, self._tell)
+        self._quarantine = Quarantine(clock, settings.bookie_quarantine_time_seconds, self._tell)
         self._listeners: list[Callable[[], object]] = []
         self._connections: dict[str, tuple[str, Connection]] = {}
         self._channels: dict[tuple[str, bool], AddChannel] = {}

@@ -1,4 +1,4 @@
-"""What every part of a ledger client works with: the metadata, the bookies, time, chance and the options.
+"""What every part of a ledger client works with: the metadata, the bookies, time, chance and the settings.
 
 `LedgerClient` is one, with the parts on top. A context is one metadata session's: when that is lost the client is
 closed and another one made, since its writers could not change an ensemble any more, and what it knows of the bookies
@@ -27,13 +27,13 @@ class LedgerContext:
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientSettings | None = None,
+        settings: LedgerClientSettings | None = None,
         placement: Placement | None = None,
     ) -> None:
         self.clock = clock
         self.randomness = randomness
-        self.options = options or LedgerClientSettings()
+        self.settings = settings or LedgerClientSettings()
         self.placement = placement or SpreadPlacement()
         self.ledgers = LedgerStore(metadata, clock, randomness)
-        self.bookies = Bookies(metadata, transport, clock, self.options)
-        self.recovery_budget = RecoveryBudget(self.options.max_recovery_bytes)
+        self.bookies = Bookies(metadata, transport, clock, self.settings)
+        self.recovery_budget = RecoveryBudget(self.settings.max_recovery_bytes)

@@ -81,7 +81,7 @@ class EnsembleChoice:
 
     async def _forgive_if_there(self, bookie_id: str) -> None:
         request = LastAddConfirmedRequest(ledger_id=0, above=-1)
-        bookies, timeout_s = self._client.bookies, self._client.options.read_entry_timeout_seconds
+        bookies, timeout_s = self._client.bookies, self._client.settings.read_entry_timeout_seconds
         try:
             await bookies.call(bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=timeout_s)
         except Rejected:

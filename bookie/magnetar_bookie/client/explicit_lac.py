@@ -99,7 +99,7 @@ class ExplicitLac:
         request = ConfirmRequest(ledger_id=self._ledger_id, master_key=self._master_key, last_add_confirmed=last)
         try:
             answer = await self._client.bookies.call(
-                bookie_id, "confirm", request, ConfirmAnswer, timeout_s=self._client.options.add_entry_timeout_seconds
+                bookie_id, "confirm", request, ConfirmAnswer, timeout_s=self._client.settings.add_entry_timeout_seconds
             )
         except TransportError:
             return

@@ -54,7 +54,7 @@ async def ask_last_add_confirmed(client: LedgerContext, ledger_id: int, metadata
         late = True
         changed.set()
 
-    timer = client.clock.call_later(client.options.speculative_read_timeout_ms / 1000, is_late)
+    timer = client.clock.call_later(client.settings.speculative_read_timeout_ms / 1000, is_late)
     try:
         async with OrderedTaskGroup() as tasks:
             for bookie_id in bookies:
@@ -81,7 +81,7 @@ async def wait_last_add_confirmed(
     over = asyncio.Event()
     metadata_changed = False
     lost: SessionLost | None = None
-    wait_ms = client.options.long_poll_timeout_ms
+    wait_ms = client.settings.long_poll_timeout_ms
 
     async def poll(bookie_id: str) -> None:
         while True:
@@ -129,7 +129,7 @@ async def _ask(client: LedgerContext, bookie_id: str, ledger_id: int, above: int
         "last_add_confirmed",
         LastAddConfirmedRequest(ledger_id=ledger_id, above=above, wait_ms=wait_ms),
         LastAddConfirmedAnswer,
-        timeout_s=client.options.read_entry_timeout_seconds + wait_ms / 1000,
+        timeout_s=client.settings.read_entry_timeout_seconds + wait_ms / 1000,
     )
     if answer.status != ledger_pb2.OK:
         raise _Refused(f"it answered {status_name(answer.status)}")

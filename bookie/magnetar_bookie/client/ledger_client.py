@@ -39,10 +39,10 @@ class LedgerClient(LedgerContext):
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientSettings | None = None,
+        settings: LedgerClientSettings | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(metadata, transport, clock, randomness, options, placement)
+        super().__init__(metadata, transport, clock, randomness, settings, placement)
         # Those that are neither closed nor abandoned, oldest first.
         self._writers: dict[int, LedgerWriter] = {}
         self._choice = EnsembleChoice(self)

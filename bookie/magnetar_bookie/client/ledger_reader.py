@@ -75,15 +75,15 @@ class LedgerReader:
         self._reported_at: float | None = None
         # What a record has, of those that were read last; None: nobody knows yet.
         self._record_bytes: float | None = None
-        options = client.options
+        settings = client.settings
         self._entries = EntryReader(
             ledger_id,
             metadata.striping,
             metadata.fragments,
             self._ask,
             client.clock,
-            timeout_s=options.read_entry_timeout_seconds,
-            speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
+            timeout_s=settings.read_entry_timeout_seconds,
+            speculative_timeout_s=settings.speculative_read_timeout_ms / 1000,
         )
 
     @classmethod
@@ -197,7 +197,7 @@ class LedgerReader:
 
     def _ask_ahead(self, asked: Asked, most: int, begin: int, first: int, last: int) -> None:
         """Asks for up to `most` chunks. What is passed on begins at `begin`, and is read up to `first`."""
-        furthest = begin + self._client.options.read_ahead_entries
+        furthest = begin + self._client.settings.read_ahead_entries
         while len(asked) < most:
             first = asked[-1][0] + 1 if asked else first
             now = begin == first  # and not ahead
@@ -212,7 +212,7 @@ class LedgerReader:
 
     def _chunk_entries(self) -> int:
         """As many as one answer holds where they are like those before; and so few that several are on their way."""
-        share = max(1, (self._client.options.read_ahead_entries + 2) // 3)
+        share = max(1, (self._client.settings.read_ahead_entries + 2) // 3)
         return share if self._record_bytes is None else max(1, min(share, int(_CHUNK_BYTES / self._record_bytes)))
 
     def _note_size(self, records: list[bytes]) -> None:

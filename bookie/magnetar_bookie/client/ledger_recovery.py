@@ -85,7 +85,7 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
 
     Raises `RecoveryUndecided` if the bookies that answer do not suffice, `NoSuchLedger` and `LedgerDeleted`.
     """
-    deadline = client.clock.monotonic() + client.options.recovery_timeout_seconds
+    deadline = client.clock.monotonic() + client.settings.recovery_timeout_seconds
     pause_s = _FIRST_PAUSE_S
     node = KnownLedger()
     # Closed is for ever, however stale the read is. Anything else is decided by the change below.
@@ -106,7 +106,7 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
                 await client.bookies.reread_cookies(error.bookie_ids)
             if client.clock.monotonic() + pause_s >= deadline:
                 raise RecoveryUndecided(
-                    f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_seconds} s: "
+                    f"ledger {ledger_id} was not recovered within {client.settings.recovery_timeout_seconds} s: "
                     f"{error}; try again when more bookies are registered"
                 ) from error
         await client.clock.sleep(pause_s)
@@ -202,11 +202,11 @@ class _Attempt:
         size_bytes = _FIRST_ANSWER_BYTES + _FIRST_READ_ENTRIES * ENTRY_OVERHEAD_BYTES
         reads = self._share.try_reserve(size_bytes)
         if reads:
-            request.read_entries = min(_FIRST_READ_ENTRIES, self._client.options.recovery_window_entries)
+            request.read_entries = min(_FIRST_READ_ENTRIES, self._client.settings.recovery_window_entries)
             request.max_bytes = _FIRST_ANSWER_BYTES
         try:
             answer = await self._client.bookies.call(
-                bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_seconds
+                bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.settings.read_entry_timeout_seconds
             )
             if reads and answer.HasField("read"):
                 first = answer.last_add_confirmed + 1
@@ -228,9 +228,9 @@ class _Attempt:
 
     async def _read_and_write(self, first: int) -> tuple[int, int | None]:
         """Finds the end, and has every kept entry on an ack quorum. Returns the last entry, and the length if known."""
-        options = self._client.options
+        settings = self._client.settings
         reads = RecoveryReads(
-            self._metadata.striping, first, window_entries=options.recovery_window_entries, window_bytes=_WINDOW_BYTES
+            self._metadata.striping, first, window_entries=settings.recovery_window_entries, window_bytes=_WINDOW_BYTES
         )
         for slot, read in self._first_reads.items():
             if read.next_entry_id > first:  # it begins at its own LAC, which is not above the one that counts
@@ -256,8 +256,8 @@ class _Attempt:
             taken = False
             while (
                 not adds.held_up
-                and adds.pending_entries < options.max_pending_entries
-                and adds.pending_bytes < options.max_pending_bytes
+                and adds.pending_entries < settings.max_pending_entries
+                and adds.pending_bytes < settings.max_pending_bytes
             ):
                 if reads.next_is_lost and unwritten:
                     break  # adds have no gaps: those before it are finished first
@@ -320,7 +320,7 @@ class _Attempt:
             publish,
             self._clock,
             self._client.randomness,
-            self._client.options,
+            self._client.settings,
             recovery=True,
             released=self._tell,
         )
@@ -373,7 +373,7 @@ class _Attempt:
         )
         try:
             answer = await self._client.bookies.call(
-                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.options.read_entry_timeout_seconds
+                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.settings.read_entry_timeout_seconds
             )
             self._refused(bookie_id, answer.status)
             reads.answered(slot, read_entries(request, answer))
@@ -391,7 +391,7 @@ class _Attempt:
     async def _length_up_to(self, last: int) -> int:
         """The bytes of the ledger's entries up to this one, which is confirmed: its record tells. Where that is lost
         the record of an entry below it does, and the length is a lower bound."""
-        options = self._client.options
+        settings = self._client.settings
         reader = EntryReader(
             self._ledger_id,
             self._metadata.striping,
@@ -400,8 +400,8 @@ class _Attempt:
                 bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s
             ),
             self._clock,
-            timeout_s=options.read_entry_timeout_seconds,
-            speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
+            timeout_s=settings.read_entry_timeout_seconds,
+            speculative_timeout_s=settings.speculative_read_timeout_ms / 1000,
         )
         step = 1
         while last > NO_ENTRY:

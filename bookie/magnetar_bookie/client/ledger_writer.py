@@ -60,8 +60,8 @@ class LedgerWriter:
         self._node = KnownLedger(made.stored)
         self._client = client
         self._ended = ended
-        options = client.options
-        self._max_entries, self._max_bytes = options.max_pending_entries, options.max_pending_bytes
+        settings = client.settings
+        self._max_entries, self._max_bytes = settings.max_pending_entries, settings.max_pending_bytes
         self._adds = ReplicatedAdds(
             made.ledger_id,
             made.metadata.master_key,
@@ -73,12 +73,12 @@ class LedgerWriter:
             self._publish,
             client.clock,
             client.randomness,
-            options,
+            settings,
             recovery=False,
             told=self._after_completions,
             released=self._released,
         )
-        lac_interval_s = options.explicit_lac_interval_ms / 1000 if explicit_lac else 0.0
+        lac_interval_s = settings.explicit_lac_interval_ms / 1000 if explicit_lac else 0.0
         self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds, lac_interval_s)
         self._next_entry_id = 0
         # Of all entries that were appended, and of those that have completed.

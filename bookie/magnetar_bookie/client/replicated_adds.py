@@ -68,7 +68,7 @@ class ReplicatedAdds:
         publish: Callable[[Change], Awaitable[None]],
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientSettings,
+        settings: LedgerClientSettings,
         *,
         recovery: bool,
         told: Callable[[], object] = lambda: None,

@@ -44,14 +44,14 @@ class AddStream:
         replicas: LedgerReplicas,
         commit: GroupCommit,
         reader: RecordReader,
-        options: BookieServerSettings,
+        settings: BookieServerSettings,
         counters: BookieCounters,
     ) -> None:
         self._stream = stream
         self._replicas = replicas
         self._commit = commit
         self._reader = reader
-        self._settings = options
+        self._settings = settings
         self._counters = counters
         # Answers that have not left yet.
         self._answers: list[Answer] = []

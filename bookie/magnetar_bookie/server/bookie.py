@@ -53,20 +53,20 @@ _LOOK_S: Final = 0.01
 
 class Bookie:
     def __init__(
-        self, bookie_id: str, storage: LedgerStorage, clock: Clock, options: BookieServerSettings | None = None
+        self, bookie_id: str, storage: LedgerStorage, clock: Clock, settings: BookieServerSettings | None = None
     ) -> None:
         self.bookie_id = bookie_id
         self.storage = storage
         self._clock = clock
-        self.options = options or BookieServerSettings()
+        self.settings = settings or BookieServerSettings()
         self.record = BookieRecord.FromString(storage.bookie() or b"")
-        self._replicas = LedgerReplicas(storage, self.options.max_ledgers_in_memory)
+        self._replicas = LedgerReplicas(storage, self.settings.max_ledgers_in_memory)
         self._replicas.limbo_below = self.record.limbo_below
         self._replicas.limbo_generation = self.record.limbo_generation
         self.counters = BookieCounters()
         self._commit = GroupCommit(storage, self._replicas, self._durable, self._disk_is_full, clock, self.counters)
         self.reader = RecordReader(storage, self._replicas, self._commit, self.counters)
-        self._polls = LongPolls(clock, self.options.max_long_polls)
+        self._polls = LongPolls(clock, self.settings.max_long_polls)
         self._reads = 0
         # Streams that are served, oldest first.
         self._streams: dict[AddStream, None] = {}
@@ -81,7 +81,7 @@ class Bookie:
             "inventory": (InventoryRequest, partial(self._bounded, self._inventory)),
         }
         storage.when_failed(self.fail)
-        self.set_read_only(CONFIGURED, self.options.read_only)
+        self.set_read_only(CONFIGURED, self.settings.read_only)
         self.read_only = self.record.read_only
 
     # The service.
@@ -110,7 +110,7 @@ class Bookie:
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         if method != "add":
             raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no stream {method!r:.80}")
-        serving = AddStream(stream, self._replicas, self._commit, self.reader, self.options, self.counters)
+        serving = AddStream(stream, self._replicas, self._commit, self.reader, self.settings, self.counters)
         self._streams[serving] = None
         try:
             await serving.serve()
@@ -301,7 +301,7 @@ class Bookie:
         ledger_id = request.ledger_id
         known = await self.reader.last_add_confirmed(ledger_id)
         if known <= request.above and not self._replicas.is_deleted(ledger_id):
-            wait_ms = min(request.wait_ms, self.options.max_long_poll_ms)
+            wait_ms = min(request.wait_ms, self.settings.max_long_poll_ms)
             if wait_ms:
                 await self._polls.wait(ledger_id, request.above, wait_ms / 1000)
             known = await self.reader.last_add_confirmed(ledger_id)
@@ -318,7 +318,7 @@ class Bookie:
                 return ReadAnswer(status=status, last_add_confirmed=NO_ENTRY)
         # Asked before anything is read: what is repaired meanwhile may be missing in what was read.
         in_limbo = self._replicas.in_limbo(ledger_id)
-        max_bytes = min(request.max_bytes or self.options.max_read_bytes, MAX_ANSWER_BYTES)
+        max_bytes = min(request.max_bytes or self.settings.max_read_bytes, MAX_ANSWER_BYTES)
         # What is above is absent, and need not be looked for.
         there = ids[: max(0, (self._replicas.highest_entry(ledger_id) - first) // step + 1)]
         records = await self.reader.read(ledger_id, there, max_bytes)
@@ -349,9 +349,9 @@ class Bookie:
     async def _inventory(self, request: InventoryRequest) -> InventoryAnswer:
         ledger_id, first, last = request.ledger_id, request.first_entry_id, request.last_entry_id
         self._ids(first, last, 1)
-        limit = self.options.max_ids_per_answer
+        limit = self.settings.max_ids_per_answer
         held = self.storage.entry_ids(ledger_id, first, last, limit)
-        records = await self.reader.read(ledger_id, held, self.options.max_inventory_bytes)
+        records = await self.reader.read(ledger_id, held, self.settings.max_inventory_bytes)
         if self._replicas.is_deleted(ledger_id):
             return InventoryAnswer(status=Status.DELETED)
         if len(records) < len(held):
@@ -373,12 +373,12 @@ class Bookie:
                 Code.INVALID_ARGUMENT,
                 f"{first} … {last} is not a range of entries: use at most {MAX_ENTRY_ID}, the lower one first",
             )
-        count = min((last - first) // step + 1, self.options.max_ids_per_answer)
+        count = min((last - first) // step + 1, self.settings.max_ids_per_answer)
         return range(first, first + count * step, step)
 
     async def _bounded(self, reading: Callable[[Any], Awaitable[Message | bytes]], request: Message) -> Message | bytes:
         """Reads, unless too many do already."""
-        if self._reads >= self.options.max_concurrent_reads:
+        if self._reads >= self.settings.max_concurrent_reads:
             raise Refusal(
                 Code.RESOURCE_EXHAUSTED,
                 f"the bookie executes {self._reads} reads, its maximum (max_concurrent_reads): try again later",
@@ -411,4 +411,4 @@ class Bookie:
         if self.storage.has_room():
             self.set_read_only(FULL, False)
         elif self.failed is None:
-            self._room_timer = self._clock.call_later(self.options.disk_check_interval_seconds, self._look_for_room)
+            self._room_timer = self._clock.call_later(self.settings.disk_check_interval_seconds, self._look_for_room)

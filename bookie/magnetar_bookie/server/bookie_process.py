@@ -68,9 +68,9 @@ class BookieProcess:
         address: str,
         clock: Clock,
         randomness: Randomness,
-        options: BookieServerSettings | None = None,
-        client_options: LedgerClientSettings | None = None,
-        auto_recovery_options: AutoRecoverySettings | None = None,
+        settings: BookieServerSettings | None = None,
+        client_settings: LedgerClientSettings | None = None,
+        auto_recovery_settings: AutoRecoverySettings | None = None,
         with_session: Sequence[WithSession] | None = None,
         advertised_address: str = "",
         advertised_listeners: Sequence[tuple[str, str]] = (),
@@ -86,7 +86,7 @@ class BookieProcess:
                 f"invalid bookie_id {bookie_id!r:.120}: use 1 … 100 letters, digits and _ . ~ : -, not "
                 "beginning with a dot"
             )
-        self.bookie = Bookie(bookie_id, storage, clock, options)
+        self.bookie = Bookie(bookie_id, storage, clock, settings)
         self.collector = GarbageCollector(self.bookie, clock, randomness)
         self.scrubber = Scrubber(self.bookie, clock)
         # It has been registered for the first time: writers can find it.
@@ -109,8 +109,8 @@ class BookieProcess:
         self._transport = transport
         self._clock = clock
         self._randomness = randomness
-        self._client_options = client_options or LedgerClientSettings()
-        self._auto_recovery_options = auto_recovery_options or AutoRecoverySettings()
+        self._client_settings = client_settings or LedgerClientSettings()
+        self._auto_recovery_settings = auto_recovery_settings or AutoRecoverySettings()
         usual = (self._limbo_repair, self._auto_recovery, self._scrubbing)
         self._with_session = usual if with_session is None else with_session
 
@@ -222,7 +222,7 @@ class BookieProcess:
         bookie, clock = self.bookie, self._clock
         if self._leaving:
             return await store.close()
-        client = LedgerClient(store, self._transport, clock, self._randomness, self._client_options)
+        client = LedgerClient(store, self._transport, clock, self._randomness, self._client_settings)
         http_address = self.advertised_http_address
         registration = Registration(
             bookie,
@@ -285,10 +285,10 @@ class BookieProcess:
         def left(ledgers: int) -> None:
             self.ledgers_in_limbo = ledgers
 
-        await repair_limbo(bookie, client, self._auto_recovery_options, left)
+        await repair_limbo(bookie, client, self._auto_recovery_settings, left)
 
     async def _auto_recovery(self, client: LedgerClient, bookie: Bookie) -> None:
-        self.auto_recovery = AutoRecovery(bookie.bookie_id, client, self._auto_recovery_options, self.repairs)
+        self.auto_recovery = AutoRecovery(bookie.bookie_id, client, self._auto_recovery_settings, self.repairs)
         await self.auto_recovery.run()
 
     async def _scrubbing(self, client: LedgerClient, bookie: Bookie) -> None:
@@ -301,7 +301,7 @@ class BookieProcess:
 
     @property
     def _retry_s(self) -> float:
-        return self.bookie.options.metadata_retry_seconds
+        return self.bookie.settings.metadata_retry_seconds
 
 
 def _decisive(errors: BaseExceptionGroup[BaseException]) -> BaseException:

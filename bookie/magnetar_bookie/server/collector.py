@@ -68,7 +68,7 @@ class GarbageCollector:
                 raise
             except MetadataError as error:
                 _log.info("The search for deleted ledgers stopped, and continues in the next round: %s", error)
-            await self._clock.sleep(self._bookie.options.garbage_interval_seconds)
+            await self._clock.sleep(self._bookie.settings.garbage_interval_seconds)
 
     async def collect(self, ledgers: LedgerStore) -> None:
         """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""

@@ -60,7 +60,7 @@ class Scrubber:
 
     async def run(self, client: LedgerClient) -> None:
         """Until it is cancelled or the session lost (`SessionLost`)."""
-        interval_s = self._bookie.options.scrub_interval_seconds
+        interval_s = self._bookie.settings.scrub_interval_seconds
         while interval_s:
             await self._clock.sleep(scrub.due_in_s(self.position, self._clock.time_ms(), interval_s))
             await self._pass(client)
@@ -79,12 +79,12 @@ class Scrubber:
         self._bookie.counters.scrub_passes += 1
         await self._keep()
         took_s = (self._clock.time_ms() - self.position.began_ms) / 1000
-        if took_s > self._bookie.options.scrub_interval_seconds:
+        if took_s > self._bookie.settings.scrub_interval_seconds:
             _log.warning(
                 "A pass over all entries took %.0f s, longer than scrub_interval_seconds of %s s: raise "
                 "scrub_max_bytes_per_second",
                 took_s,
-                self._bookie.options.scrub_interval_seconds,
+                self._bookie.settings.scrub_interval_seconds,
             )
 
     async def _look_through(self, ledger_id: int, first: int, client: LedgerClient) -> None:
@@ -115,7 +115,7 @@ class Scrubber:
                 break
             except (Refused, Unavailable) as error:
                 _log.info("The damage of ledger %d can't be reported yet: %s", ledger_id, error)
-            await self._clock.sleep(self._bookie.options.metadata_retry_seconds)
+            await self._clock.sleep(self._bookie.settings.metadata_retry_seconds)
         _log.warning("%d entries of ledger %d are damaged; the first is %d", len(repairable), ledger_id, repairable[0])
         if len(self._reported) < _REPORTED:
             self._reported[ledger_id] = None
@@ -135,7 +135,7 @@ class Scrubber:
 
     async def _pause(self, began: float, size_bytes: int = 0, records: int = 0, ledgers: int = 0) -> None:
         took_s = self._clock.monotonic() - began
-        rate = self._bookie.options.scrub_max_bytes_per_second
+        rate = self._bookie.settings.scrub_max_bytes_per_second
         await self._clock.sleep(scrub.pause_s(size_bytes, records, ledgers, took_s, rate))
         if self._clock.monotonic() >= self._kept_at + _KEEP_S:
             await self._keep()

@@ -42,13 +42,13 @@ class Slot:
 class Admission:
     """The slots and the pending calls of one listener."""
 
-    def __init__(self, options: GrpcSettings) -> None:
-        self._settings = options
+    def __init__(self, settings: GrpcSettings) -> None:
+        self._settings = settings
         self._slots: dict[Slot, None] = {}
         # The waiters for a slot, the longest first.
         self._waiting: deque[asyncio.Future[None]] = deque()
         # Messages that wait in streams, for the service or for the client.
-        self.held_by_streams = SharedBytes(options.grpc_max_stream_bytes)
+        self.held_by_streams = SharedBytes(settings.grpc_max_stream_bytes)
         # The bytes of calls that are being answered.
         self._pending_bytes = 0
 

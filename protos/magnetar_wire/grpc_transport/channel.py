@@ -43,9 +43,9 @@ class Methods:
 class ReconnectingChannel:
     """The channel to one address. It is created at the first use, and replaced by `reset_backoff`."""
 
-    def __init__(self, address: str, options: GrpcSettings) -> None:
+    def __init__(self, address: str, settings: GrpcSettings) -> None:
         self.address = address
-        self.options = options
+        self.settings = settings
         self._refusing = False
         self._channel: grpc.aio.Channel | None = None
         # The methods of `_channel`.
@@ -62,7 +62,7 @@ class ReconnectingChannel:
             raise NotReached(f"the connection to {self.address} is closed")
         channel = self._open_channel()
         if channel.get_state(try_to_connect=True) is not _READY:
-            await self._wait_connected(min(timeout_s, self.options.grpc_connect_timeout_seconds))
+            await self._wait_connected(min(timeout_s, self.settings.grpc_connect_timeout_seconds))
         assert self._methods is not None
         return self._methods
 
@@ -93,7 +93,7 @@ class ReconnectingChannel:
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:
-            channel = grpc.aio.insecure_channel(self.address, options=client_arguments(self.options))
+            channel = grpc.aio.insecure_channel(self.address, options=client_arguments(self.settings))
             self._channel = channel
             self._methods = Methods(
                 channel.unary_unary(f"/{SERVICE}/{CALL}"),

@@ -22,10 +22,10 @@ __all__ = ["client_arguments", "server_arguments"]
 Arguments = list[tuple[str, int | str]]
 
 
-def client_arguments(options: GrpcSettings) -> Arguments:
+def client_arguments(settings: GrpcSettings) -> Arguments:
     """Return the options of a channel."""
     return [
-        *_both(options),
+        *_both(settings),
         ("grpc.max_receive_message_length", MAX_TRANSPORT_BYTES),
         ("grpc.max_send_message_length", PIECE_BYTES),
         ("grpc.enable_retries", 0),
@@ -33,18 +33,18 @@ def client_arguments(options: GrpcSettings) -> Arguments:
         ("grpc.enable_http_proxy", 0),
         ("grpc.service_config_disable_resolution", 1),
         # The core also uses this as the time-out of an attempt.
-        ("grpc.min_reconnect_backoff_ms", round(options.grpc_connect_timeout_seconds * 1000)),
-        ("grpc.initial_reconnect_backoff_ms", options.grpc_reconnect_backoff_min_ms),
-        ("grpc.max_reconnect_backoff_ms", options.grpc_reconnect_backoff_max_ms),
+        ("grpc.min_reconnect_backoff_ms", round(settings.grpc_connect_timeout_seconds * 1000)),
+        ("grpc.initial_reconnect_backoff_ms", settings.grpc_reconnect_backoff_min_ms),
+        ("grpc.max_reconnect_backoff_ms", settings.grpc_reconnect_backoff_max_ms),
         # So a bookie that returns at another address is found at once, not after 30 s.
-        ("grpc.dns_min_time_between_resolutions_ms", options.grpc_reconnect_backoff_max_ms),
+        ("grpc.dns_min_time_between_resolutions_ms", settings.grpc_reconnect_backoff_max_ms),
     ]
 
 
-def server_arguments(options: GrpcSettings) -> Arguments:
+def server_arguments(settings: GrpcSettings) -> Arguments:
     """Return the options of a server."""
     return [
-        *_both(options),
+        *_both(settings),
         # The core may hold one incomplete message for each stream that waits for a message.
         ("grpc.max_receive_message_length", PIECE_BYTES),
         ("grpc.max_send_message_length", MAX_TRANSPORT_BYTES),
@@ -52,24 +52,24 @@ def server_arguments(options: GrpcSettings) -> Arguments:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", 2 * PIECE_BYTES),
         ("grpc.so_reuseport", 0),
-        ("grpc.max_allowed_incoming_connections", options.grpc_max_connections),
-        ("grpc.max_concurrent_streams", options.grpc_max_streams_per_connection),
-        ("grpc.server_handshake_timeout_ms", options.grpc_handshake_timeout_ms),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", options.grpc_min_ping_interval_ms),
-        ("grpc.http2.min_ping_interval_without_data_ms", options.grpc_min_ping_interval_ms),
+        ("grpc.max_allowed_incoming_connections", settings.grpc_max_connections),
+        ("grpc.max_concurrent_streams", settings.grpc_max_streams_per_connection),
+        ("grpc.server_handshake_timeout_ms", settings.grpc_handshake_timeout_ms),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", settings.grpc_min_ping_interval_ms),
+        ("grpc.http2.min_ping_interval_without_data_ms", settings.grpc_min_ping_interval_ms),
     ]
 
 
-def _both(options: GrpcSettings) -> Arguments:
+def _both(settings: GrpcSettings) -> Arguments:
     return [
         # gRPC refuses headers at random above the first limit, and always above the second: they are equal here.
-        ("grpc.max_metadata_size", options.grpc_max_metadata_bytes),
-        ("grpc.absolute_max_metadata_size", options.grpc_max_metadata_bytes),
-        ("grpc.keepalive_time_ms", options.grpc_keepalive_time_ms),
-        ("grpc.keepalive_timeout_ms", options.grpc_keepalive_timeout_ms),
+        ("grpc.max_metadata_size", settings.grpc_max_metadata_bytes),
+        ("grpc.absolute_max_metadata_size", settings.grpc_max_metadata_bytes),
+        ("grpc.keepalive_time_ms", settings.grpc_keepalive_time_ms),
+        ("grpc.keepalive_timeout_ms", settings.grpc_keepalive_timeout_ms),
         # For pings that measure the bandwidth. A keep-alive waits for such a ping, so its default time-out of a minute
         # would apply.
-        ("grpc.http2.ping_timeout_ms", options.grpc_keepalive_timeout_ms),
+        ("grpc.http2.ping_timeout_ms", settings.grpc_keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
     ]

@@ -32,7 +32,7 @@ class ClientStream(PipedStream):
     def __init__(self, channel: ReconnectingChannel, method: str) -> None:
         self._channel = channel
         self._method = method
-        buffer_bytes = channel.options.grpc_stream_buffer_bytes
+        buffer_bytes = channel.settings.grpc_stream_buffer_bytes
         super().__init__(Pipe(MAX_WAITING_MESSAGES, buffer_bytes), Pipe(MAX_WAITING_MESSAGES, buffer_bytes))
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"stream {method}")
 
@@ -56,7 +56,7 @@ class ClientStream(PipedStream):
     async def _run(self) -> None:
         """Own the call: the end of this task ends the call and both pipes."""
         try:
-            methods = await self._channel.connect(self._channel.options.grpc_connect_timeout_seconds)
+            methods = await self._channel.connect(self._channel.settings.grpc_connect_timeout_seconds)
             call: Call = methods.stream(metadata=method_metadata(self._method))
             sending = asyncio.get_running_loop().create_task(self._send(call))
             try:

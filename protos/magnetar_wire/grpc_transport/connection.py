@@ -21,9 +21,9 @@ _Call = grpc.aio.UnaryUnaryCall[bytes, bytes] | grpc.aio.StreamUnaryCall[bytes, 
 class GrpcConnection:
     """A `Connection` over gRPC."""
 
-    def __init__(self, address: str, options: GrpcSettings) -> None:
+    def __init__(self, address: str, settings: GrpcSettings) -> None:
         self.address = address
-        self._channel = ReconnectingChannel(address, options)
+        self._channel = ReconnectingChannel(address, settings)
         self._calls: dict[_Call, None] = {}
         self._streams: dict[ClientStream, None] = {}
 

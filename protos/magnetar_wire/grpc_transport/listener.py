@@ -37,11 +37,11 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 _Serve = Callable[[str, Context, ErrorStatus], Awaitable[bytes | None]]
 
 
-async def listen(address: str, service: Service, options: GrpcSettings) -> GrpcListener:
+async def listen(address: str, service: Service, settings: GrpcSettings) -> GrpcListener:
     """Start a server for the service at the address. Raises `NotReached`."""
     host, _, _ = address.rpartition(":")
-    handler = _Handler(service, options)
-    server = KnownMethodsServer(SERVICE, handler.handlers(), server_arguments(options))
+    handler = _Handler(service, settings)
+    server = KnownMethodsServer(SERVICE, handler.handlers(), server_arguments(settings))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -78,10 +78,10 @@ class GrpcListener:
 
 
 class _Handler:
-    def __init__(self, service: Service, options: GrpcSettings) -> None:
+    def __init__(self, service: Service, settings: GrpcSettings) -> None:
         self._service = service
-        self._settings = options
-        self._admission = Admission(options)
+        self._settings = settings
+        self._admission = Admission(settings)
         # The tasks of calls and streams, oldest first.
         self._serving: dict[asyncio.Task[object], None] = {}
         # The number of streams, in total and by connection.
@@ -147,11 +147,11 @@ class _Handler:
             self._admission.release_request(request)
 
     async def _stream(self, method: str, context: Context, status: ErrorStatus) -> None:
-        connection, options = context.peer(), self._settings
+        connection, settings = context.peer(), self._settings
         of_connection = self._streams_of.get(connection, 0)
-        if self._streams >= options.grpc_max_long_streams:
+        if self._streams >= settings.grpc_max_long_streams:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._streams} streams are being served")
-        if of_connection >= options.grpc_max_long_streams_per_connection:
+        if of_connection >= settings.grpc_max_long_streams_per_connection:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{of_connection} streams of this connection are being served")
         self._streams += 1
         self._streams_of[connection] = of_connection + 1

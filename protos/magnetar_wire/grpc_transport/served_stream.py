@@ -31,9 +31,9 @@ class ServedStream(PipedStream):
     """A stream of one client. `on_cancel` is called when this end cancels it."""
 
     def __init__(
-        self, context: Context, admission: Admission, options: GrpcSettings, on_cancel: Callable[[], object]
+        self, context: Context, admission: Admission, settings: GrpcSettings, on_cancel: Callable[[], object]
     ) -> None:
-        buffer_bytes = options.grpc_stream_buffer_bytes
+        buffer_bytes = settings.grpc_stream_buffer_bytes
         super().__init__(
             Pipe(MAX_WAITING_MESSAGES, min(PIECE_BYTES, buffer_bytes), admission.held_by_streams),
             Pipe(MAX_WAITING_MESSAGES, buffer_bytes, admission.held_by_streams),

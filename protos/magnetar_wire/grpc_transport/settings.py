@@ -14,7 +14,7 @@ __all__ = ["GrpcSettings"]
 
 
 class GrpcSettings(Configuration):
-    """Names begin with `grpc_`, since a process has these among its other options."""
+    """Names begin with `grpc_`, since a process has these among its other settings."""
 
     grpc_connect_timeout_seconds: float = setting(
         5.0,

@@ -17,14 +17,14 @@ __all__ = ["GrpcTransport"]
 
 
 class GrpcTransport:
-    """A `Transport` over gRPC. It holds its options only: connections and listeners are closed by their owners.
+    """A `Transport` over gRPC. It holds its settings only: connections and listeners are closed by their owners.
 
     They belong to the event loop of their first use. A process that has used gRPC must not be forked: start children as
     `subprocess` and multiprocessing's `spawn` do.
     """
 
-    def __init__(self, options: GrpcSettings | None = None) -> None:
-        self._settings = options or GrpcSettings()
+    def __init__(self, settings: GrpcSettings | None = None) -> None:
+        self._settings = settings or GrpcSettings()
 
     def connect(self, address: str) -> GrpcConnection:
         return GrpcConnection(address, self._settings)

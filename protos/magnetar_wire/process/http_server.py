@@ -57,10 +57,10 @@ class HttpServer:
 
 
 async def serve_http(
-    app: ASGIApp, address: str, options: HttpSettings | None = None, listening: socket.socket | None = None
+    app: ASGIApp, address: str, settings: HttpSettings | None = None, listening: socket.socket | None = None
 ) -> HttpServer:
     """Serve at "host:port", or on a socket that listens there already. Port 0 chooses a free port. Raises `OSError`."""
-    bounds = options or HttpSettings()
+    bounds = settings or HttpSettings()
 
     class Protocol(_BoundedProtocol):
         max_connections = bounds.http_max_connections
@@ -127,10 +127,10 @@ class _BoundedProtocol(H11Protocol):
 class _Bounded:
     """The application, with limits of the requests' bodies and of its time."""
 
-    def __init__(self, app: ASGIApp, options: HttpSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
-        self._max_body_bytes = options.http_max_body_bytes
-        self._timeout_s = options.http_exchange_timeout_seconds
+        self._max_body_bytes = settings.http_max_body_bytes
+        self._timeout_s = settings.http_exchange_timeout_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = 0

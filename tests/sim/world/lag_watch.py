@@ -37,7 +37,7 @@ class AddsWatch:
     def _watched_adds(self, bookie_id: str, *, recovery: bool = False) -> AddChannel:
         channel = self._adds(bookie_id, recovery=recovery)
         if not recovery and bookie_id not in self._channels:
-            bound_bytes = self._client.options.lag_bound_bytes
+            bound_bytes = self._client.settings.lag_bound_bytes
             self._channels[bookie_id] = _WatchedChannel(bookie_id, channel, bound_bytes, self._checker)
         return channel
 
@@ -46,7 +46,7 @@ class AddsWatch:
         ledgers = {ledger_id for channel in self._channels.values() for ledger_id in channel.attached}
         for bookie_id, channel in self._channels.items():
             self._checker.unanswered(
-                bookie_id, channel.unanswered_bytes, self._client.options.lag_bound_bytes, len(ledgers), max_pending
+                bookie_id, channel.unanswered_bytes, self._client.settings.lag_bound_bytes, len(ledgers), max_pending
             )
 
 

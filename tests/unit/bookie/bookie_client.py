@@ -57,18 +57,21 @@ class OneBookie:
     """A bookie that can be asked, crashed and started again."""
 
     def __init__(
-        self, options: BookieServerSettings | None = None, disk: SimulatedDisk | None = None, clock: Clock | None = None
+        self,
+        settings: BookieServerSettings | None = None,
+        disk: SimulatedDisk | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
         self.disk = disk or SimulatedDisk(self.clock, SeededRandomness(1), NO_LATENCY)
-        self.options = options
+        self.settings = settings
         self._transport = InProcessTransport(self.clock)
         self.bookie: Bookie
         self._listener: Listener
         self._connection: Connection
 
     async def start(self) -> OneBookie:
-        self.bookie = Bookie("b1", self.disk.open(), self.clock, self.options)
+        self.bookie = Bookie("b1", self.disk.open(), self.clock, self.settings)
         self._listener = await self._transport.listen("b1:0", self.bookie)
         self._connection = self._transport.connect(self._listener.address)
         return self

@@ -1,4 +1,4 @@
-"""Scenes with four bookies, for tests that ask for no other number and no other options."""
+"""Scenes with four bookies, for tests that ask for no other number and no other settings."""
 
 from __future__ import annotations
 

@@ -94,15 +94,15 @@ class Scene:
     def __init__(
         self,
         bookies: int = 4,
-        options: AutoRecoverySettings = PATIENT,
-        client_options: LedgerClientSettings = _CLIENT,
+        settings: AutoRecoverySettings = PATIENT,
+        client_settings: LedgerClientSettings = _CLIENT,
     ) -> None:
         self.clock = ManualClock()
         self.randomness = SeededRandomness("scene")
         self.server = MemoryServer(self.clock)
         self.transport = InProcessTransport(self.clock)
-        self.options = options
-        self.client_options = client_options
+        self.settings = settings
+        self.client_settings = client_settings
         self.bookies = {f"b{number}": SceneBookie(self, f"b{number}") for number in range(1, bookies + 1)}
         self.clients: list[LedgerClient] = []
         self.tasks: list[asyncio.Task[Any]] = []
@@ -128,7 +128,7 @@ class Scene:
     async def new_client(self, store: MemoryStore | None = None) -> LedgerClient:
         store = store or self.server.connect()
         randomness = SeededRandomness(len(self.clients))
-        client = LedgerClient(store, self.transport, self.clock, randomness, self.client_options)
+        client = LedgerClient(store, self.transport, self.clock, randomness, self.client_settings)
         self.clients.append(client)
         await client.start()
         return client
@@ -137,16 +137,16 @@ class Scene:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
         return self.tasks[-1]
 
-    async def auto_recovery(self, bookie_id: str = "b1", options: AutoRecoverySettings | None = None) -> LedgerClient:
+    async def auto_recovery(self, bookie_id: str = "b1", settings: AutoRecoverySettings | None = None) -> LedgerClient:
         """Has it run; the client, and by it the session, that it runs on."""
         client = await self.new_client()
-        self.spawn(AutoRecovery(bookie_id, client, options or self.options).run())
+        self.spawn(AutoRecovery(bookie_id, client, settings or self.settings).run())
         return client
 
-    def auditor(self, client: LedgerClient | None = None, options: AutoRecoverySettings | None = None) -> Auditor:
+    def auditor(self, client: LedgerClient | None = None, settings: AutoRecoverySettings | None = None) -> Auditor:
         """One that is asked to `scan` by hand."""
-        client, options = client or self.client, options or self.options
-        return Auditor(client, Cluster(client, options), options, lambda: True)
+        client, settings = client or self.client, settings or self.settings
+        return Auditor(client, Cluster(client, settings), settings, lambda: True)
 
     async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2, *, claim: bool = True) -> LedgerWriter:
         made, writer = await self.client.create(Striping(ensemble, write, ack), "a test")

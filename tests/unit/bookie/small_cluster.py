@@ -26,11 +26,11 @@ T = TypeVar("T")
 class SmallCluster:
     """Bookies b0, b1 … and one client."""
 
-    def __init__(self, bookies: int = 4, options: LedgerClientSettings | None = None) -> None:
+    def __init__(self, bookies: int = 4, settings: LedgerClientSettings | None = None) -> None:
         self.clock = ManualClock()
         self.server = MemoryServer(self.clock)
         self.transport = InProcessTransport(self.clock)
-        self.options = options or LedgerClientSettings(explicit_lac_interval_ms=0)
+        self.settings = settings or LedgerClientSettings(explicit_lac_interval_ms=0)
         self.bookies = {f"b{number}": HonestBookie(f"b{number}", self.clock) for number in range(bookies)}
         self.store = self.server.connect()
         self.client = self.another_client(self.store)
@@ -38,7 +38,7 @@ class SmallCluster:
 
     def another_client(self, store: MemoryStore | None = None) -> LedgerClient:
         return LedgerClient(
-            store or self.server.connect(), self.transport, self.clock, SeededRandomness(1), self.options
+            store or self.server.connect(), self.transport, self.clock, SeededRandomness(1), self.settings
         )
 
     def __getitem__(self, bookie_id: str) -> HonestBookie:
@@ -93,10 +93,10 @@ class SmallCluster:
 
 @asynccontextmanager
 async def running_small_cluster(
-    bookies: int = 4, options: LedgerClientSettings | None = None
+    bookies: int = 4, settings: LedgerClientSettings | None = None
 ) -> AsyncIterator[SmallCluster]:
     """Yield a cluster that has started, and close it."""
-    cluster = SmallCluster(bookies, options)
+    cluster = SmallCluster(bookies, settings)
     await cluster.start()
     try:
         yield cluster

@@ -97,13 +97,13 @@ class Sink:
 class Bench:
     """A channel and its streams. Leaving the bench closes the channel and awaits its tasks."""
 
-    def __init__(self, options: LedgerClientSettings | None = None, *, recovery: bool = False) -> None:
+    def __init__(self, settings: LedgerClientSettings | None = None, *, recovery: bool = False) -> None:
         self.clock = ManualClock()
         self.streams: list[FakeStream] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.recovery = recovery
         self.channel = AddChannel(
-            "b1", self._open, self._spawn, self.clock, options or LedgerClientSettings(), recovery=recovery
+            "b1", self._open, self._spawn, self.clock, settings or LedgerClientSettings(), recovery=recovery
         )
 
     async def __aenter__(self) -> Self:
@@ -137,7 +137,7 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """A channel with the default options."""
+    """A channel with the default settings."""
     async with Bench() as bench:
         yield bench
 

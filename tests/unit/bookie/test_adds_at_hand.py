@@ -92,9 +92,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def running_scene(options: BookieServerSettings | None = None) -> AsyncIterator[Scene]:
+async def running_scene(settings: BookieServerSettings | None = None) -> AsyncIterator[Scene]:
     """Yield a scene whose first entry is answered."""
-    async with OneBookie(options) as one:
+    async with OneBookie(settings) as one:
         scene = Scene(one)
         scene.send(0, b"the first")
         await scene.answered(0)

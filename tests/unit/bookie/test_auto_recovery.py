@@ -65,7 +65,7 @@ async def test_a_bookie_that_returns_in_time_is_left_alone(of: Scene) -> None:
 
 
 async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_one_comes_or_goes(of: Scene) -> None:
-    options = of.options.model_copy(
+    settings = of.settings.model_copy(
         update={"auditor_scan_interval_seconds": 1000.0, "lost_bookie_recovery_delay_seconds": 20.0}
     )
     passes: list[float] = []
@@ -76,7 +76,7 @@ async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_o
             await super().scan()
 
     client = await of.new_client()
-    of.spawn(Noting(client, Cluster(client, options), options, lambda: True).run())
+    of.spawn(Noting(client, Cluster(client, settings), settings, lambda: True).run())
     await of.until(lambda: len(passes) == 1, "the first pass")
     await of.bookies["b4"].go()
     await of.passes(10)
@@ -92,7 +92,7 @@ async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_o
 async def test_a_bookie_that_came_after_the_last_pass_and_dies_is_missed_as_soon_as_any_other() -> None:
     """STO-2: as in a cluster that has just been made, where the auditor's first pass is earlier than most bookies."""
     async with Scene(bookies=3) as of:
-        patient = of.options.model_copy(update={"auditor_scan_interval_seconds": 100_000.0})
+        patient = of.settings.model_copy(update={"auditor_scan_interval_seconds": 100_000.0})
         await of.auto_recovery("b1", patient)
         await of.passes(10)
         for name in ("b4", "b5"):
@@ -128,8 +128,8 @@ async def test_a_reported_ledger_is_looked_through(of: Scene) -> None:
     ledger_id = await of.ledger(6)
     damaged = of.bookies[(await of.metadata(ledger_id)).bookies()[1]]
     assert damaged.disk.damage(ledger_id, 3)
-    options = of.options.model_copy(update={"auditor_checks_per_round": 1, "auditor_scan_interval_seconds": 1000.0})
-    await of.auto_recovery(options=options)
+    settings = of.settings.model_copy(update={"auditor_checks_per_round": 1, "auditor_scan_interval_seconds": 1000.0})
+    await of.auto_recovery(settings=settings)
     await Tasks(of.client).report(ledger_id)
     await of.until(lambda: of.whole(ledger_id), "the ledger is whole")
 
@@ -205,7 +205,7 @@ async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
 
 async def test_another_takes_the_office_when_the_auditors_session_is_lost(of: Scene) -> None:
     first = await of.new_client()
-    running = of.spawn(AutoRecovery("b1", first, of.options).run())
+    running = of.spawn(AutoRecovery("b1", first, of.settings).run())
     await of.passes(1)
     await of.auto_recovery("b2")
     ledger_id = await of.ledger(4)
@@ -242,7 +242,7 @@ async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing
     holder = (await of.metadata(lacking)).bookies()[0]
     assert of.bookies[holder].disk.damage(lacking, 1)
     client = await of.new_client()
-    cluster = Cluster(client, of.options)
+    cluster = Cluster(client, of.settings)
     transaction, full, refused = MemoryStore.transaction, True, 0
 
     async def refusing(store: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
@@ -253,8 +253,8 @@ async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing
         return await transaction(store, changes)
 
     with patch.object(MemoryStore, "transaction", refusing):
-        auditing = of.spawn(Auditor(client, cluster, of.options, lambda: True).run())
-        working = of.spawn(Worker(client, cluster, of.options).run())
+        auditing = of.spawn(Auditor(client, cluster, of.settings, lambda: True).run())
+        working = of.spawn(Worker(client, cluster, of.settings).run())
         await of.until(lambda: refused > 0, "a check can't be reported")
         away = next(one for one in (await of.metadata(losing)).bookies() if one != holder)
         await of.bookies[away].go()
@@ -333,7 +333,7 @@ async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_hold
 
     step = FillSlot(0, 3, 1, metadata.fragments[0].bookies[1], spare)
     with pytest.raises(LedgerDeleted):
-        await of.over(put_in_place(of.client, of.options, ledger_id, metadata, step, deletes))
+        await of.over(put_in_place(of.client, of.settings, ledger_id, metadata, step, deletes))
     assert of.bookies[spare].holds(ledger_id, 0)
     assert spare in (await of.metadata(ledger_id)).holders
 
@@ -343,11 +343,11 @@ async def test_small_batches_come_to_the_same() -> None:
     async with Scene(bookies=5) as of:
         small = {"rereplication_entry_batch_size": 2, "rereplication_batch_bytes": 100, "inventory_entries": 3}
         ledgers = [await of.ledger(11), await of.ledger(11, ensemble=4, write=2, ack=2)]
-        for options in (of.options.model_copy(update={name: small[name]}) for name in small):
+        for settings in (of.settings.model_copy(update={name: small[name]}) for name in small):
             name = (await of.metadata(ledgers[0])).bookies()[0]
             await of.bookies[name].go()
             client = await of.new_client()
-            running = of.spawn(AutoRecovery("b1", client, options).run())
+            running = of.spawn(AutoRecovery("b1", client, settings).run())
             for ledger_id in ledgers:
                 await of.until(lambda one=ledger_id, without=name: of.whole(one, [without]), "it is whole")  # type: ignore[misc]
             running.cancel()
@@ -358,7 +358,7 @@ async def test_small_batches_come_to_the_same() -> None:
 
 async def test_who_has_long_returned_is_not_lost_though_the_watch_says_nothing(of: Scene) -> None:
     client = await of.new_client()
-    cluster = Cluster(client, of.options)
+    cluster = Cluster(client, of.settings)
     await of.bookies["b2"].go()
     await of.until(lambda: "b2" not in client.bookies.alive(), "it is seen to go")
     await of.over(cluster.look())

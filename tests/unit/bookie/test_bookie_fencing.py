@@ -76,7 +76,7 @@ async def test_a_fence_answers_with_what_is_above_the_lac_if_it_is_asked_to() ->
         assert list(answer.read.absent) == [3, 4, 5]
         assert answer.read.next_entry_id == 6
         assert list((await one.fence(9, read_entries=1)).read.absent) == [0]
-        one.bookie._reads = one.bookie.options.max_concurrent_reads
+        one.bookie._reads = one.bookie.settings.max_concurrent_reads
         answer = await one.fence(1, read_entries=4)
         assert (answer.status, answer.HasField("read")) == (Status.OK, False)
 

@@ -70,7 +70,7 @@ class Machine:
         self,
         bookie_id: str = "b1",
         with_session: list[WithSession] | None = None,
-        options: BookieServerSettings = OPTIONS,
+        settings: BookieServerSettings = OPTIONS,
     ) -> BookieProcess:
         return BookieProcess(
             bookie_id,
@@ -80,7 +80,7 @@ class Machine:
             "here:0",
             self.clock,
             SeededRandomness(len(self.sessions)),
-            options,
+            settings,
             with_session=with_session or [],
         )
 
@@ -89,9 +89,9 @@ class Machine:
         self,
         bookie_id: str = "b1",
         with_session: list[WithSession] | None = None,
-        options: BookieServerSettings = OPTIONS,
+        settings: BookieServerSettings = OPTIONS,
     ) -> AsyncIterator[BookieProcess]:
-        process = self.process(bookie_id, with_session, options)
+        process = self.process(bookie_id, with_session, settings)
         task = asyncio.create_task(process.run())
         started = asyncio.create_task(process.started.wait())
         try:

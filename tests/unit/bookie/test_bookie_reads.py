@@ -134,8 +134,8 @@ async def test_answers_are_bounded_in_ids_and_bytes() -> None:
 
 async def test_memory_of_a_request_is_bounded_whatever_the_size_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small records that go before say nothing of those that follow, and what is added nothing of what is held."""
-    options = BookieServerSettings(max_read_bytes=1_000_000, max_inventory_bytes=1_000_000)
-    async with OneBookie(options) as one:
+    settings = BookieServerSettings(max_read_bytes=1_000_000, max_inventory_bytes=1_000_000)
+    async with OneBookie(settings) as one:
         large = [record(1, entry_id, b"x" * 400_000) for entry_id in range(2, 40)]
         storage = one.bookie.storage
         held = [record(1, 0), record(1, 1), *large]
@@ -271,8 +271,8 @@ async def test_inventory_leaves_out_what_is_not_durable_yet() -> None:
 
 
 async def test_inventory_is_bounded_and_can_be_continued() -> None:
-    options = BookieServerSettings(max_inventory_bytes=200, max_ids_per_answer=7)
-    async with OneBookie(options) as one:
+    settings = BookieServerSettings(max_inventory_bytes=200, max_ids_per_answer=7)
+    async with OneBookie(settings) as one:
         entry_ids = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 51, 1000]
         await filled(one, 1, *entry_ids)
         found: list[int] = []

@@ -417,8 +417,8 @@ async def test_metrics_count_what_was_done(tmp_path: Path) -> None:
 async def test_metrics_and_status_tell_what_the_disk_holds_and_what_was_freed(tmp_path: Path) -> None:
     class RealDisk(Machine):
         async def open_storage(self) -> LedgerStorage:
-            options = StorageSettings(segment_bytes=16 << 10, reserve_disk_bytes=1 << 20, resume_disk_bytes=1 << 20)
-            return await open_rocksdb(tmp_path / "storage", options)
+            settings = StorageSettings(segment_bytes=16 << 10, reserve_disk_bytes=1 << 20, resume_disk_bytes=1 << 20)
+            return await open_rocksdb(tmp_path / "storage", settings)
 
     machine = RealDisk(tmp_path)
     async with machine.running() as daemon:

@@ -148,10 +148,10 @@ async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
         leaving, other = [one for one in of.bookies if one not in bookies]
         client = await deaf_client(of)
         client.placement = Prefers(leaving)
-        cluster = Cluster(client, of.options)
+        cluster = Cluster(client, of.settings)
         await cluster.look()
         await of.bookies[bookies[0]].go()
-        await of.passes(of.options.lost_bookie_recovery_delay_seconds + 1)
+        await of.passes(of.settings.lost_bookie_recovery_delay_seconds + 1)
         look = cluster.look
 
         async def marked_after_the_look() -> ClusterView:
@@ -163,7 +163,7 @@ async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
 
         async def progress(_: int) -> None: ...
 
-        repair = LedgerRepair(client, cluster, of.options, ledger_id, progress)
+        repair = LedgerRepair(client, cluster, of.settings, ledger_id, progress)
         with patch.object(cluster, "look", marked_after_the_look):
             assert await of.over(repair.run([bookies[0]])) == ""
         assert sorted((await of.metadata(ledger_id)).bookies()) == sorted([*bookies[1:], other])

@@ -90,7 +90,7 @@ async def test_auto_recovery_passes_over_what_it_cant_read_and_goes_on_with_the_
     writer.abandon()
     client = await of.new_client()
     with told() as messages:
-        running = of.spawn(AutoRecovery("b1", client, of.options).run())
+        running = of.spawn(AutoRecovery("b1", client, of.settings).run())
         await of.passes(3)
         await of.bookies["b2"].go()
         await of.until(lambda: running.done() or of.whole(ledger_id, without=["b2"]), "the ledger is whole")

@@ -69,7 +69,7 @@ def test_a_bookie_that_failed_or_caught_up_holds_nothing_up() -> None:
 
 async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
     """CHK-66, STO-1: nothing breaks, nothing fails, and each ledger has room again when the bookie has caught up."""
-    async with Scene(bookies=1, options=TIGHT) as scene:
+    async with Scene(bookies=1, settings=TIGHT) as scene:
         one, other = await scene.writer(1, 1, 1), await scene.writer(1, 1, 1)
         (bookie,) = scene.bookies.values()
         rooms: list[str] = []
@@ -97,7 +97,7 @@ async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
 
 async def test_a_ledger_leaves_a_bookie_that_it_can_do_without_and_others_keep_it() -> None:
     """CHK-66: one stream serves both ledgers, and does not break for the one that needs the bookie."""
-    async with Scene(bookies=4, options=TIGHT) as scene:
+    async with Scene(bookies=4, settings=TIGHT) as scene:
         spared = await scene.writer(3, 3, 2)
         lagging = scene.ensemble(spared)[0]
         needs = await scene.writer(4, 4, 4)
@@ -125,7 +125,7 @@ async def test_a_ledger_leaves_a_bookie_that_it_can_do_without_and_others_keep_i
 
 async def test_bookies_that_lag_together_are_all_waited_for() -> None:
     """CHK-66: two of three lag, and one of those is needed. Their memory stays bounded, though adds complete."""
-    async with Scene(bookies=3, options=TIGHT) as scene:
+    async with Scene(bookies=3, settings=TIGHT) as scene:
         writer = await scene.writer(3, 3, 2)
         first, second, third = scene.ensemble(writer)
         first.holding = second.holding = True
@@ -144,7 +144,7 @@ async def test_bookies_that_lag_together_are_all_waited_for() -> None:
 
 async def test_a_bookie_that_lags_and_answers_nothing_fails() -> None:
     """CHK-66: back-pressure ends with the add time-out."""
-    async with Scene(bookies=1, options=TIGHT) as scene:
+    async with Scene(bookies=1, settings=TIGHT) as scene:
         writer = await scene.writer(1, 1, 1)
         (bookie,) = scene.bookies.values()
         bookie.holding = True
@@ -159,7 +159,7 @@ async def test_a_bookie_that_lags_and_answers_nothing_fails() -> None:
 
 async def test_a_new_ledger_learns_of_the_lag_before_its_first_add() -> None:
     """CHK-66: else each new ledger would send as much as it may have pending."""
-    async with Scene(bookies=2, options=TIGHT) as scene:
+    async with Scene(bookies=2, settings=TIGHT) as scene:
         writer = await scene.writer(2, 2, 2)
         for bookie in scene.bookies.values():
             bookie.holding = True
@@ -185,7 +185,7 @@ async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> No
     with patch.object(ReplicatedAdds, "add", noted):
         async with running_small_cluster(
             bookies=2,
-            options=LedgerClientSettings(
+            settings=LedgerClientSettings(
                 max_bookie_lag_bytes=3000,
                 recovery_window_entries=4,
                 explicit_lac_interval_ms=0,

@@ -37,8 +37,8 @@ class BookieCluster:
         self.client = self.another_client()
 
     def another_client(self) -> LedgerClient:
-        options = LedgerClientSettings(explicit_lac_interval_ms=0)
-        return LedgerClient(self.server.connect(), self.transport, self.clock, SeededRandomness(1), options)
+        settings = LedgerClientSettings(explicit_lac_interval_ms=0)
+        return LedgerClient(self.server.connect(), self.transport, self.clock, SeededRandomness(1), settings)
 
     async def start(self, count: int) -> None:
         registry = self.server.connect()

@@ -284,7 +284,7 @@ async def test_a_deleted_ledger_is_not_read() -> None:
 @pytest.mark.parametrize("read_ahead", [0, 1, 10])
 async def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -> None:
     async with running_small_cluster(
-        options=LedgerClientSettings(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0)
+        settings=LedgerClientSettings(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0)
     ) as cluster:
         reader = await cluster.client.open(await closed_ledger(cluster, 60))
         for bookie in cluster.bookies.values():
@@ -368,7 +368,7 @@ async def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_b
 
 async def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
     async with running_small_cluster(
-        options=LedgerClientSettings(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0)
+        settings=LedgerClientSettings(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0)
     ) as cluster:
         ledger_id = await cluster.make(THREE)
         cluster["b1"].failing = {"last_add_confirmed"}

@@ -474,7 +474,7 @@ async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack
 
     async with running_small_cluster(
         bookies=3,
-        options=LedgerClientSettings(
+        settings=LedgerClientSettings(
             recovery_timeout_seconds=3, add_entry_timeout_seconds=60, explicit_lac_interval_ms=0
         ),
     ) as cluster:
@@ -505,7 +505,7 @@ async def test_a_close_whose_answer_is_lost_is_found_out() -> None:
 
 
 async def test_many_entries_are_read_by_the_window_and_not_one_by_one() -> None:
-    async with running_small_cluster(options=LedgerClientSettings(recovery_window_entries=16)) as cluster:
+    async with running_small_cluster(settings=LedgerClientSettings(recovery_window_entries=16)) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(300))
         for bookie in cluster.bookies.values():

@@ -380,7 +380,7 @@ _BOUND = 100 + 2 * ENTRY_OVERHEAD_BYTES
 
 async def test_what_is_pending_is_bounded_in_entries_and_in_bytes() -> None:
     async with Scene(
-        options=LedgerClientSettings(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND)
+        settings=LedgerClientSettings(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND)
     ) as scene:
         writer = await scene.writer()
         for bookie in scene.ensemble(writer):
@@ -460,7 +460,7 @@ async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
 
 
 async def test_a_silent_writer_tells_its_lac_until_all_have_it() -> None:
-    async with Scene(options=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
+    async with Scene(settings=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
         await writer.add(b"b")
@@ -490,7 +490,7 @@ async def test_a_silent_writer_tells_its_lac_until_all_have_it() -> None:
 
 
 async def test_a_silent_writer_that_was_fenced_hears_of_it() -> None:
-    async with Scene(options=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
+    async with Scene(settings=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
         for bookie in scene.ensemble(writer):
@@ -627,7 +627,7 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
             publish,
             scene.clock,
             client.randomness,
-            client.options,
+            client.settings,
             recovery=True,
         )
 

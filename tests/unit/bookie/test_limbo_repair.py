@@ -33,7 +33,7 @@ async def test_what_was_lost_is_filled_in_and_then_known(of: Scene) -> None:
     bookie = await lossy_restart(of, name, 12)
     named = [one for one in (*closed, writer.ledger_id) if name in (await of.metadata(one)).bookies()]
     assert all(bookie.in_limbo(one) for one in named)
-    await of.over(repair_limbo(bookie, of.client, of.options))
+    await of.over(repair_limbo(bookie, of.client, of.settings))
     for ledger_id in named:
         assert not bookie.in_limbo(ledger_id)
         assert await of.whole(ledger_id)
@@ -46,7 +46,7 @@ async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
     bookie = await lossy_restart(of, name, 3)
     for other in others:
         await of.bookies[other].go()
-    repairing = of.spawn(repair_limbo(bookie, of.client, of.options))
+    repairing = of.spawn(repair_limbo(bookie, of.client, of.settings))
     await of.passes(20)
     assert bookie.in_limbo(ledger_id)
     assert not repairing.done()
@@ -61,7 +61,7 @@ async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
     ledger_id = await of.ledger(4)
     bookie = await lossy_restart(of, (await of.metadata(ledger_id)).bookies()[0], 3)
     with patch.object(of.store, "transaction", side_effect=StoreFull("the disk is full", "/")):
-        repairing = of.spawn(repair_limbo(bookie, of.client, of.options))
+        repairing = of.spawn(repair_limbo(bookie, of.client, of.settings))
         await of.passes(20)
         assert not repairing.done()
     await of.until(repairing.done, "it is filled")
@@ -77,7 +77,7 @@ async def test_an_open_ledger_that_names_it_in_earlier_fragments_keeps_its_write
     await of.over(writer.add(b"3"))
     assert name not in writer.metadata.last_fragment.bookies
     bookie = await lossy_restart(of, name, 2)
-    await of.over(repair_limbo(bookie, of.client, of.options))
+    await of.over(repair_limbo(bookie, of.client, of.settings))
     assert not bookie.in_limbo(writer.ledger_id)
     assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
     await of.over(writer.add(b"4"))
@@ -93,7 +93,7 @@ async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: 
     other = of.bookies[stranger].bookie
     assert other is not None
     await other.enter_limbo(await of.client.ledgers.last_ledger_id() + 1)
-    await of.over(repair_limbo(other, of.client, of.options))
+    await of.over(repair_limbo(other, of.client, of.settings))
     assert other.in_limbo(ledger_id)
     assert (await of.metadata(deleted)).state is LedgerState.TOMBSTONE
 
@@ -109,7 +109,7 @@ async def test_a_closed_ledger_is_fenced_though_its_fence_was_lost(of: Scene) ->
     remembered = bookie.storage.ledger(ledger_id)
     assert remembered is not None
     assert not remembered.fenced
-    await of.over(repair_limbo(bookie, of.client, of.options))
+    await of.over(repair_limbo(bookie, of.client, of.settings))
     remembered = bookie.storage.ledger(ledger_id)
     assert remembered is not None
     assert remembered.fenced

@@ -25,8 +25,8 @@ async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Sce
     # Of the last fragment; the writer adds nothing, and so does not see it go.
     (absent,) = [one for one in before.last_fragment.bookies if one not in first]
     await of.bookies[absent].go()
-    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_seconds": 1e6})
-    await of.auto_recovery(options=options)
+    settings = of.settings.model_copy(update={"open_ledger_rereplication_grace_period_seconds": 1e6})
+    await of.auto_recovery(settings=settings)
     await of.passes(40)
     after = await of.metadata(writer.ledger_id)
     assert after.state is LedgerState.OPEN
@@ -100,8 +100,8 @@ async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scen
     await of.over(writer.add(b"0"))
     await of.bookies["b3"].go()
     await of.bookies["b4"].come()
-    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_seconds": 30.0})
-    await of.auto_recovery("b4", options)
+    settings = of.settings.model_copy(update={"open_ledger_rereplication_grace_period_seconds": 30.0})
+    await of.auto_recovery("b4", settings)
     await of.passes(15)
     await of.bookies["b3"].come()
     await of.passes(1)

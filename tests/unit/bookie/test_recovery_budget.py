@@ -117,7 +117,7 @@ async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
 
     with patch.object(RecoveryReads, "answered", noted):
         async with running_small_cluster(
-            options=LedgerClientSettings(
+            settings=LedgerClientSettings(
                 max_recovery_bytes=_BUDGET,
                 explicit_lac_interval_ms=0,
                 max_pending_entries=2,
@@ -159,7 +159,7 @@ async def test_what_is_written_behind_a_lost_entry_counts() -> None:
 
     with patch.object(RecoveryShare, "set_held", note):
         async with running_small_cluster(
-            options=LedgerClientSettings(
+            settings=LedgerClientSettings(
                 recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_seconds=600
             )
         ) as cluster:
@@ -185,7 +185,7 @@ async def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ah
     """CHK-68 CHK-14: others hold the whole budget, and b0 leaves limbo with what this recovery waits for."""
 
     async with running_small_cluster(
-        options=LedgerClientSettings(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0)
+        settings=LedgerClientSettings(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0)
     ) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(8), confirmed=-1)

@@ -31,7 +31,7 @@ HOURLY: dict[str, Any] = {"scrub_interval_seconds": 3600.0}
 def bookie_of(of: Scene, bookie_id: str, **changed: Any) -> Bookie:
     bookie = of.bookies[bookie_id].bookie
     assert bookie is not None
-    bookie.options = BookieServerSettings.model_validate({**HOURLY, **changed})
+    bookie.settings = BookieServerSettings.model_validate({**HOURLY, **changed})
     return bookie
 
 
@@ -44,7 +44,7 @@ async def scrubber(of: Scene, bookie_id: str, **changed: Any) -> Scrubber:
 
 async def worker(of: Scene) -> None:
     client = await of.new_client()
-    of.spawn(Worker(client, Cluster(client, of.options), of.options).run())
+    of.spawn(Worker(client, Cluster(client, of.settings), of.settings).run())
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_small_records_cost_time_too() -> None:
 async def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
     """CHK-28: under-replication beyond the ack quorum is found, though nobody reads the entry."""
 
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         ledger_id = await of.ledger(8)
         name = (await of.metadata(ledger_id)).bookies()[0]
         assert of.bookies[name].disk.damage(ledger_id, 5, unreadable=unreadable)
@@ -97,7 +97,7 @@ async def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
 
 
 async def test_damage_is_reported_once_in_a_pass() -> None:
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         ledger_id = await of.ledger(1200)
         name = (await of.metadata(ledger_id)).bookies()[0]
         for entry_id in (0, 700, 1100):
@@ -123,7 +123,7 @@ async def test_damage_is_reported_once_in_a_pass() -> None:
 
 async def test_an_open_ledger_is_mended_after_its_close() -> None:
     """CHK-28, and CHK-62: the last fragment of an open ledger is left alone, however often it is reported."""
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         writer = await of.writer()
         for number in range(4):
             await of.over(writer.add(b"entry %d" % number))
@@ -146,7 +146,7 @@ async def test_an_open_ledger_is_mended_after_its_close() -> None:
 
 async def test_damage_that_no_repair_mends_gets_no_task() -> None:
     """CHK-29: each pass would find it again, and a worker would end the task at once, for ever."""
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         # Two entries of the writer's that the recovery did not keep.
         cut_short, moved, gone = [await of.ledger(4) for _ in range(3)]
         await of.client.ledgers.change(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
@@ -187,7 +187,7 @@ def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
 
 
 async def test_a_deleted_ledger_is_not_reported() -> None:
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         ledger_id = await of.ledger(3)
         name = (await of.metadata(ledger_id)).bookies()[0]
         bookie = bookie_of(of, name)
@@ -207,7 +207,7 @@ async def test_a_deleted_ledger_is_not_reported() -> None:
 
 async def test_it_goes_on_where_it_was() -> None:
     """What comes last is looked at too, however often the process ends before."""
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         ledgers = [await of.ledger(50, ensemble=1, write=1, ack=1) for _ in range(8)]
         name = (await of.metadata(ledgers[0])).bookies()[0]
         held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
@@ -232,7 +232,7 @@ async def test_it_goes_on_where_it_was() -> None:
 
 
 async def test_it_reads_no_faster_than_it_may() -> None:
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         await of.ledger(100)
         found = Scrubber(bookie_of(of, "b1", scrub_max_bytes_per_second=2000), of.clock)
         began = of.clock.monotonic()
@@ -246,7 +246,7 @@ async def test_it_reads_no_faster_than_it_may() -> None:
 
 
 async def test_it_can_be_turned_off() -> None:
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         await of.ledger(3)
         found = Scrubber(bookie_of(of, "b1", scrub_interval_seconds=0), of.clock)
         await of.over(found.run(await of.new_client()))
@@ -254,7 +254,7 @@ async def test_it_can_be_turned_off() -> None:
 
 
 async def test_what_can_not_be_reported_yet_is_reported_later() -> None:
-    async with Scene(options=ALONE) as of:
+    async with Scene(settings=ALONE) as of:
         ledger_id = await of.ledger(3)
         name = (await of.metadata(ledger_id)).bookies()[0]
         assert of.bookies[name].disk.damage(ledger_id, 1)

@@ -64,7 +64,7 @@ def test_every_option_is_named_by_a_test(kind: type[LedgerClientSettings] | type
 
 @pytest.mark.parametrize("timeout_s", [1.0, 8.0])
 async def test_read_entry_timeout_seconds(timeout_s: float) -> None:
-    async with running_small_cluster(options=of_client(read_entry_timeout_seconds=timeout_s)) as cluster:
+    async with running_small_cluster(settings=of_client(read_entry_timeout_seconds=timeout_s)) as cluster:
         ledger_id = await cluster.make(Striping(1, 1, 1))
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -77,7 +77,7 @@ async def test_read_entry_timeout_seconds(timeout_s: float) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [300, 3000])
 async def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
-    async with running_small_cluster(options=of_client(speculative_read_timeout_ms=timeout_ms)) as cluster:
+    async with running_small_cluster(settings=of_client(speculative_read_timeout_ms=timeout_ms)) as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
@@ -89,7 +89,7 @@ async def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
 
 @pytest.mark.parametrize("seconds", [5.0, 50.0])
 async def test_bookie_quarantine_time_seconds(seconds: float) -> None:
-    async with running_small_cluster(options=of_client(bookie_quarantine_time_seconds=seconds)) as cluster:
+    async with running_small_cluster(settings=of_client(bookie_quarantine_time_seconds=seconds)) as cluster:
         cluster.client.bookies.quarantine("b1")
         cluster.clock.advance(seconds - 0.1)
         assert "b1" not in cluster.client.bookies.writable()
@@ -101,7 +101,7 @@ async def test_bookie_quarantine_time_seconds(seconds: float) -> None:
 async def test_lost_bookie_replacement_delay_seconds(seconds: float) -> None:
     """The last that goes is missed for so long by a writer that adds nothing."""
 
-    async with Scene(client_options=of_client(lost_bookie_replacement_delay_seconds=seconds)) as of:
+    async with Scene(client_settings=of_client(lost_bookie_replacement_delay_seconds=seconds)) as of:
         writer = await of.writer()
         before = writer.metadata.last_fragment
         await of.bookies[before.bookies[0]].go()
@@ -114,8 +114,8 @@ async def test_lost_bookie_recovery_delay_seconds(seconds: float) -> None:
     async with Scene() as of:
         ledger_id = await of.ledger(3)
         lost = (await of.metadata(ledger_id)).bookies()[1]
-        options = patient(lost_bookie_recovery_delay_seconds=seconds, auditor_scan_interval_seconds=1000.0)
-        await of.auto_recovery(options=options)
+        settings = patient(lost_bookie_recovery_delay_seconds=seconds, auditor_scan_interval_seconds=1000.0)
+        await of.auto_recovery(settings=settings)
         await of.passes(1)
         await of.bookies[lost].go()
         took = await takes(of, lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
@@ -127,7 +127,7 @@ async def test_open_ledger_rereplication_grace_period_seconds(seconds: float) ->
     async with Scene() as of:
         writer = await of.writer()
         await of.over(writer.add(b"a"))
-        await of.auto_recovery(options=patient(open_ledger_rereplication_grace_period_seconds=seconds))
+        await of.auto_recovery(settings=patient(open_ledger_rereplication_grace_period_seconds=seconds))
         await of.passes(1)
         await of.bookies[writer.metadata.last_fragment.bookies[1]].go()
 
@@ -135,7 +135,7 @@ async def test_open_ledger_rereplication_grace_period_seconds(seconds: float) ->
             return (await of.metadata(writer.ledger_id)).state is not LedgerState.OPEN
 
         took = await takes(of, taken, "it is taken from its writer")
-        delay_s = of.options.lost_bookie_recovery_delay_seconds + seconds
+        delay_s = of.settings.lost_bookie_recovery_delay_seconds + seconds
         assert delay_s <= took <= delay_s + SLACK_S
 
 
@@ -153,7 +153,7 @@ async def test_metadata_retry_seconds(seconds: float) -> None:
         assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
 
 
-async def _audits(of: Scene, options: AutoRecoverySettings, *, fail: bool) -> list[float]:
+async def _audits(of: Scene, settings: AutoRecoverySettings, *, fail: bool) -> list[float]:
     passes: list[float] = []
 
     class Noting(Auditor):
@@ -163,7 +163,7 @@ async def _audits(of: Scene, options: AutoRecoverySettings, *, fail: bool) -> li
                 raise NotSent("the store is away")
             await super().scan()
 
-    of.spawn(Noting(of.client, Cluster(of.client, options), options, lambda: True).run())
+    of.spawn(Noting(of.client, Cluster(of.client, settings), settings, lambda: True).run())
     await of.until(lambda: len(passes) == 4, "four passes are made")
     return passes
 
@@ -178,20 +178,20 @@ async def test_auditor_periodic_check_interval_seconds(seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [2.0, 20.0])
 async def test_auditor_check_pause_seconds(seconds: float) -> None:
     async with Scene(bookies=3) as of:
-        options = patient(auditor_check_pause_seconds=seconds, auditor_checks_per_round=1)
-        checks = await _checks(of, options, ledgers=3, checks=3)
+        settings = patient(auditor_check_pause_seconds=seconds, auditor_checks_per_round=1)
+        checks = await _checks(of, settings, ledgers=3, checks=3)
         assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 6])
 async def test_auditor_checks_per_round(at_a_time: int) -> None:
     async with Scene(bookies=3) as of:
-        options = patient(auditor_check_pause_seconds=10.0, auditor_checks_per_round=at_a_time)
-        checks = await _checks(of, options, ledgers=6, checks=6)
+        settings = patient(auditor_check_pause_seconds=10.0, auditor_checks_per_round=at_a_time)
+        checks = await _checks(of, settings, ledgers=6, checks=6)
         assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
 
 
-async def _checks(of: Scene, options: AutoRecoverySettings, *, ledgers: int, checks: int) -> list[float]:
+async def _checks(of: Scene, settings: AutoRecoverySettings, *, ledgers: int, checks: int) -> list[float]:
     """When ledgers are held against inventories."""
     moments: list[float] = []
 
@@ -200,7 +200,7 @@ async def _checks(of: Scene, options: AutoRecoverySettings, *, ledgers: int, che
             moments.append(of.clock.monotonic())
             await super()._check(ledger_id)
 
-    checker = Noting(of.client, options, lambda: True)
+    checker = Noting(of.client, settings, lambda: True)
     for _ in range(ledgers):
         checker.schedule.scanned(await of.ledger(2), 1)
     of.spawn(checker.run())
@@ -211,7 +211,7 @@ async def _checks(of: Scene, options: AutoRecoverySettings, *, ledgers: int, che
 @pytest.mark.parametrize("seconds", [5.0, 60.0])
 async def test_intent_grace_period_seconds(seconds: float) -> None:
     async with Scene() as of:
-        await of.auto_recovery(options=patient(intent_grace_period_seconds=seconds))
+        await of.auto_recovery(settings=patient(intent_grace_period_seconds=seconds))
         made, writer = await of.client.create(THREE, "a test")
         writer.abandon()
 
@@ -220,7 +220,7 @@ async def test_intent_grace_period_seconds(seconds: float) -> None:
 
         # It is seen by an audit first.
         took = await takes(of, swept, "it is swept")
-        assert seconds <= took <= seconds + of.options.auditor_scan_interval_seconds + SLACK_S
+        assert seconds <= took <= seconds + of.settings.auditor_scan_interval_seconds + SLACK_S
 
 
 @pytest.mark.parametrize(("first_s", "longest_s"), [(1.0, 4.0), (5.0, 12.0)])
@@ -229,7 +229,7 @@ async def test_rw_rereplicate_backoff_seconds_and_its_bound(first_s: float, long
         ledger_id = await of.ledger(2, ensemble=1, write=1, ack=1)
         await of.bookies[(await of.metadata(ledger_id)).bookies()[0]].go()
         tried: list[float] = []
-        options = patient(rw_rereplicate_backoff_seconds=first_s, rw_rereplicate_backoff_max_seconds=longest_s)
+        settings = patient(rw_rereplicate_backoff_seconds=first_s, rw_rereplicate_backoff_max_seconds=longest_s)
         note = Tasks.note
 
         async def noted(self: Tasks, *args: Any) -> None:
@@ -237,7 +237,7 @@ async def test_rw_rereplicate_backoff_seconds_and_its_bound(first_s: float, long
             await note(self, *args)
 
         with patch.object(Tasks, "note", noted):
-            await of.auto_recovery(options=options)
+            await of.auto_recovery(settings=settings)
             await of.until(lambda: len(tried) >= 5, "it was tried five times")
         pauses = between(tried)
         assert first_s <= pauses[0] <= first_s + SLACK_S
@@ -268,8 +268,8 @@ async def test_entries_are_copied_in_portions(option: str, value: int, portions:
             copied.append(entries)
 
         step = FillSlot(0, 10, 0, metadata.bookies()[0], spare)
-        options = patient(**{option: value})
-        await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
+        settings = patient(**{option: value})
+        await of.over(fill_slot(of.client, settings, ledger_id, metadata, step, progress))
         assert copied == portions
 
 
@@ -288,10 +288,10 @@ async def test_inventory_timeout_seconds(seconds: float) -> None:
 
         began = of.clock.monotonic()
         step = FillSlot(0, 1, 0, "b1", "b1")
-        options = patient(inventory_timeout_seconds=seconds)
+        settings = patient(inventory_timeout_seconds=seconds)
         metadata = await of.metadata(ledger_id)
         with patch.object(bookie, "call", hang), pytest.raises(CannotRepair, match="does not list its entries"):
-            await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
+            await of.over(fill_slot(of.client, settings, ledger_id, metadata, step, progress))
         assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
 
 
@@ -308,9 +308,9 @@ async def test_progress_interval_seconds(seconds: float, notes: int) -> None:
             noted.append(copied)
             await note(self, ledger, copied, total, stuck)
 
-        options = patient(progress_interval_seconds=seconds, rereplication_entry_batch_size=1)
+        settings = patient(progress_interval_seconds=seconds, rereplication_entry_batch_size=1)
         with patch.object(Tasks, "note", noting):
             client = await of.new_client()
-            of.spawn(AutoRecovery("b1", client, options).run())
+            of.spawn(AutoRecovery("b1", client, settings).run())
             await of.until(lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
         assert len(noted) == notes

@@ -42,7 +42,7 @@ class ProcessBookie(SceneBookie):
             SeededRandomness(self.bookie_id),
             BookieServerSettings(garbage_interval_seconds=3, metadata_retry_seconds=0.5, read_only=read_only),
             None,
-            self.of.options,
+            self.of.settings,
         )
         self.running = asyncio.get_running_loop().create_task(self.process.run())
         await self.of.until(self.process.started.is_set, "it has registered")

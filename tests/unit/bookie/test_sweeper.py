@@ -321,7 +321,7 @@ class InterruptedCluster(Cluster):
 
 async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Scene) -> None:
     """CHK-26: its cookie is looked for again before anything relies on there being none."""
-    cluster = InterruptedCluster(of.client, of.options)
+    cluster = InterruptedCluster(of.client, of.settings)
     late = of.bookies["b9"] = SceneBookie(of, "b9")
     made: list[int] = []
 
@@ -334,7 +334,7 @@ async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Sce
         made.append(ledger.ledger_id)
 
     cluster.happens = comes
-    await of.over(Auditor(of.client, cluster, of.options, always).scan())
+    await of.over(Auditor(of.client, cluster, of.settings, always).scan())
     assert "b9" not in cluster.lost.view.cookies
     assert (await of.metadata(made[0])).holders == ("b1", "b9")
 

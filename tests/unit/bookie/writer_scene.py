@@ -123,11 +123,11 @@ class FakeBookie:
 class Scene:
     """Bookies b1, b2 …, a metadata server, and a client's processes. The bookies are registered while it is open."""
 
-    def __init__(self, bookies: int = 4, options: LedgerClientSettings = QUICK) -> None:
+    def __init__(self, bookies: int = 4, settings: LedgerClientSettings = QUICK) -> None:
         self.clock = ManualClock()
         self.server = MemoryServer(self.clock)
         self.transport = InProcessTransport(self.clock)
-        self.options = options
+        self.settings = settings
         self.bookies = {f"b{number}": FakeBookie(self, f"b{number}") for number in range(1, bookies + 1)}
         self.clients: list[LedgerClient] = []
         self.store = self.server.connect()
@@ -145,7 +145,7 @@ class Scene:
 
     async def client(self, store: MemoryStore | None = None) -> LedgerClient:
         client = LedgerClient(
-            store or self.store, self.transport, self.clock, SeededRandomness(len(self.clients)), self.options
+            store or self.store, self.transport, self.clock, SeededRandomness(len(self.clients)), self.settings
         )
         self.clients.append(client)
         await client.start()

@@ -41,7 +41,7 @@ class CursorScene:
         # With a seed of its own: tokens tell the processes' changes of a node apart.
         chance = SeededRandomness(f"client {len(cluster.clients)}")
         store = cluster.server.connect(session_timeout_s)
-        client = LedgerClient(store, cluster.transport, cluster.clock, chance, cluster.options)
+        client = LedgerClient(store, cluster.transport, cluster.clock, chance, cluster.settings)
         cluster.clients.append(client)
         await client.start()
         return client

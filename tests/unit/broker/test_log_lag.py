@@ -17,7 +17,7 @@ async def test_logs_wait_for_a_bookie_that_lags_and_go_on_when_it_has_caught_up(
     """CHK-66, STO-1: also the log that has nothing pending there, and whose ledger is made meanwhile."""
 
     async with running_log_scene(bookies=1) as scene:
-        scene.options = scene.options.model_copy(update={"max_bookie_lag_bytes": 2000})
+        scene.settings = scene.settings.model_copy(update={"max_bookie_lag_bytes": 2000})
         client = await scene.another()
         busy = await scene.open(client, WIDE)
         quiet = await scene.open(client, WIDE, name=TopicName.parse("persistent://public/default/quiet"))

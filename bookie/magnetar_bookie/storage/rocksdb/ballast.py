@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 BALLAST_NAME: Final = "ballast"
 
 
-def give_up_ballast(folder: Path, options: StorageSettings) -> None:
+def give_up_ballast(folder: Path, settings: StorageSettings) -> None:
     """Where less is free than the ballast should hold."""
     path = folder / BALLAST_NAME
     free = free_bytes(folder)
-    if free < _size(options) and path.exists():
+    if free < _size(settings) and path.exists():
         size = path.stat().st_size
         path.unlink()
         _log.error(
@@ -38,11 +38,11 @@ def give_up_ballast(folder: Path, options: StorageSettings) -> None:
         )
 
 
-def make_ballast(folder: Path, options: StorageSettings) -> None:
+def make_ballast(folder: Path, settings: StorageSettings) -> None:
     """Where it is not, and so much is free. In a thread. It need not be durable."""
-    size = _size(options)
+    size = _size(settings)
     path = folder / BALLAST_NAME
-    if not size or path.exists() or free_bytes(folder) < options.reserve_disk_bytes + size:
+    if not size or path.exists() or free_bytes(folder) < settings.reserve_disk_bytes + size:
         return
     half = folder / f"{BALLAST_NAME}.new"
     try:
@@ -58,6 +58,6 @@ def make_ballast(folder: Path, options: StorageSettings) -> None:
         half.unlink(missing_ok=True)
 
 
-def _size(options: StorageSettings) -> int:
+def _size(settings: StorageSettings) -> int:
     """Less than what is kept back: what is given up must not be taken by entries."""
-    return min(options.ballast_disk_bytes, options.reserve_disk_bytes // 2)
+    return min(settings.ballast_disk_bytes, settings.reserve_disk_bytes // 2)

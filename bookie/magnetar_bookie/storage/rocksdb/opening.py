@@ -65,28 +65,28 @@ _FORMAT_NAME: Final = "format"
 _FLUSH_AFTER: Final = 200_000
 
 
-async def open_rocksdb(folder: Path, options: StorageSettings | None = None) -> RocksStorage:
+async def open_rocksdb(folder: Path, settings: StorageSettings | None = None) -> RocksStorage:
     """Opens the folder, or makes it. Raises `StorageFailed`."""
-    options = options or StorageSettings()
-    opening = asyncio.ensure_future(asyncio.to_thread(_open, folder, options))
+    settings = settings or StorageSettings()
+    opening = asyncio.ensure_future(asyncio.to_thread(_open, folder, settings))
     try:
         opened = await asyncio.shield(opening)
     except asyncio.CancelledError:
         # The thread goes on, and what it opens must be closed again for the next one.
         opening.add_done_callback(_close_unused)
         raise
-    return RocksStorage(opened, options)
+    return RocksStorage(opened, settings)
 
 
-def _open(folder: Path, options: StorageSettings) -> Opened:
+def _open(folder: Path, settings: StorageSettings) -> Opened:
     """In a thread."""
     try:
-        return _open_locked(folder, options)
+        return _open_locked(folder, settings)
     except OSError as error:
         raise StorageFailed(f"the storage folder {folder} can't be opened: {error}") from error
 
 
-def _open_locked(folder: Path, options: StorageSettings) -> Opened:
+def _open_locked(folder: Path, settings: StorageSettings) -> Opened:
     records = folder / "records"
     if not records.exists():
         records.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _open_locked(folder: Path, options: StorageSettings) -> Opened:
     except FolderInUse as error:
         raise StorageInUse(f"the bookie's storage can't be opened: {error}") from None
     try:
-        give_up_ballast(folder, options)
+        give_up_ballast(folder, settings)
         _check_format(folder)
         if mark.number is None and (segments_in(records) or (folder / "index").exists()):
             put_note(folder, LOST, f"the durable mark of {folder} is damaged or missing")
@@ -105,24 +105,24 @@ def _open_locked(folder: Path, options: StorageSettings) -> Opened:
         if mark.number is None:
             mark.begin(folder, 0)
         try:
-            return _open_index(folder, options, mark)
+            return _open_index(folder, settings, mark)
         except IndexDamaged as error:
             put_note(folder, INDEX_DAMAGED, str(error))
         # Not before the error is forgotten, and with it what still holds the index open.
-        return _open_index(folder, options, mark)
+        return _open_index(folder, settings, mark)
     except BaseException:
         mark.close()
         raise
 
 
-def _open_index(folder: Path, options: StorageSettings, mark: DurableMark) -> Opened:
+def _open_index(folder: Path, settings: StorageSettings, mark: DurableMark) -> Opened:
     made_anew = has_note(folder, INDEX_DAMAGED)
     if made_anew:
         put_note(folder, LOST, "the index was damaged, and was rebuilt from the log")
         _log.error("The index of %s is damaged: it is rebuilt from the log, which takes a while.", folder)
         if (folder / "index").exists():
             shutil.rmtree(folder / "index")
-    index = Index(folder / "index", options.block_cache_bytes)
+    index = Index(folder / "index", settings.block_cache_bytes)
     try:
         # RocksDB syncs what is in its folder, not that there is one.
         sync_folder(folder)
@@ -134,9 +134,9 @@ def _open_index(folder: Path, options: StorageSettings, mark: DurableMark) -> Op
         if reached.number != mark.number:
             mark.begin(folder, reached.number)
         segments = Segments(
-            folder / "records", options.segment_bytes, options.max_open_segments, reached.segment, reached.end
+            folder / "records", settings.segment_bytes, settings.max_open_segments, reached.segment, reached.end
         )
-        make_ballast(folder, options)
+        make_ballast(folder, settings)
         return Opened(folder, mark, index, reached.usage, segments, reached.number, not has_note(folder, LOST))
     except BaseException:
         with contextlib.suppress(StorageFailed):

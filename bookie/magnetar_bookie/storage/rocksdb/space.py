@@ -22,37 +22,37 @@ _MOMENT_S: Final = 0.05
 class Space:
     """`held` says what the folder holds; it is asked where there is a quota."""
 
-    def __init__(self, folder: Path, options: StorageSettings) -> None:
+    def __init__(self, folder: Path, settings: StorageSettings) -> None:
         self._folder = folder
-        self._settings = options
+        self._settings = settings
         # What was free when it was asked last, less what has been asked for since.
         self._free = 0
         self._asked_at = 0.0
 
     def check(self, held: Callable[[], int], more: int) -> None:
         """Raises `StorageFull` where so many bytes of entries can't be taken."""
-        options = self._settings
+        settings = self._settings
         free = self._free_of_late()
         self._free = free - more
-        if free < options.reserve_disk_bytes + more:
+        if free < settings.reserve_disk_bytes + more:
             raise StorageFull(
                 f"the disk of {self._folder} is full: {free} bytes are free, {more} are needed, and "
-                f"{options.reserve_disk_bytes} are reserved (reserve_disk_bytes): delete ledgers, or "
+                f"{settings.reserve_disk_bytes} are reserved (reserve_disk_bytes): delete ledgers, or "
                 "enlarge the disk"
             )
-        if options.max_disk_bytes and held() + more > options.max_disk_bytes:
+        if settings.max_disk_bytes and held() + more > settings.max_disk_bytes:
             raise StorageFull(
                 f"{self._folder} holds {held()} bytes, and {more} more would exceed the limit of "
-                f"{options.max_disk_bytes} (max_disk_bytes): delete ledgers, or raise the limit"
+                f"{settings.max_disk_bytes} (max_disk_bytes): delete ledgers, or raise the limit"
             )
 
     def has_room(self, held: Callable[[], int]) -> bool:
         """For more than a few entries: a disk that was full is not called so again for each that goes."""
-        options = self._settings
-        if self._free_now() < options.reserve_disk_bytes + options.resume_disk_bytes:
+        settings = self._settings
+        if self._free_now() < settings.reserve_disk_bytes + settings.resume_disk_bytes:
             return False
-        allowed = options.max_disk_bytes
-        return not allowed or held() + min(options.resume_disk_bytes, allowed // 10) <= allowed
+        allowed = settings.max_disk_bytes
+        return not allowed or held() + min(settings.resume_disk_bytes, allowed // 10) <= allowed
 
     def can_move(self, more: int) -> bool:
         """Whether what frees room may take so much first, of what is kept back."""

@@ -83,10 +83,10 @@ class Opened:
 class RocksStorage:
     """A `LedgerStorage`; made by `open_rocksdb`."""
 
-    def __init__(self, opened: Opened, options: StorageSettings) -> None:
+    def __init__(self, opened: Opened, settings: StorageSettings) -> None:
         self._folder = opened.folder
         self._mark = opened.mark
-        self._settings = options
+        self._settings = settings
         self._intact = opened.intact
         self._index = opened.index
         self._usage = opened.usage
@@ -94,7 +94,7 @@ class RocksStorage:
         self._behind: list[PlacedGroup] = []
         self._records_behind = 0
         self.segments = opened.segments
-        self.space = Space(opened.folder, options)
+        self.space = Space(opened.folder, settings)
         # Why nothing is done any more.
         self.dead: str | None = None
         self._told: Callable[[StorageFailed], object] | None = None
@@ -116,8 +116,8 @@ class RocksStorage:
         # Of the thread that syncs: why nobody knows what is on the disk.
         self._unsure: str | None = None
         self._writer = SyncThread("ledger-sync")
-        self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
-        self._reclaimer = Reclaimer(self, options.rewrite_below, options.log_check_interval_seconds)
+        self._readers = ThreadPoolExecutor(settings.read_threads, "ledger-read")
+        self._reclaimer = Reclaimer(self, settings.rewrite_below, settings.log_check_interval_seconds)
         fork_handling.register(self)
 
     # What is there.
