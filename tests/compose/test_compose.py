@@ -25,7 +25,7 @@ _RECEIVE_MS: Final = 60_000
 _MARKER: Final = 1000
 
 
-def test_what_runs_has_no_rights_and_is_seen_by_this_machine_alone(project: ComposeProject) -> None:
+def test_containers_are_unprivileged_and_published_on_loopback_only(project: ComposeProject) -> None:
     for service in (*BOOKIES, *BROKERS):
         inspected = project.inspected(service)
         host = inspected["HostConfig"]
@@ -43,7 +43,7 @@ def test_what_runs_has_no_rights_and_is_seen_by_this_machine_alone(project: Comp
     assert docker(*within, "ls /opt/magnetar/bin | grep -c pip || true") == "0"
 
 
-def test_brokers_are_healthy_by_what_they_say(project: ComposeProject) -> None:
+def test_brokers_report_ready_and_all_bookies_are_writable(project: ComposeProject) -> None:
     for number in (1, 2):
         address = f"http://localhost:{project.variables[f'BROKER_{number}_HTTP_PORT']}"
         with urllib.request.urlopen(f"{address}/ready", timeout=10) as answer:
@@ -102,7 +102,7 @@ def test_a_bookie_that_is_killed_loses_nothing(project: ComposeProject) -> None:
             _check(published.receipts, read_all(consumer, published.sent - 1))
 
 
-def test_a_broker_that_is_killed_loses_nothing_and_keeps_the_order(project: ComposeProject) -> None:
+def test_killed_broker_loses_no_message_and_preserves_order(project: ComposeProject) -> None:
     with magnetar.Client(project.url) as client, Admin(project.url) as admin:
         consumer = client.subscribe("struck", "reads-later")
         with publishing(client, "struck") as published:
@@ -117,7 +117,7 @@ def test_a_broker_that_is_killed_loses_nothing_and_keeps_the_order(project: Comp
         _check(published.receipts, read_all(consumer, published.sent - 1))
 
 
-def test_down_and_up_keeps_all_data(project: ComposeProject) -> None:
+def test_data_survives_compose_down_and_up(project: ComposeProject) -> None:
     """New containers at new addresses, and the volumes of before: messages, what was acknowledged, and topics."""
     with magnetar.Client(project.url) as client, Admin(project.url) as admin:
         admin.topics.create_partitioned("kept-in-parts", 3)
@@ -145,7 +145,7 @@ def test_down_and_up_keeps_all_data(project: ComposeProject) -> None:
         assert _left(client, "untouched", magnetar.ConsumerType.Exclusive) == list(range(100))
 
 
-def test_a_part_that_is_stopped_ends_in_peace(project: ComposeProject) -> None:
+def test_stopped_container_shuts_down_gracefully(project: ComposeProject) -> None:
     """SIGTERM reaches it, and not a shell; it is there again afterwards."""
     for service in ("broker-1", "bookie-1"):
         assert project.stop_one(service) is ExitStatus.ENDED
@@ -153,7 +153,7 @@ def test_a_part_that_is_stopped_ends_in_peace(project: ComposeProject) -> None:
         project.wait_healthy(service)
 
 
-def test_a_wrong_setting_is_refused_and_said(project: ComposeProject) -> None:
+def test_misspelled_setting_is_refused_with_suggestion(project: ComposeProject) -> None:
     image = project.variables["MAGNETAR_IMAGE"]
     command = ["docker", "run", "--rm", "--env", "MAGNETAR_BROKRE_ID=x", image, "broker"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -39,7 +39,7 @@ def alone(project: ComposeProject) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("document", _IN_DOCUMENTS)
-def test_a_document_shows_what_works(project: ComposeProject, tmp_path: Path, document: str, alone: str) -> None:
+def test_docker_examples_in_document_run(project: ComposeProject, tmp_path: Path, document: str, alone: str) -> None:
     environment = {**os.environ, "PATH": f"{_own_compose(project, tmp_path)}:{os.environ['PATH']}"}
     replaced = _as_ours(project, alone)
     folder = PROJECT

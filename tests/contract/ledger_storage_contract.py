@@ -109,7 +109,7 @@ class LedgerStorageContract:
         assert all_ledgers(storage) == [1]
         assert storage.bookie() == b"who I am"
 
-    async def test_what_was_synced_survives_a_crash(self, disk: Disk) -> None:
+    async def test_synced_changes_survive_crash(self, disk: Disk) -> None:
         storage = await disk.open()
         remembered = LedgerRecord(master_key=b"\0key", deleted=True, last_add_confirmed=-1, settled=True)
         storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord(b"k"), 2: remembered}, bookie=b"me"))
@@ -157,7 +157,7 @@ class LedgerStorageContract:
         assert storage.intact
         assert await held(storage, 1) == [0]
 
-    async def test_entries_are_found_in_order_whatever_the_order_of_writing(self, disk: Disk) -> None:
+    async def test_entry_ids_are_sorted_regardless_of_write_order(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 300, 2), ledgers={1: LedgerRecord()}))
         storage.write(Changes(records=records(1, LARGEST_ID, 0, 256)))
@@ -183,7 +183,7 @@ class LedgerStorageContract:
         assert storage.ledger_ids(2**64, 10) == []
         assert storage.last_entry(3) == -1
 
-    async def test_records_come_in_the_order_in_which_they_were_asked_for(self, disk: Disk) -> None:
+    async def test_read_returns_records_in_requested_order(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
         assert await storage.read(1, [2, 7, 0], ALL) == [record_of(1, 2), None, record_of(1, 0)]
@@ -206,7 +206,7 @@ class LedgerStorageContract:
             assert await storage.read(1, asked, max_bytes) == found[:count], f"{max_bytes} bytes allowed"
         assert (await storage.read(1, [7, 8], 0))[0] is None, "what is not held takes nothing"
 
-    async def test_dropped_ledger_keeps_what_is_remembered_of_it_only(self, disk: Disk) -> None:
+    async def test_dropped_ledger_retains_only_its_ledger_record(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(
             Changes(records=records(1, 0, 1) | records(2, 0), ledgers={1: LedgerRecord(b"k"), 2: LedgerRecord()})
@@ -232,7 +232,7 @@ class LedgerStorageContract:
         assert await held(storage, 1) == [0]
         assert await held(storage, 2) == [0]
 
-    async def test_discarded_record_is_gone(self, disk: Disk) -> None:
+    async def test_discarded_record_is_removed_durably(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord()}))
         storage.write(Changes(discarded=[(1, 1)]))
@@ -241,7 +241,7 @@ class LedgerStorageContract:
         await disk.crash()
         assert await held(await disk.open(), 1) == [0]
 
-    async def test_full_disk_takes_nothing_of_a_group_with_records_and_all_of_one_without(self, disk: Disk) -> None:
+    async def test_full_disk_refuses_groups_with_records_and_stores_others(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
         await storage.sync()
@@ -279,7 +279,7 @@ class LedgerStorageContract:
         await disk.crash()
         assert (await held(await disk.open(), 1))[:1] == [0]
 
-    async def test_sync_that_was_begun_tells_once_and_later_how_it_went(self, disk: Disk) -> None:
+    async def test_begin_sync_reports_its_result_once_and_asynchronously(self, disk: Disk) -> None:
         storage = await disk.open()
         told: list[StorageFailed | None] = []
         for entry_id in range(3):
@@ -314,7 +314,7 @@ class LedgerStorageContract:
         await disk.crash()
         assert await held(await disk.open(), 1) == [0, 1, 2]
 
-    async def test_loss_is_told_until_the_bookie_has_written_it_down(self, disk: Disk) -> None:
+    async def test_loss_is_reported_until_bookie_record_is_synced(self, disk: Disk) -> None:
         storage = await disk.open()
         for entry_id in range(3):
             storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerRecord()}, bookie=b"me"))

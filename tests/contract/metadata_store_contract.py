@@ -133,12 +133,12 @@ class MetadataStoreContract:
         await store.delete("/deep/er/any", ANY)
         assert await store.put("/deep/er/any", b"3", ANY) == ChangeResult("/deep/er/any", 0)
 
-    async def test_any_put_by_many_at_once_happens_each_time(self, space: Space) -> None:
+    async def test_concurrent_puts_of_any_version_all_succeed(self, space: Space) -> None:
         stores = [await space.connect() for _ in range(3)]
         made = await asyncio.gather(*(store.put("/any/node", b"", ANY) for store in stores * 4))
         assert sorted(each.version for each in made) == list(range(12))
 
-    async def test_parents_come_by_themselves_and_stay(self, space: Space) -> None:
+    async def test_missing_parents_are_created_and_outlive_the_child(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/p/q/r", b"deep", ABSENT)
         assert await store.get("/p") == Node(b"", Stat(0))
@@ -231,7 +231,7 @@ class MetadataStoreContract:
         await store.transaction([Delete("/a/b/c", 0), Delete("/a/b", 0), Delete("/a", 0)])
         assert await store.exists("/a") is None
 
-    async def test_what_no_store_can_do_is_refused_before_it_is_asked(self, space: Space) -> None:
+    async def test_invalid_transactions_are_refused(self, space: Space) -> None:
         store = await space.connect()
         invalid: list[list[Change]] = [
             [],
@@ -253,7 +253,7 @@ class MetadataStoreContract:
                 await store.transaction(changes)
         assert await store.children("/") == []
 
-    async def test_what_is_no_value_or_no_version_is_refused_and_harms_nobody(self, space: Space) -> None:
+    async def test_invalid_values_and_versions_are_refused_without_side_effects(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         await store.put("/a", b"", ABSENT)
         for value in ("text", bytearray(b"a"), memoryview(b"a"), None, 1):
@@ -345,7 +345,7 @@ class MetadataStoreContract:
         assert made[:4] == sorted(made[:4])
         assert max(made[:4]) < min(made[4:])
 
-    async def test_a_number_that_is_taken_by_its_full_name_refuses_until_it_goes(self, space: Space) -> None:
+    async def test_sequential_put_is_refused_while_next_node_exists(self, space: Space) -> None:
         store = await space.connect()
         first = (await store.put("/q/n-", b"", ABSENT, sequential=True)).path
         number = int(first.removeprefix("/q/n-"))
@@ -437,7 +437,7 @@ class MetadataStoreContract:
 
     # Reading
 
-    async def test_reads_after_sync_see_what_others_did_before(self, space: Space) -> None:
+    async def test_read_after_sync_sees_writes_of_other_sessions(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         for version in range(20):
             await store.put("/a", b"%d" % version, version - 1)
@@ -657,7 +657,7 @@ class MetadataStoreContract:
             with pytest.raises(kind):
                 await each
 
-    async def test_requests_under_way_end_when_the_session_does(self, space: Space) -> None:
+    async def test_requests_in_flight_end_when_session_closes(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
         asked = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
         await asyncio.sleep(0)
@@ -672,7 +672,7 @@ class MetadataStoreContract:
             except (Unavailable, SessionLost):
                 pass
 
-    async def test_how_long_the_session_is_safe_goes_by_the_sending_of_answered_requests(self, space: Space) -> None:
+    async def test_safe_until_counts_from_send_time_of_answered_request(self, space: Space) -> None:
         """The time counts from when an answered request was sent, not from its answer."""
         clock = SystemClock()
         store = await space.connect()

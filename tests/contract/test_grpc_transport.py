@@ -26,13 +26,13 @@ async def test_addresses_are_of_either_version_or_names(host: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:0", "no port", "no.such.host.invalid:1"])
-async def test_what_can_t_be_listened_at_is_not_reached(address: str) -> None:
+async def test_listen_at_unusable_address_raises_not_reached(address: str) -> None:
     with pytest.raises(NotReached, match=address):
         await GrpcTransport().listen(address, Echo())
 
 
 @pytest.mark.parametrize("steps", range(1, 7))
-async def test_whoever_is_cancelled_while_it_begins_to_listen_is_cancelled_and_listens_no_more(steps: int) -> None:
+async def test_cancelled_listen_is_cancelled_and_releases_the_address(steps: int) -> None:
     """Whenever that comes: gRPC itself goes on as if nothing had happened, and a process that is told to end at that
     moment would not."""
     transport = GrpcTransport()
@@ -56,7 +56,7 @@ async def test_a_name_that_nobody_has_is_not_reached() -> None:
     await connection.close()
 
 
-async def test_a_long_refusal_is_cut_to_what_headers_may_have() -> None:
+async def test_long_rejection_is_truncated_to_header_limit() -> None:
     transport = GrpcTransport()
     listener = await transport.listen("127.0.0.1:0", Echo())
     connection = transport.connect(listener.address)

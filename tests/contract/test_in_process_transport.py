@@ -15,7 +15,7 @@ class TestInProcessTransport(TransportContract):
         return InProcessTransport()
 
 
-async def test_a_deadline_goes_by_the_transport_s_clock() -> None:
+async def test_call_deadline_uses_transport_clock() -> None:
     clock, service = ManualClock(), Echo()
     transport = InProcessTransport(clock)
     listener = await transport.listen("a:0", service)
@@ -27,7 +27,7 @@ async def test_a_deadline_goes_by_the_transport_s_clock() -> None:
     await listener.close()
 
 
-async def test_a_free_port_is_one_that_nobody_asked_for_by_number() -> None:
+async def test_port_zero_avoids_explicitly_requested_ports() -> None:
     transport = InProcessTransport()
     await transport.listen("a:1", Echo())
     assert (await transport.listen("a:0", Echo())).address == "a:2"

@@ -114,7 +114,7 @@ class TestRocksStorage(LedgerStorageContract):
         max_size=25,
     )
 )
-def test_index_is_the_same_however_many_groups_it_takes_together(groups: list[list[tuple[str, int, int]]]) -> None:
+def test_index_is_independent_of_how_groups_are_batched(groups: list[list[tuple[str, int, int]]]) -> None:
     def changes(group: list[tuple[str, int, int]], number: int) -> Changes:
         made = Changes(bookie=b"%d" % number if number % 3 else None)
         for what, ledger_id, entry_id in group:
@@ -148,9 +148,7 @@ def test_index_is_the_same_however_many_groups_it_takes_together(groups: list[li
         assert run(whole(Path(one), together=True)) == run(whole(Path(other), together=False))
 
 
-async def test_index_that_can_not_be_written_is_told_by_the_sync_after_which_it_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_index_write_failure_is_raised_by_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     strange: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: strange.append(what))
     storage = await open_rocksdb(tmp_path)

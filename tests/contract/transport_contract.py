@@ -121,9 +121,7 @@ class TransportContract:
 
         asyncio.run(body())
 
-    def test_a_rejection_says_why_and_an_error_of_the_service_says_nothing(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_rejection_reports_reason_and_service_error_hides_detail(self, caplog: pytest.LogCaptureFixture) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
             with pytest.raises(Rejected, match="not now") as rejected:
                 await connection.call("reject", b"now", timeout_s=DEADLINE_S)
@@ -135,9 +133,7 @@ class TransportContract:
         self.run(body)
         assert "a detail that stays here" in caplog.text
 
-    def test_what_a_service_gives_up_is_unknown_and_is_told_of_by_the_service_alone(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_service_failed_error_hides_detail_and_is_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
             with pytest.raises(Failed) as broken:
                 await connection.call("give up", b"", timeout_s=DEADLINE_S)
@@ -187,7 +183,7 @@ class TransportContract:
 
         asyncio.run(whole())
 
-    def test_a_server_that_goes_away_disconnects_what_is_under_way(self) -> None:
+    def test_listener_close_disconnects_calls_and_streams_in_flight(self) -> None:
         async def whole() -> None:
             transport, service = self.make(), Echo()
             listener = await transport.listen("127.0.0.1:0", service)
@@ -205,7 +201,7 @@ class TransportContract:
 
         asyncio.run(whole())
 
-    def test_closing_a_connection_disconnects_what_is_under_way(self) -> None:
+    def test_connection_close_disconnects_calls_and_streams_in_flight(self) -> None:
         async def body(connection: Connection, service: Echo) -> None:
             call = asyncio.create_task(connection.call("hang", b"", timeout_s=DEADLINE_S))
             stream = connection.open_stream("hang")
@@ -218,7 +214,7 @@ class TransportContract:
 
         self.run(body)
 
-    def test_a_stream_keeps_order_and_ends_both_ways(self) -> None:
+    def test_stream_preserves_order_and_ends_in_both_directions(self) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
             stream = connection.open_stream("echo")
             sent = [b"%d" % number for number in range(500)]
@@ -283,7 +279,7 @@ class TransportContract:
 
         self.run(body)
 
-    def test_what_was_sent_before_a_rejection_arrives_first(self) -> None:
+    def test_stream_delivers_messages_sent_before_rejection(self) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
             stream = connection.open_stream("reject")
             assert await stream.receive() == b"first"
@@ -380,7 +376,7 @@ class TransportContract:
 
         asyncio.run(whole())
 
-    def test_an_address_is_taken_once(self) -> None:
+    def test_address_has_one_listener_at_a_time(self) -> None:
         async def whole() -> None:
             transport = self.make()
             listener = await transport.listen("127.0.0.1:0", Echo())

@@ -40,7 +40,7 @@ def finished(grpc: str, operation: Callable[[Admin], object]) -> None:
                 time.sleep(0.05)
 
 
-def test_what_kill_9_broke_off_is_finished_by_the_same_call(tmp_path: Path) -> None:
+def test_retry_completes_operation_interrupted_by_kill_9(tmp_path: Path) -> None:
     """TOP-3, TOP-4."""
     randomness = SeededRandomness(7)
     operations: list[Callable[[Admin], object]] = [

@@ -39,7 +39,7 @@ class Scene(TwoConsumers):
 
 @pytest.mark.parametrize("up_to", [False, True])
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover"])
-def test_two_whose_acknowledgements_count_at_once_are_found(tmp_path: Path, kind: str, up_to: bool) -> None:
+def test_overlapping_acknowledgements_of_two_consumers_are_reported(tmp_path: Path, kind: str, up_to: bool) -> None:
     scene = Scene(kind)
     one = scene.sends()
     scene.got("A", one)
@@ -50,7 +50,7 @@ def test_two_whose_acknowledgements_count_at_once_are_found(tmp_path: Path, kind
     assert scene.findings(tmp_path) == {"one_active": 1}
 
 
-def test_one_that_is_handed_what_was_sent_while_another_was_served_is_found(tmp_path: Path) -> None:
+def test_delivery_to_second_consumer_while_first_is_active_is_reported(tmp_path: Path) -> None:
     """Whether it acknowledges anything or not."""
     scene = Scene()
     one = scene.sends()
@@ -61,7 +61,7 @@ def test_one_that_is_handed_what_was_sent_while_another_was_served_is_found(tmp_
     assert scene.findings(tmp_path) == {"one_active": 1}
 
 
-def test_what_was_fetched_before_may_be_handed_on_while_another_is_served(tmp_path: Path) -> None:
+def test_prefetched_messages_may_be_delivered_while_another_is_active(tmp_path: Path) -> None:
     """It was sent before the other one had anything; and its acknowledgement has no receipt."""
     scene = Scene()
     one, other = scene.sends(), scene.sends()
@@ -87,7 +87,7 @@ def test_one_after_the_other_may_be_served_and_again_the_first(tmp_path: Path) -
     assert scene.findings(tmp_path) == {}
 
 
-def test_who_was_connected_anew_may_acknowledge_what_it_had_before(tmp_path: Path) -> None:
+def test_reconnected_consumer_may_acknowledge_earlier_messages(tmp_path: Path) -> None:
     """Another one may have been served in between."""
     scene = Scene()
     one = scene.sends()

@@ -62,7 +62,7 @@ WHOLE = [1, 1, -1]
         ("ed_up_to", WHOLE, {0, 1, 2, 3}),
     ],
 )
-def test_a_receipt_covers_what_it_names_and_nothing_else(
+def test_ack_receipt_covers_only_the_messages_it_names(
     tmp_path: Path, what: str, one_id: list[int], covered: set[int]
 ) -> None:
     for number in range(6):
@@ -77,7 +77,7 @@ def test_a_receipt_covers_what_it_names_and_nothing_else(
         assert scene.findings(tmp_path / f"{number}") == expected, number
 
 
-def test_without_a_receipt_it_may_come_again(tmp_path: Path) -> None:
+def test_message_without_ack_receipt_may_be_redelivered(tmp_path: Path) -> None:
     scene = Scene()
     scene.open("A")
     scene.got("A", 0, 1)
@@ -88,7 +88,7 @@ def test_without_a_receipt_it_may_come_again(tmp_path: Path) -> None:
     assert scene.findings(tmp_path) == {}
 
 
-def test_what_was_on_its_way_to_another_may_arrive(tmp_path: Path) -> None:
+def test_message_in_flight_at_ack_receipt_may_be_delivered(tmp_path: Path) -> None:
     """B was open before the receipt, and nothing says that it was connected anew after it."""
     scene = Scene()
     scene.open("A")
@@ -102,7 +102,7 @@ def test_what_was_on_its_way_to_another_may_arrive(tmp_path: Path) -> None:
     assert scene.findings(tmp_path) == {}
 
 
-def test_who_was_connected_anew_after_the_receipt_must_not_get_it(tmp_path: Path) -> None:
+def test_redelivery_after_ack_receipt_and_reconnection_is_reported(tmp_path: Path) -> None:
     scene = Scene()
     scene.open("A")
     scene.open("B")
@@ -129,7 +129,7 @@ def test_a_connection_that_may_be_older_than_the_receipt_proves_nothing(tmp_path
     assert scene.findings(tmp_path) == {}
 
 
-def test_what_was_asked_for_before_the_new_connection_was_seen_proves_nothing(tmp_path: Path) -> None:
+def test_receive_begun_before_reconnection_proves_no_redelivery(tmp_path: Path) -> None:
     scene = Scene()
     scene.open("A")
     scene.open("B")
@@ -155,7 +155,9 @@ def test_what_was_asked_for_before_the_new_connection_was_seen_proves_nothing(tm
         ("unload", "done", {"redelivered": 1}),
     ],
 )
-def test_an_act_explains_what_it_explains(tmp_path: Path, act: str, result: str, expected: dict[str, int]) -> None:
+def test_seek_and_unsubscribe_excuse_redelivery_unless_refused(
+    tmp_path: Path, act: str, result: str, expected: dict[str, int]
+) -> None:
     scene = Scene()
     scene.open("A")
     scene.got("A", 0)
@@ -179,7 +181,7 @@ def test_an_act_that_was_over_before_the_receipt_explains_nothing(tmp_path: Path
     assert scene.findings(tmp_path) == {"redelivered": 1}
 
 
-def test_what_is_not_durable_forgets(tmp_path: Path) -> None:
+def test_non_durable_subscription_may_redeliver_acknowledged_messages(tmp_path: Path) -> None:
     scene = Scene(durable=False)
     scene.open("A")
     scene.got("A", 0)
@@ -200,7 +202,7 @@ def test_what_is_not_durable_forgets(tmp_path: Path) -> None:
         ("Shared", {}),
     ],
 )
-def test_what_comes_first_comes_in_order(tmp_path: Path, kind: str, expected: dict[str, int]) -> None:
+def test_first_delivery_must_be_in_order_unless_shared(tmp_path: Path, kind: str, expected: dict[str, int]) -> None:
     scene = Scene(kind)
     scene.open("A")
     scene.got("A", 0, 2, 1, 3)
@@ -208,7 +210,7 @@ def test_what_comes_first_comes_in_order(tmp_path: Path, kind: str, expected: di
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Reader"])
-def test_what_comes_again_may_come_again(tmp_path: Path, kind: str) -> None:
+def test_unacknowledged_messages_may_be_redelivered_repeatedly(tmp_path: Path, kind: str) -> None:
     scene = Scene(kind)
     scene.open("A")
     scene.got("A", 0, 1, 2, 3)
@@ -232,7 +234,9 @@ def test_an_acknowledgement_that_was_forgotten_shows_late(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("result", "expected"), [("done", {}), ("refused", {"delivered_order": 1})])
-def test_after_a_seek_it_may_begin_elsewhere(tmp_path: Path, result: str, expected: dict[str, int]) -> None:
+def test_delivery_may_start_at_another_position_after_seek(
+    tmp_path: Path, result: str, expected: dict[str, int]
+) -> None:
     scene = Scene("Exclusive")
     scene.open("A")
     scene.got("A", 4, 5)

@@ -32,7 +32,7 @@ def test_the_document_and_the_reader_know_the_same_kinds_and_fields() -> None:
     assert told == {kind: field_names(kind) for kind in KINDS}
 
 
-def test_the_recorder_writes_what_the_reader_reads(tmp_path: Path) -> None:
+def test_checker_reads_history_written_by_recorder(tmp_path: Path) -> None:
     assert RECORDED_FORMAT == FORMAT
     with Recorder(tmp_path, "rig") as rig:
         rig.say("topic", topic="t", partitions=0, order="producer", deduplicated=False)
@@ -61,7 +61,7 @@ def test_a_digest_is_of_all_that_a_message_is_made_of() -> None:
     assert digest(b"x", None, {"a": "1", "b": "2"}) == digest(b"x", None, {"b": "2", "a": "1"})
 
 
-def test_it_imports_nothing_of_what_it_judges() -> None:
+def test_checker_imports_only_itself_and_standard_library() -> None:
     for path in HERE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -105,7 +105,7 @@ def test_kinds_that_it_does_not_know_are_counted(tmp_path: Path) -> None:
     assert verdict.figures["lines of kinds that the judge doesn't know"] == {"weather": 2}
 
 
-def test_without_an_end_it_is_said_what_is_not_judged(tmp_path: Path) -> None:
+def test_unfinished_history_lists_unjudged_checks(tmp_path: Path) -> None:
     story = invent(3).story
     end = next(at for at, line in enumerate(story.lines) if line["what"] == "producer_closed")
     del story.lines[end:]
@@ -167,7 +167,7 @@ def test_a_broken_history_is_not_judged(tmp_path: Path, lines: list[Any], why: s
 @pytest.mark.parametrize(
     "first", ['{"at": 1.0, "what": "ended"}', '{"at": 1, "what": "history", "format": 2, "writer": "w"}']
 )
-def test_a_file_begins_with_what_it_is(tmp_path: Path, first: str) -> None:
+def test_file_must_begin_with_header_of_supported_format(tmp_path: Path, first: str) -> None:
     (tmp_path / "w.jsonl").write_text(f"{first}\n")
     with pytest.raises(BrokenHistory, match="line 1"):
         judge(tmp_path)
@@ -179,7 +179,7 @@ def test_a_folder_must_have_a_history(tmp_path: Path) -> None:
             judge(folder)
 
 
-def test_lines_of_all_files_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+def test_lines_of_all_files_are_merged_by_time(tmp_path: Path) -> None:
     """More files than may be open at a time are no matter, if their writers did not live at once."""
     story = Story()
     for number in range(300):
@@ -189,7 +189,7 @@ def test_lines_of_all_files_come_in_the_order_of_their_times(tmp_path: Path) -> 
     assert found == list(range(300))
 
 
-def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_verdict_and_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     invented = invent(5)
     clean = invented.story.write(tmp_path / "clean")
     assert main([str(clean), "--no-times"]) == 0

@@ -85,7 +85,7 @@ def seeking(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("what", [acknowledged, given_back, closing, killed, connected_anew, seeking])
-def test_what_was_given_up_before_is_free_for_others(tmp_path: Path, what: Any) -> None:
+def test_released_key_may_be_dispatched_to_another_consumer(tmp_path: Path, what: Any) -> None:
     scene = Scene()
     scene.got("A", 0)
     what(scene)
@@ -111,7 +111,7 @@ def test_another_key_is_free(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("late", ["A", "B"])
-def test_who_had_lost_its_connection_and_did_not_know_it_proves_nothing(tmp_path: Path, late: str) -> None:
+def test_key_at_consumer_unaware_of_disconnection_is_not_reported(tmp_path: Path, late: str) -> None:
     """The broker had given it up: it holds what went to the other, or hands over what it had fetched before. It learns
     that with its next acknowledgement, which has no receipt."""
     scene = Scene()

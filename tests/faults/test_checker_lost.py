@@ -67,7 +67,7 @@ class Scene:
         return dict(self.verdict(folder).counts)
 
 
-def test_what_is_not_in_the_log_is_lost(tmp_path: Path) -> None:
+def test_persisted_message_missing_from_log_is_lost(tmp_path: Path) -> None:
     scene = Scene()
     for _ in range(3):
         scene.stores()
@@ -77,7 +77,7 @@ def test_what_is_not_in_the_log_is_lost(tmp_path: Path) -> None:
     assert "message 1 of p" in verdict.findings[0].text
 
 
-def test_what_was_stored_already_must_be_stored(tmp_path: Path) -> None:
+def test_message_answered_as_duplicate_must_be_in_log(tmp_path: Path) -> None:
     scene = Scene(deduplicated=True)
     scene.stores()
     scene.receipt(scene.sends(), ledger=-1)
@@ -86,7 +86,7 @@ def test_what_was_stored_already_must_be_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("announced", "found"), [({0, 1}, {}), ({0}, {"lost": 1}), (set(), {"lost": 2})])
-def test_a_beginning_may_be_gone_that_everybody_had_acknowledged(
+def test_messages_acknowledged_by_all_subscriptions_may_be_trimmed(
     tmp_path: Path, announced: set[int], found: dict[str, int]
 ) -> None:
     """Or had begun to acknowledge: an acknowledgement without a receipt may count."""
@@ -127,7 +127,7 @@ def test_the_end_is_never_trimmed(tmp_path: Path) -> None:
         ("delete_topic", "other", "done", {"lost": 1}),
     ],
 )
-def test_what_an_administrator_took_away_is_not_lost(
+def test_messages_removed_by_admin_operation_are_not_lost(
     tmp_path: Path, act: str, target: str, result: str, found: dict[str, int]
 ) -> None:
     scene = Scene()
@@ -139,7 +139,7 @@ def test_what_an_administrator_took_away_is_not_lost(
     assert scene.findings(tmp_path) == found
 
 
-def test_what_is_sent_after_an_act_is_not_excused_by_it(tmp_path: Path) -> None:
+def test_admin_operation_does_not_excuse_loss_of_later_messages(tmp_path: Path) -> None:
     scene = Scene()
     scene.act("clear", "t.s")
     scene.stores()
@@ -158,7 +158,7 @@ def test_a_topic_that_was_deleted_took_its_log_with_it(tmp_path: Path) -> None:
     assert scene.findings(tmp_path) == {}
 
 
-def test_a_subscription_need_not_get_what_was_sent_before_it_was_there(tmp_path: Path) -> None:
+def test_subscription_may_miss_messages_sent_before_its_creation(tmp_path: Path) -> None:
     scene = Scene()
     scene.stores()
     scene.subscription("t.late")
@@ -166,7 +166,7 @@ def test_a_subscription_need_not_get_what_was_sent_before_it_was_there(tmp_path:
     assert scene.findings(tmp_path) == {}
 
 
-def test_what_is_unknown_may_be_missing_or_be_there_late_and_twice(tmp_path: Path) -> None:
+def test_message_of_unknown_outcome_may_be_missing_late_or_duplicated(tmp_path: Path) -> None:
     scene = Scene()
     scene.sends()
     late = scene.sends()
@@ -183,7 +183,7 @@ def test_what_is_unknown_may_be_missing_or_be_there_late_and_twice(tmp_path: Pat
     assert scene.findings(tmp_path) == {}
 
 
-def test_a_receipt_for_a_copy_that_is_gone_is_wrong(tmp_path: Path) -> None:
+def test_message_id_of_missing_copy_is_reported(tmp_path: Path) -> None:
     """It was handed over there, and the log has another copy: so it vanished."""
     scene = Scene()
     scene.stores()
@@ -203,13 +203,13 @@ def test_a_receipt_for_a_copy_that_is_gone_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["other", "t-partition-2", "t"])
-def test_a_receipt_must_name_a_place_of_the_topic(tmp_path: Path, place: str) -> None:
+def test_send_result_must_name_a_partition_of_the_topic(tmp_path: Path, place: str) -> None:
     scene = Scene(partitions=2)
     scene.stores(place=place)
     assert scene.findings(tmp_path) == {"receipts": 1}
 
 
-def test_a_ledger_is_of_one_place(tmp_path: Path) -> None:
+def test_ledger_belongs_to_one_partition(tmp_path: Path) -> None:
     scene = Scene(partitions=2)
     scene.stores(place="t-partition-0")
     scene.stores(place="t-partition-1")
@@ -230,7 +230,7 @@ def test_keys_move_when_a_topic_grows(tmp_path: Path, grows: bool, found: dict[s
     assert scene.findings(tmp_path) == found
 
 
-def test_a_message_is_in_one_place(tmp_path: Path) -> None:
+def test_message_is_stored_in_one_partition(tmp_path: Path) -> None:
     scene = Scene(partitions=2)
     scene.receipt(scene.sends(), "t-partition-0", 1)
     scene.scanned(0, place="t-partition-0", ledger=1)

@@ -28,7 +28,7 @@ def verdict_of(story: Story) -> Verdict:
 
 @given(seed=SEEDS)
 @SOME
-def test_what_a_sound_system_may_do_is_clean(seed: int) -> None:
+def test_history_of_correct_system_is_clean(seed: int) -> None:
     verdict = verdict_of(invent(seed).story)
     assert verdict.clean, str(verdict)
     assert not [text for text in verdict.not_judged if "scanned" not in text], verdict.not_judged

@@ -66,7 +66,7 @@ MESSAGES = "longest wait for a message, by what it followed"
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(9, {}), (11, {"unavailable": 1})])
-def test_a_place_without_receipts(tmp_path: Path, seconds: float, found: dict[str, int]) -> None:
+def test_publish_wait_beyond_limit_is_reported(tmp_path: Path, seconds: float, found: dict[str, int]) -> None:
     scene = Scene()
     scene.sends(1)
     scene.receipt(1 + seconds, 0)
@@ -75,7 +75,7 @@ def test_a_place_without_receipts(tmp_path: Path, seconds: float, found: dict[st
     assert verdict.figures[RECEIPTS] == {"BEGIN": pytest.approx(seconds, abs=0.1)}
 
 
-def test_times_are_told_and_not_judged_where_that_is_asked(tmp_path: Path) -> None:
+def test_waits_are_reported_but_not_judged_if_times_is_false(tmp_path: Path) -> None:
     scene = Scene()
     scene.sends(1)
     scene.receipt(15, 0)
@@ -91,7 +91,7 @@ def test_the_limit_is_the_callers(tmp_path: Path) -> None:
     assert dict(scene.verdict(tmp_path, 20, limit_s=2.0).counts) == {"unavailable": 1}
 
 
-def test_who_sends_nothing_waits_for_nothing(tmp_path: Path) -> None:
+def test_idle_producer_does_not_wait(tmp_path: Path) -> None:
     scene = Scene()
     scene.sends(1)
     scene.receipt(2, 0)
@@ -100,7 +100,7 @@ def test_who_sends_nothing_waits_for_nothing(tmp_path: Path) -> None:
     assert scene.verdict(tmp_path, 80).clean
 
 
-def test_a_message_whose_receipt_never_comes_waits_until_it_is_given_up(tmp_path: Path) -> None:
+def test_publish_wait_ends_when_outcome_is_unknown(tmp_path: Path) -> None:
     scene = Scene()
     scene.sends(1)
     scene.say(5, "p", "unknown", producer="p", numbers=[0], why="timed out")
@@ -109,7 +109,7 @@ def test_a_message_whose_receipt_never_comes_waits_until_it_is_given_up(tmp_path
     assert scene.verdict(tmp_path, 40).clean
 
 
-def test_a_message_that_was_never_given_up_waits_to_the_end(tmp_path: Path) -> None:
+def test_pending_message_waits_until_the_run_ends(tmp_path: Path) -> None:
     scene = Scene()
     scene.sends(1)
     assert dict(scene.verdict(tmp_path, 13).counts) == {"unavailable": 1}
@@ -117,7 +117,7 @@ def test_a_message_that_was_never_given_up_waits_to_the_end(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("seconds", "found"), [(9, {}), (11, {"unavailable": 1})])
 @pytest.mark.parametrize("partitions", [0, 2])
-def test_a_message_that_is_given_up_waited_wherever_it_was_to_be_stored(
+def test_wait_of_timed_out_message_counts_for_any_partition(
     tmp_path: Path, partitions: int, seconds: float, found: dict[str, int]
 ) -> None:
     scene = Scene(partitions)
@@ -132,7 +132,7 @@ def test_a_message_that_is_given_up_waited_wherever_it_was_to_be_stored(
 
 
 @pytest.mark.parametrize("what", ["killed", "producer_closed"])
-def test_who_is_gone_waits_no_more(tmp_path: Path, what: str) -> None:
+def test_wait_ends_when_producer_is_killed_or_closed(tmp_path: Path, what: str) -> None:
     scene = Scene()
     scene.sends(1)
     scene.say(3, RIG, what, **({"writer": "p"} if what == "killed" else {"producer": "p"}))
@@ -201,7 +201,7 @@ def test_a_broker_that_is_back_before_its_fault_is_healed_disturbs_again(tmp_pat
     assert scene.verdict(tmp_path, 60).clean
 
 
-def test_a_session_that_is_over_for_no_fault_begins_the_wait_anew(tmp_path: Path) -> None:
+def test_session_end_without_fault_restarts_the_wait(tmp_path: Path) -> None:
     scene = Scene()
     scene.sends(1)
     scene.over(8)
@@ -243,7 +243,7 @@ def test_a_subscription_without_a_consumer_waits_for_nothing(tmp_path: Path) -> 
     assert scene.verdict(tmp_path, 40).clean
 
 
-def test_a_consumer_that_was_never_connected_for_the_place_waits_for_nothing(tmp_path: Path) -> None:
+def test_consumer_never_connected_to_topic_does_not_wait(tmp_path: Path) -> None:
     scene = Scene()
     scene.opens(0, connected=False)
     scene.sends(1)
@@ -263,7 +263,7 @@ def test_a_consumer_that_waited_in_vain_until_it_closed_waited(tmp_path: Path) -
     assert dict(scene.verdict(tmp_path, 40).counts) == {"unavailable": 1}
 
 
-def test_whatever_is_handed_over_ends_the_wait(tmp_path: Path) -> None:
+def test_any_delivery_ends_the_wait(tmp_path: Path) -> None:
     scene = Scene()
     scene.opens(0)
     for _ in range(4):

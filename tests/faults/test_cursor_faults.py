@@ -169,7 +169,7 @@ class Lives:
 
 
 @pytest.mark.parametrize("seed", range(24))
-async def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_and_owners(seed: int) -> None:
+async def test_persisted_acknowledgements_survive_bookie_and_metadata_faults(seed: int) -> None:
     """ACK-1, CHK-34, OWN-2, CHK-58: lives overlap, and no receipt is given that the next life knows nothing of."""
 
     async with running_cursor_scene(bookies=5) as scene:
@@ -207,7 +207,7 @@ async def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_a
 
 
 @pytest.mark.slow
-async def test_a_million_holes_are_kept_and_come_back() -> None:
+async def test_million_acknowledgement_holes_are_recovered() -> None:
     """ACK-1, CHK-34: every second entry of two million, in bitmaps; also through the disk."""
 
     async with running_cursor_scene() as scene:

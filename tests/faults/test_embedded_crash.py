@@ -50,7 +50,7 @@ def _opened(folder: Path) -> MetadataStore:
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_survives_kill_9_and_nothing_is_half_there(tmp_path: Path) -> None:
+def test_committed_transactions_survive_kill_9_atomically(tmp_path: Path) -> None:
     acknowledged: list[int] = []
     for kill in range(_KILLS):
         first = 10_000 * kill
@@ -99,7 +99,7 @@ def test_a_second_store_of_the_same_process_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> None:
+def test_forked_process_neither_uses_nor_locks_the_folder(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("forking_child.py")), str(tmp_path)]
     pipe = subprocess.PIPE
     with ChildProcess[bytes](command, stdin=pipe, stdout=pipe, env=_environment()) as parent:
@@ -198,9 +198,7 @@ def test_half_a_mark_is_no_damage(tmp_path: Path) -> None:
         run(_check_numbers(other))
 
 
-async def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_full_disk_refuses_put_and_store_stays_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await open_embedded(tmp_path, SystemClock()) as store:
         await store.put("/a", b"1", ABSENT)
         with monkeypatch.context() as patch:
@@ -238,7 +236,7 @@ async def test_closing_that_fails_closes_the_folder_all_the_same(
         assert await store.children("/") == ["a"]
 
 
-async def test_a_value_that_cannot_be_written_is_a_definite_no_and_the_store_lives_on(tmp_path: Path) -> None:
+async def test_unwritable_value_fails_its_group_and_store_stays_usable(tmp_path: Path) -> None:
     """It spoils its group, which is told that nothing was done; no other, and not the sessions."""
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     async with database.connect(owns_database=True) as store:
@@ -254,7 +252,7 @@ async def test_a_value_that_cannot_be_written_is_a_definite_no_and_the_store_liv
         assert await store.children("/") == ["a", "c"]
 
 
-async def test_a_disk_that_does_not_tell_its_space_is_a_definite_no_and_the_store_lives_on(
+async def test_unknown_free_space_refuses_put_and_store_stays_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with await open_embedded(tmp_path, SystemClock()) as store:
@@ -266,7 +264,7 @@ async def test_a_disk_that_does_not_tell_its_space_is_a_definite_no_and_the_stor
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_whatever_ends_the_writer_ends_those_who_wait(
+def test_end_of_writer_ends_all_pending_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
     """Those of the group under way, those of the next, a refusal that rests on the first; then the store is dead."""

@@ -48,7 +48,7 @@ async def _durable(storage: RocksStorage) -> list[int]:
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
-async def test_what_is_found_after_a_failed_sync_is_durable_before_anybody_hears_of_it(
+async def test_data_found_after_failed_sync_is_synced_before_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_anew: bool
 ) -> None:
     """CHK-21: the pages that were not written are read, and count as clean; the next sync succeeds without them."""

@@ -174,7 +174,7 @@ def test_a_stopped_server_is_found_though_much_is_being_sent_to_it() -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_that_is_killed_and_comes_back_is_reached_again() -> None:
+async def test_connection_reaches_server_again_after_restart() -> None:
     transport = GrpcTransport()
     listener = await transport.listen("127.0.0.1:0", Echo())
     connection = transport.connect(listener.address)

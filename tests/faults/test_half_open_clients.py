@@ -121,7 +121,7 @@ async def test_a_half_open_connection_is_found_though_nobody_uses_it_and_nothing
             await pair.settled()
 
 
-async def test_a_broker_that_was_paused_goes_on_with_nobody_it_knew(server: StandaloneProcess) -> None:
+async def test_resumed_broker_delivers_nothing_on_abandoned_streams(server: StandaloneProcess) -> None:
     """CHK-52: what the resumed broker still has to say on streams that were left reaches nobody: no message comes
     twice into one opening, and what has a receipt never again."""
     async with pairs(server, ("paused", "quick")) as made:

@@ -138,7 +138,7 @@ def test_a_message_over_the_limit_is_broken_off(path: bytes) -> None:
     others_are_served_during(hostility, at_most_mb=60)
 
 
-def test_endless_metadata_is_not_kept() -> None:
+def test_endless_metadata_takes_bounded_memory() -> None:
     """150 MB of it; what stays is buffers."""
 
     async def hostility(attackers: Attackers, honest: Connection) -> None:
@@ -238,7 +238,7 @@ def test_a_message_of_too_many_pieces_is_broken_off() -> None:
     others_are_served_during(hostility, at_most_mb=60)
 
 
-def test_streams_whose_service_takes_nothing_hold_a_bounded_share_of_memory() -> None:
+def test_unread_streams_take_bounded_memory() -> None:
     """Whole messages, the largest, that the service leaves where they are."""
 
     async def hostility(attackers: Attackers, honest: Connection) -> None:

@@ -21,7 +21,7 @@ from tests.running import run
 _RECORD = b"r" * 100
 
 
-async def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
+async def test_index_flush_is_not_delayed_while_segment_is_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-24: who frees room and who adds write side by side, and RocksDB never has to flush by itself."""
@@ -96,9 +96,7 @@ async def test_sync_waits_for_the_flush_where_too_much_waits_for_it(
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_a_failed_sync_did_not_write_is_not_in_the_index_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
-) -> None:
+def test_records_of_failed_sync_are_not_in_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool) -> None:
     """CHK-21: RocksDB flushes when it is closed or dropped; what the disk lost would be known of."""
     original, copy = tmp_path / "original", tmp_path / "copy"
 

@@ -52,7 +52,7 @@ def within(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.slow
-def test_what_was_leased_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
+def test_leases_survive_kill_of_standalone(tmp_path: Path) -> None:
     """SPK-5: the lease was durable when the plan was answered; the next process honours it, and one of a topic that
     was deleted, and no ledger is left without an owner when all is over."""
     with StandaloneProcess(tmp_path / "data", **_SETTINGS) as server:

@@ -216,7 +216,7 @@ def test_the_truth_is_believed() -> None:
     assert story.wrong() == []
 
 
-def test_what_was_read_back_may_be_deleted() -> None:
+def test_entry_may_be_deleted_after_it_was_read_back() -> None:
     story = Story()
     story.deletes_first(story.entries[1])
     assert story.wrong() == []
@@ -233,7 +233,7 @@ def test_each_lie_is_found(lie: str) -> None:
     assert rule in {found.partition(":")[0] for found in story.wrong()}
 
 
-def test_a_payload_tells_whose_it_is_and_has_its_size() -> None:
+def test_payload_identifies_its_writer_and_has_given_size() -> None:
     assert [len(payload("w.1", 7, size)) for size in (0, 3, 30, 131_072, 1_048_576)] == [0, 3, 30, 131_072, 1_048_576]
     assert payload("w.1", 7, 100).startswith(b"w.1 7 100 ")
     assert len({payload("w.1", number, 100) for number in range(100)}) == 100

@@ -43,7 +43,7 @@ def _environment() -> dict[str, str]:
         ("power failed_sync_and_power", 8),
     ],
 )
-def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:
+def test_synced_records_survive_or_their_loss_is_reported(kinds: str, rounds: int) -> None:
     """CHK-21, CHK-24, CHK-25, CHK-15 (the storage's part). More: python -m tests.faults.ledger_storage_rounds."""
     if ("sync" in kinds or "power" in kinds) and not (shutil.which("gcc") or shutil.which("cc")):
         pytest.skip("no C compiler for the shim that makes the disk fail")
@@ -89,7 +89,7 @@ def test_second_storage_on_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> None:
+def test_forked_process_neither_uses_nor_locks_the_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.forking_storage_child", str(tmp_path)]
     pipe = subprocess.PIPE
     with ChildProcess[bytes](command, stdin=pipe, stdout=pipe, cwd=_REPOSITORY, env=_environment()) as parent:
@@ -141,7 +141,7 @@ def test_loss_of_power_with_an_old_mark_and_a_torn_end_is_no_loss(tmp_path: Path
 
 
 @pytest.mark.parametrize("segment", [0, 1, -1])
-def test_missing_log_file_is_a_loss_that_is_told_once(tmp_path: Path, segment: int) -> None:
+def test_missing_log_file_is_reported_as_loss_once(tmp_path: Path, segment: int) -> None:
     """CHK-25, CHK-15: what was in it and is known of is damaged, not absent."""
     copy = tmp_path / "copy"
     run(_copied(tmp_path / "original", copy, _SMALL))
@@ -166,7 +166,7 @@ def test_missing_log_file_is_a_loss_that_is_told_once(tmp_path: Path, segment: i
     _on(copy, once, _SMALL)
 
 
-def test_damaged_index_ends_the_storage_and_is_made_anew(tmp_path: Path) -> None:
+def test_damaged_index_stops_storage_and_is_rebuilt(tmp_path: Path) -> None:
     """CHK-15: what can't be enumerated is never absent. And it does not end each process: nothing is missing after."""
 
     entries = 5000  # several blocks of keys
@@ -219,7 +219,7 @@ asyncio.run(scenario())
 
 
 @pytest.mark.slow
-def test_index_that_the_disk_does_not_read_is_made_anew(tmp_path: Path) -> None:
+def test_unreadable_index_is_rebuilt(tmp_path: Path) -> None:
     """CHK-15: the like of a damaged one, or each process would meet it and end."""
     folder, flag = tmp_path / "storage", tmp_path / "flag"
     environment = {**_environment(), **preloaded(tmp_path, flag)}
@@ -239,9 +239,7 @@ def test_index_that_the_disk_does_not_read_is_made_anew(tmp_path: Path) -> None:
     _on(folder, whole)
 
 
-def test_sector_that_cannot_be_read_damages_what_lies_on_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_sector_damages_only_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-15: the disk's error is neither "no such entry" nor the end of the process; and what is mended is read."""
     pread = os.pread
     bad: list[int] = []
@@ -293,7 +291,7 @@ def test_sync_after_a_failed_one_does_not_succeed_with_an_empty_line(
     _on(tmp_path, body)
 
 
-def test_full_disk_has_room_again_only_when_more_than_a_little_is_free(
+def test_full_disk_accepts_writes_again_only_above_resume_threshold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = StorageSettings(reserve_disk_bytes=1 << 20, resume_disk_bytes=1 << 20)
@@ -328,7 +326,7 @@ def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None
     _on(tmp_path, body, options)
 
 
-def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
+def test_segment_file_is_durably_deleted_before_index_forgets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-26: after a loss of power its file would be back, and nobody would know that it can go."""

@@ -47,7 +47,7 @@ def _able() -> None:
         pytest.skip("gcc is needed for failing disks")
 
 
-async def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
+async def test_no_persisted_entry_is_lost_under_faults(tmp_path: Path) -> None:
     """STO-4; CHK-1, CHK-10, CHK-21: writers and bookies are killed, paused, cut off and given bad disks. In the end
     every entry of which a writer was told is there, once, in order and whole, on every bookie that is to have it."""
     rounds = [
@@ -95,7 +95,7 @@ async def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> 
     assert report.lives >= 4
 
 
-async def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path) -> None:
+async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Path) -> None:
     """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which takes a dead one's place."""
     # A bookie that died is not tried again, however long it stays registered; one that registers anew is.
     options = QUICK.model_copy(update={"bookie_quarantine_time_seconds": 600.0})

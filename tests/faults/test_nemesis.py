@@ -21,12 +21,12 @@ def _rounds(seed: int, allowed: frozenset[Kind] = EVERYTHING) -> list[Round]:
     return [next_round(chance, BOOKIES, ["c1", "c2"], allowed) for _ in range(300)]
 
 
-def test_a_seed_says_what_is_struck_when() -> None:
+def test_seed_determines_the_faults_and_their_times() -> None:
     assert _rounds(1) == _rounds(1)
     assert _rounds(1) != _rounds(2)
 
 
-def test_what_is_borne_strikes_one_bookie_at_most_and_the_rest_may_strike_all() -> None:
+def test_tolerable_rounds_hit_one_bookie_and_others_may_hit_all() -> None:
     struck = [(one.borne, sum(strike.target in BOOKIES for strike in one.strikes)) for one in _rounds(3)]
     assert {count for borne, count in struck if borne} == {1}
     assert {count for borne, count in struck if not borne} == {1, 2, 3, 4}
@@ -36,7 +36,7 @@ def test_what_is_borne_strikes_one_bookie_at_most_and_the_rest_may_strike_all() 
     assert {strike.kind for one in _rounds(3) for strike in one.strikes} == EVERYTHING
 
 
-def test_only_what_is_allowed_is_struck() -> None:
+def test_only_allowed_faults_are_injected() -> None:
     allowed = frozenset({Kind.KILL, Kind.KILL_WRITER})
     assert {strike.kind for one in _rounds(4, allowed) for strike in one.strikes} == allowed
 

@@ -48,7 +48,7 @@ async def _ends() -> AsyncIterator[_Ends]:
 
 
 @pytest.mark.parametrize("how", ["delays", "holds", "loses"])
-def test_one_way_is_struck_and_the_other_is_open(how: str) -> None:
+def test_fault_in_one_direction_leaves_the_other_open(how: str) -> None:
     async def requests() -> None:
         async with _ends() as ends:
             proxy = ends.proxy
@@ -85,7 +85,7 @@ def test_one_way_is_struck_and_the_other_is_open(how: str) -> None:
     run(answers())
 
 
-async def test_who_is_cut_off_is_let_in_again_when_it_has_healed() -> None:
+async def test_healed_proxy_accepts_connections_again() -> None:
     async with _ends() as ends:
         assert (ends.proxy.connections, ends.proxy.let_in) == (1, 1)
         ends.proxy.closed_to_new = True

@@ -47,7 +47,7 @@ def _rot(path: Path, at: int) -> None:
 
 # The magic, the checksum, the group's number, the table's size, the records' size, and the table.
 @pytest.mark.parametrize("byte", [0, 5, 12, 17, 25, HEAD_BYTES + 3])
-def test_group_that_rotted_costs_no_other_when_the_index_is_made_anew(tmp_path: Path, byte: int) -> None:
+def test_rotten_group_loses_no_other_group_on_index_rebuild(tmp_path: Path, byte: int) -> None:
     """CHK-25: the first group's, so that nothing before it tells where it ends."""
 
     async def written(storage: RocksStorage) -> None:
@@ -66,7 +66,7 @@ def test_group_that_rotted_costs_no_other_when_the_index_is_made_anew(tmp_path: 
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 1 << 60])
-def test_record_that_looks_like_a_group_is_not_taken_for_one(tmp_path: Path, number: int) -> None:
+def test_record_resembling_a_group_is_not_parsed_as_one(tmp_path: Path, number: int) -> None:
     """Who writes entries must not get to tell a bookie what it remembers, though a byte rots at the right place."""
     planted = b"".join(encode_group(number, Changes(ledgers={7: LedgerRecord(b"stolen", deleted=True)})).parts)
 
@@ -87,7 +87,7 @@ def test_record_that_looks_like_a_group_is_not_taken_for_one(tmp_path: Path, num
     _on(tmp_path, found)
 
 
-def test_what_a_rotten_group_told_is_carried_on_before_its_file_goes(tmp_path: Path) -> None:
+def test_ledger_records_of_rotten_group_are_copied_before_file_deletion(tmp_path: Path) -> None:
     """CHK-25: nothing of the file is in use but what is remembered of a ledger, behind what can't be read."""
     remembered = LedgerRecord(b"key", fenced=True, last_add_confirmed=5)
 
@@ -112,7 +112,7 @@ def test_what_a_rotten_group_told_is_carried_on_before_its_file_goes(tmp_path: P
     _on(tmp_path, still_there, _SMALL)
 
 
-def test_bytes_in_use_are_right_where_the_group_that_discarded_a_record_is_gone(tmp_path: Path) -> None:
+def test_used_bytes_are_correct_if_group_with_discard_is_lost(tmp_path: Path) -> None:
     """CHK-25: the older copy counts no more, or its file would never be freed."""
 
     async def written(storage: RocksStorage) -> None:
@@ -134,7 +134,7 @@ def test_bytes_in_use_are_right_where_the_group_that_discarded_a_record_is_gone(
     _on(tmp_path, counted, _SMALL)
 
 
-def test_file_with_a_rotten_group_is_found_and_written_anew(tmp_path: Path) -> None:
+def test_file_with_rotten_group_is_found_and_rewritten(tmp_path: Path) -> None:
     """CHK-25: nobody reads heads and tables until the index is lost, and then what they told is lost, too."""
     often = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_seconds=0.2)
     remembered = LedgerRecord(b"key", fenced=True)

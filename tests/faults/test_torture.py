@@ -32,7 +32,7 @@ def check_struck(report: Report, kinds: int, receipts: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_a_cluster_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
+def test_cluster_loses_nothing_under_faults(tmp_path: Path) -> None:
     """OWN-1, OWN-2, STO-1, STO-2, MSG-4, WIRE-1, CHK-33, CHK-58: nothing with a receipt is lost or out of order, by
     whichever protocol it came and goes, what was acknowledged with a receipt comes no more, and no ledger is left that
     nobody knows of or that lacks a replica; places of a broker that was struck alone are taken over when its session is
@@ -55,7 +55,7 @@ def test_a_cluster_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_standalone_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
+def test_standalone_loses_nothing_under_faults(tmp_path: Path) -> None:
     """CHK-33, CHK-58, ACK-1, PRD-9, PRD-10: what had a receipt is there, in order; what was acknowledged comes no more,
     and no ledger is left that nobody knows of."""
     plan = Plan("a test", _STANDALONE_S, workloads.all(), faults.all(), times=False, spark=False)
@@ -64,7 +64,7 @@ def test_a_standalone_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
     assert any(name.startswith("KILL") for name in report.faults), str(report)
 
 
-def test_a_system_that_does_not_begin_is_told_of(tmp_path: Path) -> None:
+def test_failed_system_start_is_reported(tmp_path: Path) -> None:
     class Broken(Standalone):
         async def __aenter__(self) -> Broken:
             raise OSError("its disk is gone")

@@ -76,7 +76,7 @@ def _lines(folder: Path, *kinds: str) -> list[dict[str, Any]]:
     return _Lines(folder).of(*kinds)
 
 
-def test_what_failed_is_unknown_but_where_nobody_took_it(clients: Clients) -> None:
+def test_failed_send_is_recorded_as_unknown_unless_refused(clients: Clients) -> None:
     log = ProducerLog(clients, "t", "t.p", Load(burst=6), random.Random(1))
     while log.goes_on and len(log.burst()) < 6:
         pass
@@ -118,7 +118,7 @@ class _Over:
         self.taken.append(callback)
 
 
-def test_of_what_is_announced_and_never_handed_over_it_is_said(clients: Clients) -> None:
+def test_messages_announced_but_not_sent_are_recorded_as_unknown(clients: Clients) -> None:
     log = ProducerLog(clients, "t", "t.p", Load(), random.Random(1))
     burst, producer = log.burst(), _Over()
     with pytest.raises(AlreadyClosed):
@@ -166,7 +166,7 @@ class _Received:
         return 2
 
 
-def test_what_came_is_written_down_by_place_and_what_is_damaged_too(clients: Clients) -> None:
+def test_received_messages_are_recorded_by_partition_including_damaged(clients: Clients) -> None:
     log = ConsumerLog(clients, "t", "s", "w")
     whole, other, damaged = _made(10, None), _made(None), _made(20)
     damaged = Outgoing(7, (damaged.payload or b"")[1:], None, None, 0)
@@ -185,7 +185,7 @@ def test_what_came_is_written_down_by_place_and_what_is_damaged_too(clients: Cli
 # ── clients of Pulsar's own library ──
 
 
-def test_what_pulsars_library_could_not_send_is_unknown_but_where_it_never_left_it(clients: Clients) -> None:
+def test_failed_pulsar_send_is_recorded_as_unknown_unless_refused(clients: Clients) -> None:
     log = StockProducerLog(clients, "stock", "stock.p", Load(burst=6), random.Random(1))
     while log.goes_on and len(log.burst()) < 6:
         pass
@@ -207,7 +207,7 @@ def test_what_pulsars_library_could_not_send_is_unknown_but_where_it_never_left_
     assert (receipt["place"], receipt["items"]) == ("stock-partition-2", [[5, 70, 8, 1]])
 
 
-def test_what_pulsars_library_says_nothing_of_is_given_up_and_what_it_says_later_is_not_told(
+def test_abandoned_pulsar_sends_are_unknown_and_late_results_ignored(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producing, "LAST_CALLS_S", 0.0)
@@ -247,7 +247,7 @@ class _StockConsumer:
         self.refused.append(message.entry)
 
 
-def test_of_acknowledgements_without_receipts_nothing_is_told_but_that_they_are_to_be(clients: Clients) -> None:
+def test_pulsar_acknowledgements_are_recorded_without_outcome(clients: Clients) -> None:
     log = ConsumerLog(clients, "stock", "s", "w", stays=True)
     consumer = _StockConsumer(clients.histories)
     with log.life():
@@ -261,7 +261,7 @@ def test_of_acknowledgements_without_receipts_nothing_is_told_but_that_they_are_
     assert not _lines(clients.histories, "acked", "acked_up_to", "ack_unknown")
 
 
-def test_who_stays_goes_on_when_producers_stop_and_refuses_nothing_from_then_on(clients: Clients) -> None:
+def test_staying_consumer_outlasts_producers_and_then_nacks_nothing(clients: Clients) -> None:
     log = ConsumerLog(clients, "stock", "s", "w", stays=True)
     with log.life():
         clients.stopping.set()
@@ -309,7 +309,7 @@ def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) 
 # ── who does what ──
 
 
-def test_each_worker_is_dealt_to_as_many_processes_as_it_wants() -> None:
+def test_each_worker_runs_in_its_number_of_processes() -> None:
     for kind, roles in (("producers", PUBLISHING), ("consumers", CONSUMING)):
         wanted = [
             worker.run for one in workloads.all() for worker in getattr(one, kind) for _ in range(worker.processes)
@@ -432,7 +432,7 @@ async def _worked(rig: _Rig) -> None:
 
 
 @pytest.mark.soak
-def test_all_workloads_write_down_what_a_standalone_told_them(tmp_path: Path) -> None:
+def test_all_workloads_record_results_of_a_standalone(tmp_path: Path) -> None:
     """Over kill -9 of clients and server: what has a receipt is in the subscriptions that kept it, as it was sent."""
     with StandaloneProcess(tmp_path / "data") as server:
         rig = _Rig(tmp_path, server)

@@ -42,7 +42,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 # ── what is registered ──
 
 
-def test_each_kind_is_registered_once_for_each_group_and_all_that_is_asked_for_are_there() -> None:
+def test_required_faults_are_registered_once_per_group() -> None:
     """KILL and PAUSE of a broker are what tells how soon its topics are served again; the rest is what a torture
     promises to do."""
     all_of_them = faults.all()
@@ -63,7 +63,7 @@ def test_each_kind_is_registered_once_for_each_group_and_all_that_is_asked_for_a
     assert by_name["FLIP_BIT", "bookie"].at_most == 1
 
 
-def test_a_bit_that_flips_is_one_bit_of_what_was_recorded(tmp_path: Path) -> None:
+def test_flip_bit_changes_one_bit_of_a_record_log(tmp_path: Path) -> None:
     chance = SeededRandomness("a bit")
     assert flip_bit(tmp_path, chance) == ""
     (tmp_path / "records").mkdir()
@@ -106,7 +106,7 @@ class _Proxied:
         self.pulsar_proxies = {"b1": Proxy("127.0.0.1", 2)}
 
 
-async def test_what_befalls_a_brokers_connections_befalls_those_of_both_protocols() -> None:
+async def test_broker_connection_faults_affect_both_protocols() -> None:
     system, chance = _Proxied(), SeededRandomness("both")
     both = system.proxies["b1"], system.pulsar_proxies["b1"]
     struck = [one for one in faults.all() if isinstance(one, OnConnections) and one.group == "broker"]
@@ -199,7 +199,7 @@ def _fault(kind: str, group: str) -> Fault:
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_each_fault_strikes_a_cluster_and_is_healed(tmp_path: Path) -> None:
+async def test_faults_are_injected_into_cluster_and_healed(tmp_path: Path) -> None:
     try:
         find_java()
     except NoJava as error:
@@ -423,7 +423,7 @@ async def _everything(cluster: Cluster, struck: _Struck) -> None:
 
 
 @pytest.mark.slow
-async def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
+async def test_faults_are_injected_into_standalone_and_healed(tmp_path: Path) -> None:
     with Recorder(tmp_path / "history", "rig") as recorder, socket.create_server(("127.0.0.1", 0)) as other:
         standalone = Standalone(tmp_path / "standalone", recorder)
         # Another process has taken the port that was chosen: it starts with other ports.

@@ -15,7 +15,7 @@ def _made(size: int | None, key: str | None = "k", seed: int = 0) -> Outgoing:
 
 @pytest.mark.parametrize("size", [None, 0, 1, 300, 9_000])
 @pytest.mark.parametrize("key", [None, "", "ключ"])
-def test_a_message_tells_whose_it_is_and_is_the_same_to_both_ends(size: int | None, key: str | None) -> None:
+def test_decoded_message_has_its_producer_number_and_digest(size: int | None, key: str | None) -> None:
     for seed in range(20):  # with properties and without
         made = _made(size, key, seed)
         if size:
@@ -42,7 +42,7 @@ def test_a_payload_with_any_bit_flipped_or_cut_anywhere_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize("payload", [None, b""])
-def test_an_empty_message_whose_properties_were_changed_is_nobodys(payload: bytes | None) -> None:
+def test_empty_message_with_changed_properties_is_unreadable(payload: bytes | None) -> None:
     made = _made(None if payload is None else 0)
     assert made.properties is not None
     for who in ("", "t.p 7", made.properties["who"].replace("7", "8", 1)):
@@ -50,7 +50,7 @@ def test_an_empty_message_whose_properties_were_changed_is_nobodys(payload: byte
             read(payload, None, {**made.properties, "who": who}, 0)
 
 
-def test_whatever_else_was_changed_the_digest_tells() -> None:
+def test_digest_detects_changed_key_properties_and_event_time() -> None:
     made = next(made for made in (_made(10, "k", seed) for seed in range(100)) if made.properties and made.event_ms)
     assert made.properties is not None
     others = [

@@ -70,7 +70,7 @@ async def test_owners_and_the_end_of_a_session_are_written_down(
     assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
 
 
-async def test_whoever_looks_at_owners_does_not_end_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_of_owner_observation_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place whose name is none makes it fail."""
     server = MemoryServer(SystemClock(), session_timeout_s=60.0)
     failures: list[str] = []

@@ -70,7 +70,7 @@ def struck(folder: Path, parts: Parts, *together: Strike, target: str | None = N
     return those, [json.loads(line) for line in (folder / "rig.jsonl").read_text().splitlines()[1:]]
 
 
-def test_a_fault_is_healed_when_whoever_was_struck_is_ready_again(tmp_path: Path) -> None:
+def test_fault_is_recorded_as_healed_once_target_is_ready(tmp_path: Path) -> None:
     parts = Parts(["b1"], not_ready=Counter({"b1": 2}))
     those, said = struck(tmp_path, parts, Strike(Noted("KILL", "broker"), 0.0, 0.0))
     assert parts.did == ["begin b1", "heal b1", *["ready? b1"] * 3]
@@ -80,12 +80,12 @@ def test_a_fault_is_healed_when_whoever_was_struck_is_ready_again(tmp_path: Path
     assert not those.problems
 
 
-def test_a_strike_for_whom_there_is_nobody_is_told_and_not_written_down(tmp_path: Path) -> None:
+def test_fault_without_target_is_counted_but_not_recorded(tmp_path: Path) -> None:
     those, said = struck(tmp_path, Parts([]), Strike(Noted("KILL", "broker"), 0.0, 0.0))
     assert (said, those.done, those.nobody) == ([], {}, {"KILL broker": 1})
 
 
-def test_one_target_is_struck_by_one_at_a_time(tmp_path: Path) -> None:
+def test_target_has_one_fault_at_a_time(tmp_path: Path) -> None:
     fault = Noted("KILL", "broker")
     parts = Parts(["b1"])
     with Recorder(tmp_path, "rig") as recorder:
@@ -103,7 +103,7 @@ def test_one_target_is_struck_by_one_at_a_time(tmp_path: Path) -> None:
     assert those.possible(fault)
 
 
-def test_who_may_end_for_what_it_was_struck_with_is_remembered(tmp_path: Path) -> None:
+def test_process_that_may_exit_from_its_fault_is_remembered(tmp_path: Path) -> None:
     class Spoilt(Noted):
         may_end = True
 
@@ -113,7 +113,7 @@ def test_who_may_end_for_what_it_was_struck_with_is_remembered(tmp_path: Path) -
     assert those.may_have_ended == {"b2"}
 
 
-def test_what_is_never_ready_again_is_a_problem_and_not_healed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_that_never_recovers_is_reported_as_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strikes, "STUCK_S", 0.3)
     parts = Parts(["b1"], not_ready=Counter({"b1": 1_000_000}))
     those, said = struck(tmp_path, parts, Strike(Noted("KILL", "broker"), 0.0, 0.0))
@@ -125,7 +125,7 @@ def test_what_is_never_ready_again_is_a_problem_and_not_healed(tmp_path: Path, m
 # ── what is known of it meanwhile ──
 
 
-def test_progress_knows_when_a_place_took_something(tmp_path: Path) -> None:
+def test_progress_finds_first_persisted_message_after_a_time(tmp_path: Path) -> None:
     progress = Progress(tmp_path)
     lines = [
         '{"at":10.0,"what":"receipt","producer":"t.p","place":"t","items":[[1,5,1,-1]]}',
@@ -149,7 +149,7 @@ def test_progress_knows_when_a_place_took_something(tmp_path: Path) -> None:
 # ── Spark's reading ──
 
 
-def test_what_spark_reads_is_written_down_by_place_and_in_order(tmp_path: Path) -> None:
+def test_spark_rows_are_recorded_by_partition_in_order(tmp_path: Path) -> None:
     def row(partition: int | None, entry: int, why: str | None = None) -> Row:
         topic = "persistent://public/default/t"
         return Row(topic, partition, 5, entry, -1, "t.p", entry, "00000000", "k", why)
@@ -212,7 +212,7 @@ def test_a_mistake_of_a_process_is_no_clean_run_unless_it_follows_from_a_fault(t
     assert (len(report.said), report.clean) == (2, False)
 
 
-def test_a_report_says_what_nobody_saw() -> None:
+def test_report_lists_unchecked_ledgers_and_uninjected_faults() -> None:
     report = Report("7", "cluster", not_struck=["KILL broker"])
     assert "nobody knows of ledgers" in str(report)
     assert "not struck with: KILL broker" in str(report)
@@ -220,7 +220,7 @@ def test_a_report_says_what_nobody_saw() -> None:
     assert "7 ledgers are left, all whole" in str(report)
 
 
-def test_a_report_tells_all(tmp_path: Path) -> None:
+def test_report_contains_all_results(tmp_path: Path) -> None:
     report = Report("7", "cluster", seconds=60.0, calm_share=0.25, faults=Counter({"KILL broker": 2}))
     report.verdict = Verdict()
     report.verdict.found("lost", "message 7")
@@ -245,7 +245,7 @@ def test_a_report_tells_all(tmp_path: Path) -> None:
         ("--brokers=-1", "--brokers"),
     ],
 )
-def test_what_there_is_not_is_named_and_is_no_verdict(
+def test_invalid_option_is_named_and_exits_with_status_2(
     capsys: pytest.CaptureFixture[str], flag: str, named: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -260,7 +260,7 @@ def test_a_run_needs_a_folder_of_its_own(tmp_path: Path, capsys: pytest.CaptureF
     assert str(tmp_path) in capsys.readouterr().err
 
 
-def test_what_a_task_of_spark_gets_is_known_message_by_message() -> None:
+def test_spark_task_identifies_each_message() -> None:
     pa = pytest.importorskip("pyarrow")
     from random import Random
 

@@ -47,7 +47,7 @@ def test_a_seed_deals_the_same_rounds_again_and_another_seed_others() -> None:
     assert dealt("7", 100) != dealt("8", 100)
 
 
-def test_what_everybody_bears_strikes_one_of_each_group_at_most() -> None:
+def test_tolerable_round_has_at_most_one_fault_per_group() -> None:
     rounds = dealt("borne", 400)
     assert Counter(one.sort for one in rounds) == {sort: 100 * SORTS.count(sort) for sort in Sort}
     for one in rounds:
@@ -64,7 +64,7 @@ def test_what_everybody_bears_strikes_one_of_each_group_at_most() -> None:
     assert any(len(groups) > len(set(groups)) for groups in wild)
 
 
-def test_each_fault_comes_soon_and_then_by_its_weight_and_never_too_often() -> None:
+def test_faults_appear_early_then_by_weight_and_within_limits() -> None:
     rounds = dealt("decks", 600)
     early = {strike.fault for one in rounds[:12] for strike in one.strikes}
     assert early == set(FAULTS)
@@ -77,7 +77,7 @@ def test_each_fault_comes_soon_and_then_by_its_weight_and_never_too_often() -> N
     assert max(lengths) <= 12.0
 
 
-def test_each_kind_comes_before_any_comes_again_for_another_group() -> None:
+def test_each_kind_is_used_before_one_repeats_for_another_group() -> None:
     kinds = ("KILL", "CUT", "HOLD", "MUTE", "DEAF", "BREAK")
     several = [Harmless(kind, group, longest_s=1.0) for kind in kinds for group in ("broker", "bookie")]
     at_once = Harmless("UNLOAD", "place", weight=3)
@@ -91,7 +91,7 @@ def test_each_kind_comes_before_any_comes_again_for_another_group() -> None:
     assert dealt[: dealt.index(lasting[9])].count(at_once) == 3
 
 
-def test_what_is_not_possible_now_is_dealt_later() -> None:
+def test_impossible_fault_is_scheduled_later() -> None:
     schedule = Schedule(SeededRandomness("later"), FAULTS)
     first = [schedule.next_round(1000.0, lambda fault: fault.group == "place") for _ in range(8)]
     assert {strike.fault.group for one in first for strike in one.strikes} == {"place"}
@@ -110,7 +110,7 @@ def test_a_round_is_over_in_the_time_that_is_left() -> None:
 
 @pytest.mark.parametrize("seconds", [20.0, 60.0, 300.0, 1800.0])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_quarter_is_calm_however_long_healing_takes(seconds: float, seed: int) -> None:
+def test_quarter_of_run_is_calm_regardless_of_healing_time(seconds: float, seed: int) -> None:
     chance = SeededRandomness(seed)
     balance = Balance(seconds)
     rounds = 0
@@ -127,7 +127,7 @@ def test_a_quarter_is_calm_however_long_healing_takes(seconds: float, seed: int)
         assert sum(one for one in balance.calm if one > 10.0) > 0.6 * balance.calm_s
 
 
-def test_a_run_without_strikes_is_calm() -> None:
+def test_run_without_faults_is_calm() -> None:
     balance = Balance(12.0)
     assert (balance.share, balance.left_s, balance.rest_s) == (0.0, 9.0, 0.0)
     balance.struck_s = 8.0

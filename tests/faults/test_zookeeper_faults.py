@@ -118,7 +118,7 @@ async def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZ
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
 @pytest.mark.parametrize("other_writes", [False, True])
-async def test_a_change_whose_answer_was_lost_is_found_out(
+async def test_change_is_made_exactly_once_after_lost_request_or_answer(
     zookeeper: LocalZooKeeper, lost: str, other_writes: bool
 ) -> None:
     """Made or not, overwritten meanwhile or not: in the end it was made exactly once."""
@@ -178,14 +178,14 @@ async def test_a_lost_answer_is_unknown_and_not_a_no(zookeeper: LocalZooKeeper, 
         await space.close()
 
 
-async def test_no_server_is_said_so(zookeeper: LocalZooKeeper) -> None:
+async def test_open_without_server_raises_not_sent(zookeeper: LocalZooKeeper) -> None:
     async with _proxy(zookeeper) as proxy:
         proxy.closed_to_new = True
         with pytest.raises(NotSent, match="session"):
             await open_zookeeper(proxy.address, SystemClock(), connect_timeout_s=0.5)
 
 
-async def test_more_requests_than_kazoo_takes_at_once_do_not_block_the_loop(zookeeper: LocalZooKeeper) -> None:
+async def test_many_pending_kazoo_requests_do_not_block_event_loop(zookeeper: LocalZooKeeper) -> None:
     """kazoo wakes its thread through a socket pair, which 300 requests fill while the server hangs."""
     space = ZooKeeperSpace(zookeeper.hosts, session_timeout_s=2)
     store = await space.connect()

@@ -53,7 +53,7 @@ def exported_metrics(server: StandaloneProcess) -> set[str]:
     return samples | {name for name, kind in kinds if kind == "histogram" and f"{name}_bucket" in samples}
 
 
-def test_what_an_administrator_made_outlives_kill_9(tmp_path: Path) -> None:
+def test_admin_changes_survive_kill_9(tmp_path: Path) -> None:
     """TOP-3, TOP-4."""
     with StandaloneProcess(tmp_path / "data") as server, Admin(server.service_url) as admin:
         admin.tenants.create("acme", TenantSettings(["amy"]))
@@ -125,7 +125,7 @@ def test_health_and_numbers_are_those_of_real_messages(tmp_path: Path) -> None:
         assert {"time", "level", "logger", "message"} <= set(lines[0])
 
 
-def test_a_disk_that_hangs_is_no_health_until_it_goes_on(tmp_path: Path) -> None:
+def test_hanging_disk_fails_health_check_until_it_recovers(tmp_path: Path) -> None:
     """ADM-2: with a real disk, whose syncs hang as long as there is a flag."""
     flag = tmp_path / "hang"
     environment = {"HANGING_DISK": str(flag), "LD_PRELOAD": shim("hanging_disk", tmp_path)}
@@ -144,7 +144,7 @@ def test_a_disk_that_hangs_is_no_health_until_it_goes_on(tmp_path: Path) -> None
             assert time.monotonic() < deadline
 
 
-def test_a_port_for_http_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_http_port_in_use_is_reported(tmp_path: Path) -> None:
     with StandaloneProcess(tmp_path / "one") as one:
         other = StandaloneProcess(tmp_path / "other")
         other.http_url = one.http_url
@@ -156,7 +156,7 @@ def test_a_port_for_http_that_is_taken_is_told(tmp_path: Path) -> None:
             other.close()
 
 
-def test_an_administrators_client_goes_on_after_a_fork(tmp_path: Path) -> None:
+def test_admin_client_works_after_fork(tmp_path: Path) -> None:
     """CHK-60: in the child as in the parent."""
     with StandaloneProcess(tmp_path / "data") as server, Admin(server.service_url) as admin:
         admin.tenants.create("parent")

@@ -57,7 +57,7 @@ def told(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said(cluster, *arguments, "--json").splitlines()]
 
 
-def test_the_command_line_shows_and_moves_what_brokers_have(cluster: LocalCluster) -> None:
+def test_command_line_lists_brokers_and_moves_bundles(cluster: LocalCluster) -> None:
     """ADM-1, OWN-1."""
     brokers = told(cluster, "brokers", "list")
     assert [one["broker_id"] for one in brokers] == cluster.broker_names()

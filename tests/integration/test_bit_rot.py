@@ -58,7 +58,7 @@ def rot_index(folder: Path) -> int:
     return len(files)
 
 
-def test_what_rots_is_found_and_copied_from_another_replica(tmp_path: Path) -> None:
+def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> None:
     """CHK-28: a scrubber finds damage that no reader met, and it is mended; STO-2: auto-recovery makes it again.
 
     CHK-22: where what is lost can't be told, as the index has rotted, the bookie comes back in limbo, and out of it.

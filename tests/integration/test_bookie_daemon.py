@@ -26,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[BookieServer]:
         yield one
 
 
-async def test_ending_in_peace_and_being_killed_lose_nothing_that_was_acknowledged(server: BookieServer) -> None:
+async def test_graceful_stop_and_kill_9_lose_no_synced_entry(server: BookieServer) -> None:
     """CHK-21: SIGTERM under load drains, with the exit status 0; kill -9 loses nothing either, and is no limbo."""
     await server.start()
     loads = [Load(server, ledger_id) for ledger_id in (1, 2, 3)]
@@ -78,7 +78,7 @@ async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(
     assert "it has no server" in server.said
 
 
-async def test_read_only_by_hand_holds_after_a_restart(server: BookieServer) -> None:
+async def test_manual_read_only_mode_survives_restart(server: BookieServer) -> None:
     """STO-2: a bookie can be set read-only."""
     await server.start()
     assert await server.add(1, 0) == [(0, Status.OK)]
@@ -110,9 +110,7 @@ async def test_a_failed_fsync_ends_the_process_and_nothing_unsynced_was_acknowle
     await load.whole()
 
 
-async def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(
-    server: BookieServer, tmp_path: Path
-) -> None:
+async def test_hung_fsync_fails_health_check_and_does_not_block_shutdown(server: BookieServer, tmp_path: Path) -> None:
     """The health is true: 503 while a sync hangs, 200 when it goes on; ending takes a bounded time all the same."""
     flag = tmp_path / "flag"
     environment = {"HANGING_DISK": str(flag)}

@@ -82,7 +82,7 @@ def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster) -> None:
         going.whole()
 
 
-def test_a_restart_in_peace(cluster: LocalCluster) -> None:
+def test_graceful_restart_loses_no_message(cluster: LocalCluster) -> None:
     with traffic(cluster, "restarted") as going:
         going.send(20)
         owner = owner_of(cluster, "restarted")
@@ -127,7 +127,7 @@ def test_zookeeper_is_killed_and_started(cluster: LocalCluster) -> None:
         going.whole()
 
 
-def test_brokers_come_and_go_and_no_stored_data_moves(cluster: LocalCluster) -> None:
+def test_adding_and_removing_brokers_moves_no_stored_data(cluster: LocalCluster) -> None:
     """OWN-4: every ledger stays on the bookies where it was written. Entries that a kill left short of a replica are
     repaired in place meanwhile."""
     with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
@@ -149,7 +149,7 @@ def test_brokers_come_and_go_and_no_stored_data_moves(cluster: LocalCluster) -> 
         assert {one: after[one] for one in there_still} == {one: before[one] for one in there_still}
 
 
-def test_a_new_bookie_is_used_at_once_and_takes_nothing_that_is_stored(cluster: LocalCluster) -> None:
+def test_new_bookie_is_used_at_once_without_moving_ledgers(cluster: LocalCluster) -> None:
     """OWN-4: ledgers made from then on use it, those made before stay where they are."""
     with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
         going = Traffic(client, "before")

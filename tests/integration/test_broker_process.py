@@ -84,7 +84,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
+def test_broker_without_metadata_store_reports_it_and_stops_gracefully(
     broker: BrokerProcess, number: signal.Signals
 ) -> None:
     broker.spawn()
@@ -114,7 +114,7 @@ def test_two_signals_at_once_are_one(broker: BrokerProcess) -> None:
     assert "at once" not in broker.said.splitlines()[-1]
 
 
-def test_it_refuses_what_can_not_be(broker: BrokerProcess) -> None:
+def test_invalid_settings_and_addresses_in_use_are_refused(broker: BrokerProcess) -> None:
     """Everything that is wrong is told at once; an address in use is, too."""
     broker.spawn(metadata="embedded:///x", listen_addreses="x")
     assert broker.ended() == ExitStatus.REFUSED
@@ -128,7 +128,7 @@ def test_it_refuses_what_can_not_be(broker: BrokerProcess) -> None:
             assert taken in broker.said.splitlines()[-1]
 
 
-def test_one_that_stands_still_is_told_to_end(broker: BrokerProcess) -> None:
+def test_sigterm_ends_paused_broker_once_it_resumes(broker: BrokerProcess) -> None:
     """SIGTERM reaches it when it goes on."""
     broker.spawn()
     broker.says("HTTP listens at")

@@ -113,7 +113,7 @@ def test_a_send_that_another_thread_waits_for_survives_a_fork(server: Standalone
         assert not thread.is_alive()
 
 
-def test_a_consumer_goes_on_in_the_parent_and_is_closed_in_the_child(server: StandaloneProcess) -> None:
+def test_consumer_survives_fork_in_parent_and_is_closed_in_child(server: StandaloneProcess) -> None:
     """CHK-60"""
     with magnetar.Client(server.service_url) as client:
         consumer = client.subscribe("consumed", "s", initial_position=magnetar.InitialPosition.Earliest)
@@ -137,7 +137,7 @@ def test_a_consumer_goes_on_in_the_parent_and_is_closed_in_the_child(server: Sta
         assert list(read) == [b"%d" % number for number in range(ROUNDS)]
 
 
-def test_a_child_of_a_process_whose_client_is_closed(server: StandaloneProcess) -> None:
+def test_child_can_create_client_after_parent_closed_its_own(server: StandaloneProcess) -> None:
     """CHK-60"""
     client = magnetar.Client(server.service_url)
     client.create_producer("closed").send(b"x")
@@ -153,7 +153,7 @@ def test_a_child_of_a_process_whose_client_is_closed(server: StandaloneProcess) 
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_process_that_froze_what_it_had(server: StandaloneProcess) -> None:
+def test_child_can_create_client_after_gc_freeze_in_parent(server: StandaloneProcess) -> None:
     """CHK-60: `gc.freeze`, which servers that fork use, keeps a client's channels from the collector."""
     client = magnetar.Client(server.service_url)
     client.create_producer("frozen").send(b"x")

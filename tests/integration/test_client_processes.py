@@ -56,13 +56,13 @@ producer.send_async(b"x", lambda result, message_id: print(result, flush=True))
 """
 
 
-def test_a_process_that_ends_without_closing_sends_what_is_pending(server: StandaloneProcess) -> None:
+def test_process_exit_without_close_sends_pending_messages(server: StandaloneProcess) -> None:
     process = _run(_LEFT_OPEN, server.service_url)
     said, errors = process.communicate(timeout=GENEROUS_S)
     assert (process.returncode, said, errors) == (0, "Result.Ok\n", "")
 
 
-def test_what_was_receipted_outlives_a_killed_standalone(server: StandaloneProcess) -> None:
+def test_persisted_messages_survive_kill_of_standalone(server: StandaloneProcess) -> None:
     """PRD-9, PRD-10: a standalone is killed with -9 and started again under a producer that goes on sending; every
     receipt is true, and what is read for the first time is in order."""
     with magnetar.Client(server.service_url) as client:

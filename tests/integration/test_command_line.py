@@ -65,7 +65,7 @@ def test_arguments_are_published_and_received(magnetar_of: CommandLine, topic: s
     assert "0 of 1 messages received" in again.stderr
 
 
-def test_what_consume_writes_produce_reads(magnetar_of: CommandLine, topic: str) -> None:
+def test_produce_accepts_json_written_by_tail(magnetar_of: CommandLine, topic: str) -> None:
     """Keys and values that are no text, null values and times among it."""
     lines = [
         {"value": "text", "key": "k", "properties": {"a": "b"}, "event_time": "2026-01-31T12:00:00.500Z"},
@@ -157,7 +157,7 @@ def ended(process: subprocess.Popen[bytes], code: ExitCode) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)]
 )
-def test_who_ends_produce_is_told_how_many_are_durable(
+def test_interrupted_produce_reports_number_of_persisted_messages(
     magnetar_of: CommandLine, topic: str, number: signal.Signals, code: ExitCode
 ) -> None:
     """What was typed left at the end of its line; what was not ended was not sent."""
@@ -240,7 +240,7 @@ def test_tail_shows_the_last_ones_and_follows(magnetar_of: CommandLine, topic: s
     assert not [one for one in magnetar_of.told("topics", "list") if "there-is-none" in one["topic"]]
 
 
-def test_what_is_refused_says_why(magnetar_of: CommandLine, topic: str) -> None:
+def test_refused_input_is_reported_with_reason(magnetar_of: CommandLine, topic: str) -> None:
     lines = ['{"value": "good"}', '{"value": "also good"}', '{"valve": 1}', '{"value": "never"}']
     wrong = magnetar_of.run("produce", topic, "--json", given="\n".join(lines).encode())
     assert wrong.exit_code == ExitCode.FAILED
@@ -298,7 +298,9 @@ def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, to
     assert offered("magnetar tail t", MAGNETAR_URL="magnetar://127.0.0.1:1") == []
 
 
-def test_a_broker_that_is_away_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_produce_resumes_or_reports_unknown_after_broker_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What had a receipt before the kill is there, what was sent meanwhile waits; where none comes, nobody knows."""
     with StandaloneProcess(tmp_path / "data") as server:
         line = CommandLine(server.service_url)

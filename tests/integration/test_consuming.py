@@ -34,7 +34,7 @@ def send_batch(producer: magnetar.Producer, *payloads: bytes) -> None:
     producer.flush()
 
 
-def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(magnetar_start_standalone: StartStandalone) -> None:
+def test_acknowledgements_within_batches_survive_kill_9(magnetar_start_standalone: StartStandalone) -> None:
     """CON-3, CON-4: and what was in hand may be acknowledged afterwards."""
     server = magnetar_start_standalone()
     with server.client() as client:
@@ -113,7 +113,7 @@ def test_a_partitioned_topic_is_read_by_threads_and_grows(
         admin.close()
 
 
-async def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_asyncio_reader_resumes_after_kill(tmp_path: Path) -> None:
     """SUB-7, CON-11"""
     with StandaloneProcess(tmp_path / "data") as server:
         async with magnetar.aio.Client(server.service_url) as client:
@@ -149,7 +149,7 @@ def _child(client: magnetar.Client, consumer: magnetar.Consumer, message: Messag
         raise
 
 
-def test_a_consumer_goes_on_in_the_parent_of_a_fork_and_is_closed_in_the_child(
+def test_consumer_survives_fork_in_parent_and_is_closed_in_child(
     magnetar_standalone: StandaloneProcess, magnetar_topic: str
 ) -> None:
     """CHK-60: also while other threads receive, which hold locks that nobody gives back in the child."""

@@ -48,7 +48,7 @@ _OURS = [(block, words) for block, line in _COMMANDS if (words := words_of(line,
 _MADE = [(block, words) for block, line in _COMMANDS if (words := words_of(line, "make")) is not None]
 
 
-def test_every_block_says_how_it_is_run() -> None:
+def test_every_block_declares_how_it_is_run() -> None:
     assert [f"{block}: {block.kind}" for block in _ALL if block.kind not in _KINDS] == []
     pictures = [block for block in _ALL if not block.kind]
     assert [
@@ -107,7 +107,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory, server: StandaloneProc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", _ON_A_STANDALONE)
-def test_a_document_does_what_it_shows(
+def test_examples_in_document_run(
     document: str, server: StandaloneProcess, interpreter: Interpreter, tmp_path: Path
 ) -> None:
     shell = Shell(tmp_path, server)
@@ -146,7 +146,7 @@ def test_make_run_is_the_tour_in_the_environment_that_there_is(tmp_path: Path) -
         assert ended.stdout.strip() == asked
 
 
-def test_the_command_without_an_act_says_what_there_is(tmp_path: Path) -> None:
+def test_command_without_subcommand_lists_subcommands(tmp_path: Path) -> None:
     ended = _ran(tmp_path, "-m", "magnetar_cli")
     assert ended.returncode == 2
     assert "tour" in ended.stdout

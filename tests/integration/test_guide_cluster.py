@@ -44,7 +44,7 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # seconds by itself, minutes on a machine with other work
-def test_a_cluster_on_this_machine_does_what_is_shown(tmp_path: Path) -> None:
+def test_local_cluster_examples_in_guide_run(tmp_path: Path) -> None:
     """Some command lines of these pages, as they stand there, and the examples where they belong."""
     try:
         find_java()

@@ -80,7 +80,7 @@ def interpreter(
 
 @pytest.mark.timeout(_LONGEST_S)
 @pytest.mark.parametrize("document", ["README.md", "spark_connector/README.md"])
-def test_a_page_with_spark_does_what_it_shows(
+def test_spark_examples_in_document_run(
     document: str, server: StandaloneProcess, interpreter: Interpreter, tmp_path: Path
 ) -> None:
     """README.md is read by who has nothing yet: each of its blocks stands for itself."""

@@ -17,7 +17,7 @@ _NAMESPACE = "public/default"
 _SESSION_TIMEOUT_S = 60.0
 
 
-def test_another_broker_takes_over_while_the_session_of_the_killed_one_still_stands(
+def test_topic_moves_before_session_of_killed_broker_expires(
     magnetar_start_cluster: StartCluster,
 ) -> None:
     """OWN-2: publishing goes on at the other broker, though nodes of the killed one's session are still there."""

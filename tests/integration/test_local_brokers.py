@@ -59,7 +59,7 @@ def told_to_end(cluster: LocalCluster, name: str) -> float:
     return float(found[-1])
 
 
-def test_up_adds_brokers_and_says_where_clients_begin(cluster: LocalCluster) -> None:
+def test_up_adds_brokers_and_reports_service_url(cluster: LocalCluster) -> None:
     assert cluster.broker_names() == ["broker-1", "broker-2"]
     cluster.up(2, 3)
     assert cluster.broker_names() == ["broker-1", "broker-2", "broker-3"]
@@ -127,7 +127,7 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
     assert "cluster_name" not in told["settings"]
 
 
-def test_a_wrong_setting_is_told_before_anything_is_started(cluster: LocalCluster) -> None:
+def test_invalid_settings_are_refused_before_start(cluster: LocalCluster) -> None:
     with pytest.raises(ClusterError, match="max_topics_per_namespac"):
         cluster.add_broker("other", max_topics_per_namespac=1)
     for reserved in ("broker_id", "metadata", "listen_addresses", "pulsar_listen_addresses", "http_address"):
@@ -159,7 +159,7 @@ def test_names_are_everybodys(cluster: LocalCluster) -> None:
         cluster.bookie("broker-1")
 
 
-def test_a_removed_broker_is_gone_and_its_name_is_free(cluster: LocalCluster) -> None:
+def test_removed_broker_is_deleted_and_its_name_is_reusable(cluster: LocalCluster) -> None:
     broker = cluster.broker("broker-1")
     folder = broker.log.parent
     cluster.remove("broker-1")
@@ -186,7 +186,7 @@ def test_down_ends_brokers_first(cluster: LocalCluster, monkeypatch: pytest.Monk
     assert not cluster.folder.exists()
 
 
-def test_one_that_is_not_ready_is_waited_for_and_told(cluster: LocalCluster) -> None:
+def test_broker_that_is_not_ready_is_reported_after_timeout(cluster: LocalCluster) -> None:
     broker = cluster.broker("broker-2")
     broker.set(environment={"STAND_IN_NEVER_READY": "1", "STAND_IN_SESSION": "suspended"})
     with pytest.raises(NotStarted, match=r"broker-2 is not ready in time"):
@@ -205,7 +205,7 @@ def test_one_that_is_not_ready_is_waited_for_and_told(cluster: LocalCluster) -> 
     assert cluster.status().well
 
 
-def test_too_few_bookies_for_a_receipt_are_told_at_once(tmp_path: Path) -> None:
+def test_too_few_bookies_for_ack_quorum_are_reported_at_once(tmp_path: Path) -> None:
     """Brokers would wait for ever."""
     few = LocalCluster(tmp_path / "few", die_with_parent=True, bookie_command=_STAND_IN, broker_command=_STAND_IN)
     with few:

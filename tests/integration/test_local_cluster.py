@@ -78,7 +78,7 @@ def gone(process: int) -> bool:
         return True
 
 
-def test_up_starts_so_many_and_again_only_those_that_are_down(three: LocalCluster) -> None:
+def test_up_creates_requested_bookies_and_starts_only_those_down(three: LocalCluster) -> None:
     assert three.names() == ["bookie-1", "bookie-2", "bookie-3"]
     assert states(three) == dict.fromkeys(three.names(), "running")
     assert three.status().well
@@ -96,7 +96,7 @@ def test_up_starts_so_many_and_again_only_those_that_are_down(three: LocalCluste
     assert {name: three.bookie(name).address for name in before} == {name: kept for name, (_, kept) in before.items()}
 
 
-def test_a_bookie_is_told_its_own_settings_and_none_of_ours(
+def test_bookie_receives_its_own_settings_and_not_the_launchers(
     three: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAGNETAR_BOOKIE_ID", "everybody")
@@ -116,7 +116,7 @@ def test_a_bookie_is_told_its_own_settings_and_none_of_ours(
     assert told["settings"]["garbage_interval_seconds"] == 8.5
 
 
-def test_a_wrong_setting_is_told_before_anything_is_started(three: LocalCluster) -> None:
+def test_invalid_settings_are_refused_before_start(three: LocalCluster) -> None:
     with pytest.raises(ClusterError, match="garbage_interval"):
         three.add("extra", garbage_intervall_s=7)
     with pytest.raises(ClusterError, match="chooses it"):
@@ -124,7 +124,7 @@ def test_a_wrong_setting_is_told_before_anything_is_started(three: LocalCluster)
     assert "extra" not in three.names()
 
 
-def test_a_wrong_zookeeper_is_told_before_anything_is_made(cluster: LocalCluster) -> None:
+def test_invalid_zookeeper_address_is_refused_before_folder_is_created(cluster: LocalCluster) -> None:
     for hosts in (
         "",
         "a b:1",
@@ -203,7 +203,7 @@ def test_a_pid_that_is_another_process_now_is_left_alone(three: LocalCluster) ->
         bystander.kill()
 
 
-def test_a_process_whose_start_was_not_written_down_is_found(three: LocalCluster) -> None:
+def test_process_with_unrecorded_start_is_found(three: LocalCluster) -> None:
     """As after a command that was killed between the start and its note of it."""
     forgotten = pid(three, "bookie-2")
     state = load(three.folder)
@@ -233,7 +233,7 @@ def test_a_command_that_waits_too_long_names_the_other(three: LocalCluster) -> N
     three.kill("bookie-1")
 
 
-def test_a_half_failed_up_says_what_failed_and_can_be_gone_on_from(three: LocalCluster) -> None:
+def test_failed_up_reports_cause_and_can_be_retried(three: LocalCluster) -> None:
     three.bookie("bookie-2").set(environment={"STAND_IN_ENDS": "1"})
     three.down()
     with pytest.raises(NotStarted, match=r"bookie-2 has ended[^$]*it ends before it is ready"):
@@ -252,7 +252,7 @@ def test_a_half_failed_up_says_what_failed_and_can_be_gone_on_from(three: LocalC
     assert all(gone(one) for one in pids)
 
 
-def test_of_one_that_ended_what_ended_it_is_shown_first_and_nothing_of_a_former_life(three: LocalCluster) -> None:
+def test_start_failure_shows_cause_first_and_only_latest_run(three: LocalCluster) -> None:
     bookie = three.bookie("bookie-2")
     bookie.set(environment={"STAND_IN_ENDS": "1"})
     for _ in range(2):
@@ -278,7 +278,7 @@ def test_one_that_lost_its_metadata_session_is_not_called_starting(three: LocalC
     assert states(three)["bookie-1"] == "starting"
 
 
-def test_what_is_here_is_wiped_even_if_a_zookeeper_from_outside_is_not_there(
+def test_forced_wipe_works_without_external_zookeeper(
     three: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(outside_zookeeper, "CONNECT_S", 0.5)
@@ -295,14 +295,14 @@ def test_what_is_here_is_wiped_even_if_a_zookeeper_from_outside_is_not_there(
     assert [record for record in caplog.records if record.name.startswith("kazoo")] == []
 
 
-def test_what_waits_is_told_meanwhile(tmp_path: Path) -> None:
+def test_up_reports_progress_while_waiting(tmp_path: Path) -> None:
     told: list[str] = []
     with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, say=told.append) as cluster:
         cluster.up(1, zookeeper=_NO_ZOOKEEPER)
     assert told[0].startswith("bookie-1: ")
 
 
-def test_a_port_that_somebody_took_before_the_first_start_is_chosen_anew(three: LocalCluster) -> None:
+def test_port_taken_before_first_start_is_replaced(three: LocalCluster) -> None:
     """A port that was in use once is kept, and that somebody has it is an error."""
     state = load(three.folder)
     with socket.create_server(("127.0.0.1", 0)) as somebody:

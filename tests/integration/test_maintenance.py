@@ -84,7 +84,7 @@ def standings(cluster: LocalCluster) -> dict[str, str]:
     return {one["bookie_id"]: one["standing"] for one in told(cluster, "bookies", "list")}
 
 
-def test_what_is_written_is_listed_and_read_back(cluster: LocalCluster) -> None:
+def test_written_ledger_is_listed_and_read_back(cluster: LocalCluster) -> None:
     ledger_id = written(cluster, "--entries", "500", "--size", "100")
     assert "500 entries read, all as they were written" in magnetar(cluster, "ledgers", "read", str(ledger_id))
     (ledger,) = [one for one in told(cluster, "ledgers", "list") if one["ledger_id"] == ledger_id]
@@ -97,7 +97,7 @@ def test_what_is_written_is_listed_and_read_back(cluster: LocalCluster) -> None:
     assert magnetar(cluster, "ledgers", "list", "--state", "tombstone") == "0 ledgers\n"
 
 
-def test_a_bookie_is_read_only_by_hand(cluster: LocalCluster) -> None:
+def test_read_only_bookie_gets_no_new_ledger(cluster: LocalCluster) -> None:
     """STO-2: set read-only, a bookie gets no new ledger, and serves what it has; taken back, it does."""
     assert "read-only" in magnetar(cluster, "bookies", "read-only", "bookie-1", "on")
     eventually(lambda: standings(cluster)["bookie-1"] == "read-only", "others are told that it is read-only")
@@ -108,7 +108,7 @@ def test_a_bookie_is_read_only_by_hand(cluster: LocalCluster) -> None:
     eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others are told that it takes entries")
 
 
-def test_one_who_can_not_be_done_without_is_asked_to_leave_in_earnest_and_may_stay_then(cluster: LocalCluster) -> None:
+def test_decommission_of_required_bookie_needs_force_and_can_be_cancelled(cluster: LocalCluster) -> None:
     """With too few others left a decommission is refused; forced it waits, and is taken back."""
     magnetar(cluster, "bookies", "read-only", "bookie-4", "on")
     eventually(lambda: standings(cluster)["bookie-4"] == "read-only", "others are told that it is read-only")
@@ -134,7 +134,7 @@ def state_of(cluster: LocalCluster, name: str) -> str:
     return {part.name: part.state for part in cluster.status().parts}[name]
 
 
-def test_an_empty_ledger_is_shown_without_what_it_has_not(cluster: LocalCluster) -> None:
+def test_empty_ledger_is_listed_with_zero_entries(cluster: LocalCluster) -> None:
     said = magnetar(cluster, "ledgers", "write", "--entries", "0")
     ledger_id = said.split()[1].rstrip(":")
     assert said == f"ledger {ledger_id}: 0 entries of 1024 bytes written\n"
@@ -168,7 +168,7 @@ def lists(cluster: LocalCluster, ledger_id: int) -> bool:
     return any(one["ledger_id"] == ledger_id for one in told(cluster, "ledgers", "list"))
 
 
-def test_what_a_killed_bookie_held_is_made_again(cluster: LocalCluster) -> None:
+def test_auto_recovery_rereplicates_ledgers_of_killed_bookie(cluster: LocalCluster) -> None:
     """STO-2: lost replicas are made again by auto-recovery, with a progress figure per ledger."""
     ledger_ids = [written(cluster, "--entries", "3000", "--size", "1000") for _ in range(2)]
     before = {one: list(holders(cluster, one)) for one in ledger_ids}
@@ -238,7 +238,7 @@ async def _write(writer: LedgerWriter, stop: asyncio.Event) -> int:
     return acknowledged
 
 
-def test_what_a_user_may_get_wrong_is_told_in_one_line(cluster: LocalCluster) -> None:
+def test_user_errors_are_reported_in_one_line(cluster: LocalCluster) -> None:
     for arguments, word in (
         (("bookies", "read-only", "bokie-1", "on"), "did you mean 'bookie-"),
         (("bookies", "decommission", "nobody"), "nobody"),

@@ -91,7 +91,7 @@ def test_everything_up_to_a_message_is_acknowledged(
     consumer.close()
 
 
-def test_what_is_acknowledged_counts_for_a_consumer_that_closes_at_once(client: pulsar.Client) -> None:
+def test_acknowledgements_just_before_close_take_effect(client: pulsar.Client) -> None:
     """WIRE-1, CON-3: thousands, one by one and out of order, by ids that were kept as bytes, too."""
     name = topic("many")
     send_batches(client, name, *[50] * 40)
@@ -111,7 +111,7 @@ def test_what_is_acknowledged_counts_for_a_consumer_that_closes_at_once(client: 
 # Redelivery.
 
 
-def test_a_shared_message_that_is_refused_comes_again(client: pulsar.Client) -> None:
+def test_nacked_shared_message_is_redelivered_alone(client: pulsar.Client) -> None:
     """WIRE-1, CON-5, CON-8: that one alone, and how often it came is counted."""
     name = topic("refused")
     send_singles(client, name, 5)
@@ -132,7 +132,7 @@ def test_a_shared_message_that_is_refused_comes_again(client: pulsar.Client) -> 
     consumer.close()
 
 
-def test_of_a_refused_batch_what_is_not_acknowledged_comes_again(client: pulsar.Client) -> None:
+def test_unacknowledged_messages_of_nacked_batch_are_redelivered(client: pulsar.Client) -> None:
     """WIRE-1, CON-4, CON-5."""
     name = topic("refused-batch")
     send_batches(client, name, 6)
@@ -148,7 +148,7 @@ def test_of_a_refused_batch_what_is_not_acknowledged_comes_again(client: pulsar.
 
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("queue", [1, 1_000])
-def test_everything_unacknowledged_comes_again_when_asked_for(
+def test_all_unacknowledged_messages_are_redelivered_on_request(
     client: pulsar.Client, kind: ConsumerType, queue: int
 ) -> None:
     """WIRE-1, CON-5: in order, and as often as it is asked; permits are not used up by it."""
@@ -169,7 +169,9 @@ def test_everything_unacknowledged_comes_again_when_asked_for(
 
 
 @pytest.mark.parametrize("kind", ONE_AT_A_TIME, ids=lambda kind: kind.name)
-def test_where_one_is_served_all_come_again_after_a_refusal(client: pulsar.Client, kind: ConsumerType) -> None:
+def test_nack_redelivers_all_unacknowledged_to_single_active_consumer(
+    client: pulsar.Client, kind: ConsumerType
+) -> None:
     """WIRE-1, CON-5: from the first that is not acknowledged."""
     name = topic("all-again")
     send_singles(client, name, 5)
@@ -287,7 +289,7 @@ def test_the_last_message_id(client: pulsar.Client) -> None:
     consumer.close()
 
 
-def test_what_is_not_acknowledged_in_time_comes_again(slow_one: pulsar.Consumer) -> None:
+def test_message_is_redelivered_after_ack_timeout(slow_one: pulsar.Consumer) -> None:
     """WIRE-1, CON-6: the library has ten seconds at least."""
     again = slow_one.receive(LONG_MS)
     assert (again.data(), again.redelivery_count()) == (b"0", 1)

@@ -51,7 +51,7 @@ async def send(producer: Producer, *which: int) -> list[pulsar.MessageId]:
 
 
 @pytest.mark.parametrize("options", [{}, {"compression_type": CompressionType.ZSTD}, {"batching_enabled": False}])
-async def test_messages_go_and_come(server: StockServer, options: dict[str, Any]) -> None:
+async def test_messages_are_sent_and_received_in_order(server: StockServer, options: dict[str, Any]) -> None:
     """WIRE-1, PRD-1, CON-2: many at once, with all that they can say, told in their order."""
     async with client_of(server) as client:
         name = topic("async")
@@ -149,7 +149,7 @@ async def test_partitions_and_lists(server: StockServer) -> None:
         assert message.topic_name() == f"{partitioned}-partition-1"
 
 
-async def test_what_is_refused_raises(server: StockServer) -> None:
+async def test_busy_and_closed_errors_raise_their_result_codes(server: StockServer) -> None:
     """WIRE-1: with the library's own results."""
     async with client_of(server) as client:
         name = topic("async-refused")

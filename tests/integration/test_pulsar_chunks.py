@@ -171,7 +171,7 @@ def test_interleaved_messages_in_chunks(
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_a_consumer_leaves_behind_in_chunks_comes_to_the_next(
+def test_unacked_chunked_messages_are_redelivered_to_next_consumer(
     kind: str, server: StandaloneProcess, stock: pulsar.Client, topic: str
 ) -> None:
     """WIRE-1: whole, the ones that it had and those of which it had a part"""
@@ -232,7 +232,7 @@ def entries_of_id(message_id: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_the_sdk_leaves_chunks_to_others_and_says_so(
+def test_sdk_leaves_chunked_messages_unacked_with_a_warning(
     kind: str,
     server: StandaloneProcess,
     native: magnetar.Client,

@@ -53,7 +53,7 @@ def works(client: pulsar.Client, name: str = "") -> None:
     ],
     ids=["token", "supplier", "basic"],
 )
-def test_credentials_are_passed_over_where_nobody_asks_for_them(
+def test_credentials_are_ignored_without_authentication(
     server: StockServer, authentication: Callable[[], pulsar.Authentication]
 ) -> None:
     """WIRE-1."""
@@ -68,7 +68,7 @@ def test_clients_find_a_server_among_addresses(server: StockServer) -> None:
 
 
 @OURS_ALONE
-def test_a_client_is_told_the_address_that_it_came_to(tmp_path: Path) -> None:
+def test_lookup_returns_the_address_the_client_connected_to(tmp_path: Path) -> None:
     """WIRE-1, OWN-1: of a server at all addresses, as one that is used from other machines has to be."""
     with stock_server(tmp_path / "data", host="0.0.0.0") as server:
         elsewhere = server.url.replace("127.0.0.1", "127.0.0.2")
@@ -107,7 +107,7 @@ def test_clients_of_many_threads_and_connections(server: StockServer) -> None:
         assert client.get_service_info().service_url == server.url
 
 
-def test_another_cluster_takes_over(server: StockServer) -> None:
+def test_client_fails_over_to_the_secondary_cluster(server: StockServer) -> None:
     """WIRE-1: where the first one does not answer."""
     nobody, somebody = pulsar.ServiceInfo("pulsar://127.0.0.1:1"), pulsar.ServiceInfo(server.url)
     with server.client(url=pulsar.AutoClusterFailover(nobody, [somebody], check_interval_ms=50)) as client:
@@ -130,7 +130,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> CryptoKeyReader:
 
 
 @pytest.mark.parametrize("batching", [False, True], ids=["singles", "batches"])
-def test_what_is_encrypted_goes_through_untouched(
+def test_encrypted_messages_pass_through_unchanged(
     server: StockServer, keys: CryptoKeyReader, *, batching: bool
 ) -> None:
     """WIRE-1: who has the key reads it; who has not is given it as it is, passes over it, or is not given it at all."""

@@ -107,7 +107,7 @@ class Traffic:
             publishing.join()
 
 
-def test_the_broker_that_is_asked_leads_to_the_one_that_serves_the_topic(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_lookup_at_any_broker_leads_to_the_owner(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1, OWN-1: whichever a client is given, it connects to the owner."""
     owner = owner_of(cluster, "stock-led")
     for asked in cluster.broker_names():
@@ -177,7 +177,7 @@ def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster, tmp_path
         assert "All topics are closed" in cluster.log(owner).read_text()[logged:]
 
 
-def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_clients_reconnect_when_the_owner_shuts_down_gracefully(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1: its clients are told, and go on at the other one; it ends all the same, with them connected."""
     with connected(cluster.pulsar_url, tmp_path) as client:
         going = Traffic(client, "stock-peace")

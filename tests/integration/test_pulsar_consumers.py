@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
-def test_a_subscription_keeps_what_is_not_acknowledged(client: pulsar.Client, kind: ConsumerType) -> None:
+def test_subscription_retains_unacknowledged_messages(client: pulsar.Client, kind: ConsumerType) -> None:
     """WIRE-1, SUB-1, SUB-7: from its first consumer's to its last; another one of the topic sees all."""
     name = topic("keeps")
     send_batches(client, name, 3, 1, 2)
@@ -63,7 +63,7 @@ def test_a_subscription_keeps_what_is_not_acknowledged(client: pulsar.Client, ki
     other.close()
 
 
-def test_a_new_subscription_begins_at_the_end_unless_it_asks_for_all(client: pulsar.Client) -> None:
+def test_new_subscription_starts_at_latest_unless_set_to_earliest(client: pulsar.Client) -> None:
     """WIRE-1, SUB-1."""
     name = topic("begins")
     producer = client.create_producer(name)
@@ -212,7 +212,7 @@ def test_a_consumer_without_a_queue_leaves_the_rest_to_others(client: pulsar.Cli
         consumer.close()
 
 
-def test_messages_come_in_batches_by_count_size_or_time(client: pulsar.Client) -> None:
+def test_batch_receive_completes_by_count_size_or_timeout(client: pulsar.Client) -> None:
     """WIRE-1, CON-2."""
     name = topic("batch-receive")
     send_singles(client, name, 10)
@@ -330,7 +330,7 @@ def test_administrators_see_and_move_stock_consumers(server: StockServer, client
     consumer.close()
 
 
-def test_options_that_change_nothing_are_taken(client: pulsar.Client) -> None:
+def test_options_without_effect_are_accepted(client: pulsar.Client) -> None:
     """WIRE-1: replicated subscriptions of one cluster, reading of compacted topics where nothing is compacted."""
     name = topic("options")
     send_singles(client, name, 1)

@@ -135,7 +135,7 @@ def batching(client: Any, topic: str, messages: int = 1000) -> Any:
     )
 
 
-def test_each_reads_what_all_have_written(
+def test_sdk_stock_client_and_spark_read_the_same_messages(
     server: StandaloneProcess, native: magnetar.Client, stock: pulsar.Client, admin: Admin, topic: str
 ) -> None:
     """MSG-4, WIRE-1: batches and single messages of each compression, keys, ordering keys, properties, event times and
@@ -212,7 +212,9 @@ def test_a_key_s_partition_is_the_same_for_both(
     assert {partition for _, partition in found} == set(range(5))
 
 
-def test_an_id_of_one_is_a_place_for_the_other(native: magnetar.Client, stock: pulsar.Client, topic: str) -> None:
+def test_message_ids_are_interchangeable_between_clients(
+    native: magnetar.Client, stock: pulsar.Client, topic: str
+) -> None:
     """MSG-3, MSG-4: within batches too; from a receipt and from a message; for readers and for seeks"""
     consumers: tuple[Any, Any] = native.subscribe(topic, "n"), stock.subscribe(topic, "s")
     for batch in range(3):
@@ -300,7 +302,7 @@ def test_a_failover_passes_from_one_to_the_other_and_back(
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
-def test_of_a_batch_of_which_part_is_acknowledged_the_rest_comes(
+def test_rest_of_partly_acked_batch_is_redelivered_to_either_client(
     kind: str, native: magnetar.Client, stock: pulsar.Client, admin: Admin, topic: str
 ) -> None:
     """MSG-4, ACK-1: from either client to the other, for many times as many batches as a consumer has permits"""
@@ -336,7 +338,9 @@ def test_of_a_batch_of_which_part_is_acknowledged_the_rest_comes(
     assert stats.backlog_entries == 0
 
 
-def test_what_one_refuses_comes_to_the_other(native: magnetar.Client, stock: pulsar.Client, topic: str) -> None:
+def test_nacked_message_is_redelivered_to_either_client(
+    native: magnetar.Client, stock: pulsar.Client, topic: str
+) -> None:
     """MSG-4, CON-5: one message of a batch, by both kinds of client"""
     ours: Any = native.subscribe(topic, "s", magnetar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=10)
     send_batch(batching(native, topic), b"0", b"1", b"2")

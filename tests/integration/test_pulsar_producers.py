@@ -139,7 +139,7 @@ def test_sequence_ids_go_on_under_a_name(client: pulsar.Client) -> None:
 
 
 @OURS_ALONE
-def test_a_producer_that_comes_again_is_told_how_far_its_name_was_stored(client: pulsar.Client) -> None:
+def test_reopened_producer_receives_its_last_sequence_id(client: pulsar.Client) -> None:
     """WIRE-1, PRD-11: of a batch, the last message. A Pulsar tells it only where it throws duplicates away."""
     name = topic("again")
     for expected in (-1, 2, 5):
@@ -231,7 +231,7 @@ def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> 
     assert len(read(client, name, stored + 50)) == stored + 50
 
 
-def test_a_message_of_the_largest_size_goes_and_a_larger_one_does_not(client: pulsar.Client) -> None:
+def test_message_above_the_maximum_size_is_refused(client: pulsar.Client) -> None:
     """WIRE-1, PRD-8: the broker says how large; the producer goes on."""
     name = topic("large")
     producer = client.create_producer(name)
@@ -275,7 +275,7 @@ def test_schemas_that_need_a_registry_are_refused(client: pulsar.Client) -> None
 
 
 @OURS_ALONE
-def test_what_may_not_be_stored_is_refused_by_itself(client: pulsar.Client) -> None:
+def test_delayed_message_is_refused_without_affecting_others(client: pulsar.Client) -> None:
     """WIRE-1: a message for later, among others; its application is told, and everything else goes on."""
     name, results, done = topic("later"), dict[bytes, pulsar.Result](), threading.Semaphore(0)
     bystander = client.subscribe(topic("bystander"), "s")
@@ -298,7 +298,7 @@ def test_what_may_not_be_stored_is_refused_by_itself(client: pulsar.Client) -> N
     assert bystander.is_connected()
 
 
-def test_closing_decides_what_is_pending(client: pulsar.Client) -> None:
+def test_close_decides_every_pending_send(client: pulsar.Client) -> None:
     """WIRE-1, PRD-9: each message is stored or refused, and whoever waits is told which."""
     name, results, done = topic("closing"), list[pulsar.Result](), threading.Semaphore(0)
     producer = client.create_producer(name, **BATCHES)
@@ -326,7 +326,7 @@ def test_topics_that_can_not_be_are_refused(client: pulsar.Client) -> None:
         client.create_producer("persistent://public//t")
 
 
-def test_properties_of_a_producer_are_taken(client: pulsar.Client) -> None:
+def test_producer_with_properties_serves_two_threads_in_order(client: pulsar.Client) -> None:
     """WIRE-1, PRD-2: by an application in two threads, too."""
     name = topic("threads")
     producer = client.create_producer(name, properties={"team": "a"}, **{**BATCHES, "batching_max_publish_delay_ms": 1})

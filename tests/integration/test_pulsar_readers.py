@@ -47,7 +47,7 @@ def nothing_more(reader: pulsar.Reader) -> None:
 
 
 @pytest.mark.parametrize("queue", [1, 1_000])
-def test_a_reader_begins_where_it_is_told(client: pulsar.Client, queue: int) -> None:
+def test_reader_starts_at_the_requested_position(client: pulsar.Client, queue: int) -> None:
     """WIRE-1, CON-11, SUB-7: at either end, behind a message or with it, within a batch too."""
     name = topic("begins")
     everything = send(client, name, 1, 3, 1, 2)
@@ -75,7 +75,7 @@ def test_a_reader_begins_where_it_is_told(client: pulsar.Client, queue: int) -> 
         reader.close()
 
 
-def test_a_reader_of_messages_by_themselves_begins_where_it_is_told(client: pulsar.Client) -> None:
+def test_reader_starts_at_the_requested_unbatched_message(client: pulsar.Client) -> None:
     """WIRE-1, CON-11: entries that are no batches, with a queue that has room for one."""
     name = topic("singles")
     producer = client.create_producer(name)
@@ -143,7 +143,7 @@ def test_readers_leave_nothing_behind(client: pulsar.Client) -> None:
             reader.read_next(SHORT_MS)
 
 
-def test_a_listener_is_given_what_a_reader_reads(client: pulsar.Client) -> None:
+def test_reader_listener_receives_every_message(client: pulsar.Client) -> None:
     """WIRE-1, CON-11."""
     name, found, came = topic("listener"), list[bytes](), threading.Semaphore(0)
 

@@ -213,7 +213,7 @@ def test_an_unload_is_only_noticed_by_a_pause(server: StockServer) -> None:
             assert kind == ConsumerType.Shared or found == sorted(found)
 
 
-def test_a_reader_goes_on_within_a_batch(server: StockServer) -> None:
+def test_reader_resumes_within_a_batch(server: StockServer) -> None:
     """WIRE-1, SUB-7: behind the last message that it handed out."""
     name = topic("reader")
     with server.client() as client:
@@ -232,7 +232,7 @@ def test_a_reader_goes_on_within_a_batch(server: StockServer) -> None:
         reader.close()
 
 
-def test_what_is_negatively_acknowledged_comes_again_after_an_unload(server: StockServer) -> None:
+def test_nacked_and_unacked_messages_are_redelivered_after_unload(server: StockServer) -> None:
     """WIRE-1, CON-5: also what was delivered before it, and nobody acknowledged."""
     name = topic("nacks")
     with server.client() as client:
@@ -264,9 +264,7 @@ def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: Sto
         assert payloads(client.subscribe(name, "s"), 2) == [b"x", b"y"]
 
 
-def test_a_send_that_takes_too_long_is_given_up_and_the_next_one_goes(
-    server: StockServer, process: StandaloneProcess
-) -> None:
+def test_timed_out_send_does_not_block_the_next_one(server: StockServer, process: StandaloneProcess) -> None:
     """WIRE-1, PRD-7: what was given up is stored or not; unknown is not no."""
     name = topic("too-long")
     with server.client() as client:

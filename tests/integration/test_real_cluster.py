@@ -36,7 +36,7 @@ async def _read(cluster: LocalCluster, ledger_id: int) -> int:
         return (await by_hand.read_back(client, ledger_id, lambda _: None)).entries
 
 
-def test_what_was_written_is_there_after_everything_was_killed(cluster: LocalCluster) -> None:
+def test_entries_survive_kill_9_of_all_bookies_and_zookeeper(cluster: LocalCluster) -> None:
     """CHK-21: kill -9 of all bookies and of ZooKeeper at once loses nothing that was acknowledged."""
     ledger_id = run(_written(cluster, 500))
     addresses = [cluster.bookie(name).address for name in cluster.names()]
@@ -58,7 +58,7 @@ def test_a_bookie_that_was_stopped_starts_where_it_was(cluster: LocalCluster) ->
     assert run(_read(cluster, ledger_id)) == 500
 
 
-def test_a_wiped_bookie_does_not_come_back_and_says_why(cluster: LocalCluster) -> None:
+def test_wiped_bookie_is_refused_at_start_with_the_reason(cluster: LocalCluster) -> None:
     """CHK-23: the disk is gone, so the name is another's; the launcher shows what the bookie said."""
     added = cluster.add("wiped")
     added.stop()

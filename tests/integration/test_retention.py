@@ -54,7 +54,7 @@ async def _with_clients(url: str, work: Callable[[aio.Client, AsyncAdmin], Await
         await work(client, admin)
 
 
-def test_what_is_published_without_a_subscription_is_there_after_restarts(tmp_path: Path) -> None:
+def test_messages_without_subscription_survive_restarts(tmp_path: Path) -> None:
     """RET-1: for a reader, and for a first subscription; also after it has acknowledged all of it."""
 
     async def publish(client: aio.Client, _: AsyncAdmin) -> None:

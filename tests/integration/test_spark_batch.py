@@ -229,7 +229,7 @@ def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes,
         ({"topic": "all-kinds", "startingOffsets": {"elsewhere": "earliest"}}, "which is not read"),
     ],
 )
-def test_what_can_not_be_meant_is_said_in_a_sentence(
+def test_invalid_options_raise_clear_errors_without_traceback(
     spark: SparkSession, url: str, sent: dict[bytes, dict[str, Any]], options: dict[str, Any], told: str
 ) -> None:
     """SPK-1: and without a traceback of this source"""
@@ -239,7 +239,7 @@ def test_what_can_not_be_meant_is_said_in_a_sentence(
     assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]
 
 
-def test_what_was_deleted_in_front_of_where_it_begins(spark: SparkSession, url: str) -> None:
+def test_fail_on_data_loss_applies_to_a_deleted_starting_offset(spark: SparkSession, url: str) -> None:
     """SPK-2: failOnDataLoss, both ways"""
     with magnetar.Client(url) as client, Admin(url) as admin:
         producer = client.create_producer("truncated")

@@ -86,7 +86,7 @@ def test_available_now_with_limits_and_restarts(spark: SparkSession, url: str, t
         assert (subscription.subscription, subscription.backlog_messages) == ("spark", 0)
 
 
-def test_it_waits_for_its_topic_and_for_so_many_messages(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_stream_waits_for_topic_and_min_messages_per_trigger(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """SPK-1, SPK-2: waitForTopic; minMessagesPerTrigger, while the progress shows what waits"""
     with pytest.raises(Exception, match=r"there is no topic persistent://public/default/late: create it"):
         available_now(stream(spark, url, topic="late", startingOffsets="earliest"), tmp_path / "never")
@@ -123,7 +123,7 @@ def lag_of(progress: StreamingQueryProgress) -> dict[str, Any]:
     return {"total": {"messages_behind": 0}} | lag
 
 
-def test_partitions_and_topics_that_come_while_it_runs(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_new_partitions_and_topics_are_read_from_earliest(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """SPK-1, TOP-3: they are found, and read from their earliest message, though the query began at latest"""
     with Admin(url) as admin:
         admin.topics.create_partitioned("grows-a", 1)
@@ -143,7 +143,7 @@ def test_partitions_and_topics_that_come_while_it_runs(spark: SparkSession, url:
     assert read_rows(tmp_path) == [b"%d" % number for number in range(50)]
 
 
-def test_it_does_not_start_where_nobody_keeps_messages_for_it(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_query_without_retention_or_subscription_is_refused(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """SPK-1: it names both ways out"""
     send(url, "unkept", range(3))
     with pytest.raises(Exception, match=r"(?s)no retention.*progressSubscription") as raised:

@@ -156,7 +156,7 @@ def test_a_task_that_is_broken_off_leaves_nothing(server: StandaloneProcess, log
     assert len(rows_of([one], ("value",))) == len(log)
 
 
-def test_connections_are_closed_when_no_task_has_come_for_a_while(server: StandaloneProcess) -> None:
+def test_idle_bookie_connections_are_closed(server: StandaloneProcess) -> None:
     calls = bookie_calls.BookieCalls(bookie_calls.of_this_worker().transport, kept_s=0.01)
 
     async def body() -> None:
@@ -172,7 +172,9 @@ def test_connections_are_closed_when_no_task_has_come_for_a_while(server: Standa
     background.run(body())
 
 
-def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, caplog: pytest.LogCaptureFixture) -> None:
+def test_deleted_entries_raise_data_lost_or_are_skipped(
+    server: StandaloneProcess, caplog: pytest.LogCaptureFixture
+) -> None:
     """SPK-5: entries that no replica has any more, nor a new plan, are told of as failOnDataLoss says."""
     topic = "persistent://public/default/short-lived"
     with magnetar.Client(server.service_url) as client:
@@ -204,7 +206,7 @@ def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, ca
     assert "entries 0 … 8 of ledger" in caplog.text
 
 
-def test_a_message_in_chunks_whose_beginning_was_deleted(
+def test_fail_on_data_loss_applies_to_deleted_first_chunks(
     server: StandaloneProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SPK-1, SPK-5: failOnDataLoss decides, unless it was gone when the query began"""

@@ -73,7 +73,7 @@ async def consumed(connection: Connection, topic: str, last: bytes | None) -> li
     return found
 
 
-async def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: Path) -> None:
+async def test_persisted_messages_survive_repeated_kill_9(tmp_path: Path) -> None:
     """PRD-1: a receipt is durable. Killed while it is being published to, nothing receipted is missing, and the order
     is that of sending."""
 
@@ -168,7 +168,7 @@ async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> No
             assert answer.last.batch_size == 3
 
 
-def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) -> None:
+def test_folder_or_port_in_use_is_refused_clearly(tmp_path: Path) -> None:
     """The second start says which process has it, with the exit status 78, and does the first one no harm."""
     with StandaloneProcess(tmp_path / "data") as server:
         second = StandaloneProcess(tmp_path / "data")
@@ -226,7 +226,7 @@ def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -
     assert not folders()
 
 
-async def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_path: Path) -> None:
+async def test_graceful_shutdown_under_load_loses_no_persisted_message(tmp_path: Path) -> None:
     """SIGTERM: clients learn of it, and all that was receipted is there."""
     with StandaloneProcess(tmp_path / "data") as server:
         async with connected(server) as connection:
@@ -301,7 +301,7 @@ async def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Pa
         assert not one.hanging
 
 
-def test_it_listens_at_all_addresses_and_tells_clients_one(tmp_path: Path) -> None:
+def test_wildcard_host_advertises_one_reachable_address(tmp_path: Path) -> None:
     """WIRE-1: one that its own machine reaches, unless it is said which; of Pulsar's clients the same host."""
     server = StandaloneProcess(tmp_path / "data", flags=("--host", "0.0.0.0"))
     try:
@@ -323,7 +323,7 @@ def test_it_listens_at_all_addresses_and_tells_clients_one(tmp_path: Path) -> No
         server.close()
 
 
-def test_what_it_says_when_it_is_ready_is_one_line(tmp_path: Path) -> None:
+def test_ready_report_is_the_only_line_on_stdout(tmp_path: Path) -> None:
     server = StandaloneProcess(tmp_path / "data")
     try:
         server.start()

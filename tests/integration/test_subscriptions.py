@@ -56,7 +56,7 @@ def _data(messages: Sequence[Message]) -> list[bytes]:
     return [message.data() for message in messages]
 
 
-def test_a_cursor_is_what_it_was_after_kill_9(server: StandaloneProcess, client: Client) -> None:
+def test_cursor_survives_kill_9(server: StandaloneProcess, client: Client) -> None:
     """SUB-7, SUB-9: single acks, parts of batches, a seek and an admin's skip are durable once they are answered."""
     topic = "killed"
     producer = client.create_producer(topic, batching_max_publish_delay_ms=60_000)
@@ -121,7 +121,7 @@ def test_failover_serves_each_partition_by_one_and_hands_it_on(server: Standalon
             assert stats.active_consumer == "a"
 
 
-def test_shared_deals_out_and_gives_to_others_what_one_had(server: StandaloneProcess, client: Client) -> None:
+def test_shared_dispatches_evenly_and_redelivers_after_close(server: StandaloneProcess, client: Client) -> None:
     """SUB-4, ACK-3"""
     topic = "shared"
     producer = client.create_producer(topic, batching_enabled=False)
@@ -160,7 +160,7 @@ def test_exclusive_on_partitions_is_all_or_none(server: StandaloneProcess, clien
         _earliest(client, "all-or-none").close()
 
 
-def test_a_subscription_says_why_it_delivers_nothing(server: StandaloneProcess, client: Client) -> None:
+def test_stats_report_why_a_subscription_is_blocked(server: StandaloneProcess, client: Client) -> None:
     producer = client.create_producer("why", batching_enabled=False)
     _earliest(client, "why", receiver_queue_size=2)
     for number in range(10):

@@ -126,7 +126,7 @@ def test_it_leaves_the_broker_running_where_others_have_its_ports(tmp_path: Path
 
 
 @pytest.mark.timeout(2 * _LONGEST_S)
-def test_what_fails_says_why_and_where_its_logs_are(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_failure_reports_the_cause_and_the_log_folder(tmp_path: Path, environment: dict[str, str]) -> None:
     """A Java that tells its version, and does not start."""
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_what_fails_says_why_and_where_its_logs_are(tmp_path: Path, environment:
     assert (Path(folder) / "standalone.log").exists()
 
 
-def test_killed_it_takes_what_it_started_with_it(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_killed_tour_stops_its_child_processes(tmp_path: Path, environment: dict[str, str]) -> None:
     with ChildProcess(
         [sys.executable, "-m", "magnetar_cli", "tour", "--messages=1000"],
         cwd=tmp_path,

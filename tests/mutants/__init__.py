@@ -3,7 +3,7 @@
 Each is a file, `NAME.toml`:
 
     breaks = "SUB-9: a seek counts though the subscription was moved after the client had asked for it"
-    run = "python -m pytest -q tests/unit/broker/test_subscriptions.py -k comes_late"
+    run = "python -m pytest -q tests/unit/broker/test_subscriptions.py -k late_seek"
 
     [[change]]
     in = "Subscription._check_may_seek"

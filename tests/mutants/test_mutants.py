@@ -64,7 +64,7 @@ def test_a_test_that_is_not_there_is_noticed() -> None:
     assert unknown_tests(("tests/mutants/test_nowhere.py",)) == ["tests/mutants/test_nowhere.py"]
 
 
-def test_there_are_mutants_of_what_matters_most() -> None:
+def test_mutants_cover_the_required_items() -> None:
     mutants = [load(name) for name in names()]
     items = {item for mutant in mutants for item in mutant.expected_items.split(",")}
     assert {"7", "8", "11", "13", "18", "21", "22", "62"} <= items
@@ -112,7 +112,7 @@ def test_changes_are_made_where_they_belong_and_indented(small: Sources) -> None
         (change("Sum.add", "a + b", "a") + change("Sum.add", "total = a + b", "b"), "overlap"),
     ],
 )
-def test_a_mutant_that_does_not_fit_says_why(changes: str, says: str, small: Sources) -> None:
+def test_mutant_that_does_not_fit_raises_the_reason(changes: str, says: str, small: Sources) -> None:
     with pytest.raises(MutantDoesNotFit, match=says):
         changed_files(parse("m", HEAD + changes), small)
 
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_mutant_is_refused(text: str) -> None:
         parse("m", text)
 
 
-def test_only_a_violation_of_what_a_mutant_names_counts() -> None:
+def test_only_violations_of_the_expected_items_count() -> None:
     printed = (
         "seed 3: TypeError: no such argument (at 1.0 s)\n"
         "seed 4: Violation: item 2, 3: ledger 1 lacks an entry (at 2.0 s)\nof three lines\n"

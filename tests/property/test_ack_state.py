@@ -126,7 +126,7 @@ _STEPS = st.lists(
 
 @examples(400)
 @given(_STEPS)
-def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
     log = FakeLogPlaces((3, 4))
     model = Model(log)

@@ -72,7 +72,7 @@ def test_foreign_beginnings_are_no_bundles(begins: list[int], topic_hash: int) -
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(RANGES), st.booleans()), max_size=40))
-def test_what_is_held_is_found_by_hash(steps: list[tuple[NamespaceName, BundleRange, bool]]) -> None:
+def test_bundle_map_finds_values_by_topic_hash(steps: list[tuple[NamespaceName, BundleRange, bool]]) -> None:
     held: BundleMap[int] = BundleMap()
     model: dict[tuple[NamespaceName, BundleRange], int] = {}
     for number, (namespace, bundle, adds) in enumerate(steps):
@@ -137,7 +137,7 @@ def test_bundles_go_to_the_least_loaded_and_are_spread_over_the_idle(
     st.floats(0, 1), st.floats(0, 1), st.integers(0, 3), st.floats(0, 1), st.floats(0, 1), st.integers(0, 3),
     st.floats(0, 100),
 )  # fmt: skip
-def test_load_is_told_when_it_changed_or_is_old(
+def test_load_is_reported_when_changed_or_outdated(
     cpu: float, lag: float, bundles: int, cpu_now: float, lag_now: float, bundles_now: int, since_s: float
 ) -> None:
     rule = LoadRule(threshold=0.1, min_interval_s=5.0, max_interval_s=60.0)

@@ -127,7 +127,7 @@ def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cut
     assert in_order([row for rows in parts for row in rows]) == in_order(whole)
 
 
-def test_the_generated_logs_have_what_matters() -> None:
+def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
     """By hand, the cases that chunk_groups.py names."""
     for text, whole in (
         ("a0 a1 a1 a2", [3]),
@@ -154,7 +154,7 @@ def test_the_generated_logs_have_what_matters() -> None:
 @pytest.mark.parametrize(
     "compression", [entry_pb2.NONE, entry_pb2.LZ4, entry_pb2.ZSTD, entry_pb2.ZLIB, entry_pb2.SNAPPY]
 )
-def test_what_a_row_of_chunks_says(compression: Any) -> None:
+def test_chunked_row_has_id_and_index_of_the_last_chunk(compression: Any) -> None:
     """The id and the index of the last chunk, and of the rest what the first says."""
     chunks = chunks_of("p", 7, 3, compression)
     other = encode_batch(Messages([b"x", b"y"]), shared("q", 1))
@@ -168,7 +168,7 @@ def test_what_a_row_of_chunks_says(compression: Any) -> None:
     assert places(rows) == [1, 1, last]
 
 
-def test_chunks_that_contradict_one_another_are_refused_by_place() -> None:
+def test_contradictory_chunks_are_refused_with_their_position() -> None:
     first, last = chunks_of("p", 7, 2)
     metadata = MessageMetadata(
         producer_name="p", sequence_id=7, publish_time=1, uuid="p-7", num_chunks_from_msg=2, chunk_id=1
@@ -188,7 +188,7 @@ def encode_forged(metadata: MessageMetadata, payload: bytes = b"0123456789") -> 
     return encode_entry(metadata, payload)
 
 
-def test_chunks_are_kept_up_to_a_limit() -> None:
+def test_chunks_of_incomplete_messages_are_limited_by_bytes() -> None:
     """As much as messages that are not whole have together, whoever sent them; whole ones count no more."""
     made = [chunks_of(f"p{each}", 0, 3) for each in range(5)]
     one = max(_kept_bytes(chunk) for chunks in made for chunk in chunks)
@@ -211,7 +211,7 @@ def _kept_bytes(chunk: bytes) -> int:
     return len(entry.payload) + entry.metadata.ByteSize() + chunk_groups.CHUNK_OVERHEAD_BYTES
 
 
-def test_messages_that_nobody_ends_do_not_take_the_place_of_others() -> None:
+def test_unfinished_chunked_messages_do_not_displace_others() -> None:
     """SPK-1: however many there are of them, with payloads or without; what was given up is an error if it ends yet."""
     honest = chunks_of("p", 0, 3)
     begun = [chunks_of(f"q{each}", 0, 3) for each in range(50)]
@@ -233,7 +233,7 @@ def test_messages_that_nobody_ends_do_not_take_the_place_of_others() -> None:
         read(ended, 0, len(ended), decoding=chunk_bytes(room))
 
 
-def test_what_is_in_front_is_asked_for_only_where_a_beginning_is_missing() -> None:
+def test_earlier_entries_are_requested_only_for_missing_first_chunks() -> None:
     entries = in_log([*chunks_of("p", 0, 3), *chunks_of("p", 1, 3), encode_message(Messages([b"x"]), shared("p", 2))])
 
     def nothing() -> Iterator[tuple[int, int, bytes]]:
@@ -267,7 +267,7 @@ def test_a_message_in_front_of_the_range_is_none_but_a_part_of_one_may_be() -> N
     assert not [*converter.add(LEDGER, 1, chunks[1:], skip_messages=1), *converter.finish()]
 
 
-def test_a_beginning_that_is_nowhere_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_message_without_its_first_chunk_is_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     entries = in_log(chunks_of("p", 0, 2))
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
     assert not [*converter.add(LEDGER, 1, entries[1:]), *converter.finish()]

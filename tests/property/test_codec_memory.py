@@ -111,7 +111,7 @@ HOSTILE: dict[str, Callable[[], tuple[bytes, int]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_batch_of_too_much_metadata_is_refused_before_memory_is_taken(name: str) -> None:
+def test_oversized_batch_metadata_is_refused_before_allocation(name: str) -> None:
     """Allowed: the batch before compression, a copy of it, and the parser's memory for one message."""
     batch, count = HOSTILE[name]()
     peak, answer = decoded_in_a_child(compressed_batch(batch, count))
@@ -131,7 +131,7 @@ ALLOWED: dict[str, Callable[[], tuple[bytes, int]]] = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_all_the_metadata_that_a_batch_may_have_takes_bounded_memory(name: str) -> None:
+def test_largest_allowed_batch_metadata_uses_bounded_memory(name: str) -> None:
     batch, count = ALLOWED[name]()
     peak, answer = decoded_in_a_child(compressed_batch(batch, count))
     assert answer.split()[0] == str(count)
@@ -161,7 +161,7 @@ def test_an_entrys_metadata_has_a_limit() -> None:
         encode_message(Messages([b"x"], properties=[{"n": "v" * MAX_METADATA_BYTES}]), SHARED)
 
 
-def test_an_entrys_own_metadata_is_refused_before_memory_is_taken() -> None:
+def test_oversized_entry_metadata_is_refused_before_allocation() -> None:
     head = SHARED.SerializeToString() + raw.words(4, raw.pair(b"", b"")) * 870_000
     covered = len(head).to_bytes(4, "big") + head
     peak, answer = decoded_in_a_child(b"\x0e\1" + crc32c(covered).to_bytes(4, "big") + covered)
@@ -169,7 +169,7 @@ def test_an_entrys_own_metadata_is_refused_before_memory_is_taken() -> None:
     assert peak < 20 * MIB
 
 
-def test_whatever_is_encoded_has_room_for_the_brokers_part() -> None:
+def test_encoded_entries_leave_capacity_for_broker_metadata() -> None:
     largest = MAX_ENTRY_BYTES - MAX_BROKER_METADATA_BYTES
     metadata = decode_entry(entry_of(10_202, b"")).metadata
     stored = encode_entry(metadata, bytes(MAX_MESSAGE_BYTES))
@@ -193,7 +193,7 @@ def test_a_brokers_part_has_a_limit() -> None:
         split_broker_metadata(b"\x0e\2" + len(part).to_bytes(4, "big") + part)
 
 
-def test_what_is_encoded_in_a_batch_can_be_decoded_up_to_the_limits() -> None:
+def test_batches_up_to_the_metadata_limits_can_be_decoded() -> None:
     """With compression, since no such batch would fit an entry without it."""
     key_bytes = MAX_RECORD_METADATA_BYTES - 4 - 2  # the key's tag and size, and a payload size of 0
     for count, keys in ((1, key_bytes), (2, key_bytes), (1, key_bytes + 1), (2, key_bytes + 1)):

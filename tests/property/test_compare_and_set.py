@@ -55,7 +55,7 @@ async def test_every_outcome_is_found_out_while_sessions_live(
         st.tuples(st.sampled_from([*_kinds, "expire"]), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60
     ),
 )
-async def test_the_count_is_what_was_made_and_some_of_the_unknown(
+async def test_counter_lies_between_confirmed_and_possible_changes(
     faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
 ) -> None:
     count, told = await _count(faults, actions)

@@ -303,7 +303,7 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
 
 
 @pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED])
-def test_nothing_is_lost_nor_given_to_two_and_one_consumer_gets_all_in_order(kind: SubscriptionType) -> None:
+def test_dispatch_loses_no_message_and_gives_none_to_two_consumers(kind: SubscriptionType) -> None:
     """SUB-3, SUB-4, SUB-14, ACK-3, CON-8"""
 
     @examples(100)

@@ -115,9 +115,7 @@ def _copy_as_killed(folder: Path, to: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(24))
-async def test_the_embedded_store_does_what_the_server_in_memory_does(
-    tmp_path: Path, opened: list[Any], seed: int
-) -> None:
+async def test_embedded_store_behaves_like_the_memory_server(tmp_path: Path, opened: list[Any], seed: int) -> None:
     chance = random.Random(seed)
     server = MemoryServer(SystemClock())
     folder = tmp_path / "0"

@@ -176,7 +176,7 @@ def test_a_batch_is_the_rows_of_its_messages(
 
 @given(batches(), st.sets(st.sampled_from(COLUMNS), min_size=1))
 @examples(60, stable=True)
-def test_only_the_columns_that_are_asked_for(messages: list[Message], columns: set[str]) -> None:
+def test_only_requested_columns_are_converted(messages: list[Message], columns: set[str]) -> None:
     stored = in_log(encode_batch(columns_of(messages), SHARED))
     chosen = sorted(columns)
     assert converted([stored], chosen) == [{name: row[name] for name in chosen} for row in expected_rows(stored)]
@@ -231,7 +231,7 @@ def test_lengths_over_every_varint_boundary(size: int) -> None:
             check(in_log(encode_batch(columns_of(messages), SHARED)))
 
 
-def test_both_fast_ways_are_taken() -> None:
+def test_both_fast_paths_are_used() -> None:
     """Comparing rows proves nothing where the slow way took all of them."""
     plain = [Message(b"payload", sequence_id=300 + index) for index in range(100)]
     assert read_uniform(model.take_apart(model.encode_batch(plain, SHARED))[1], 100) is not None
@@ -287,7 +287,7 @@ def test_a_batch_by_key_has_the_key_in_every_row() -> None:
             assert [row["key"] for row in converted([stored])] == [key, key]
 
 
-def test_times_that_spark_can_not_tell_are_null() -> None:
+def test_times_beyond_the_range_of_spark_are_null() -> None:
     for ms, known in ((LAST_MS, True), (LAST_MS + 1, False), (2**64 - 1, False)):
         shared = MessageMetadata(producer_name="p", sequence_id=5, publish_time=ms)
         stored = add_broker_metadata(encode_batch(columns_of([Message(b"a", event_time=ms)]), shared), ms, 0)
@@ -388,7 +388,7 @@ def test_a_batch_that_can_not_be_decoded_has_the_rows_of_one_that_can(
     ]
 
 
-def test_going_on_without_what_can_not_be_read() -> None:
+def test_unreadable_entry_is_skipped_only_without_fail_on_data_loss() -> None:
     good = in_log(encode_message(Messages([b"a"]), SHARED))
     problems = ProblemCounts("orders")
     # Damage is a loss, of which `unreadable` has no say.
@@ -413,7 +413,7 @@ def test_the_largest_message_is_a_record_batch_of_its_own() -> None:
     assert [batch.num_rows for batch in found] == [10, 1, 10]
 
 
-def test_a_batch_that_comes_to_much_is_many_record_batches() -> None:
+def test_large_batch_is_split_into_many_record_batches() -> None:
     """Messages of nothing, named for a topic and a producer of long names, and large ones that compress to nothing."""
     shared = MessageMetadata(producer_name="p" * 9000, sequence_id=5, publish_time=2)
     many = in_log(encode_batch(Messages([b""] * 100_000), shared))

@@ -268,7 +268,7 @@ def test_many_properties() -> None:
     check_batch([Message(b"p", properties=many), Message(b"q", properties={"other": "one"}), Message(b"r")])
 
 
-def test_both_fast_paths_are_taken() -> None:
+def test_both_fast_paths_are_used() -> None:
     """The comparison of results proves nothing if a fast path always returns None."""
     plain = [Message(b"payload", sequence_id=300 + index) for index in range(100)]
     batch = model.take_apart(model.encode_batch(plain, SHARED))[1]
@@ -420,7 +420,7 @@ def test_directed_batches(name: str) -> None:
     check_paths(DIRECTED[name], 3)
 
 
-def test_a_separator_swallowed_and_put_back() -> None:
+def test_record_that_forges_the_separator_is_refused() -> None:
     """A record consumes the first bytes of the decoder's separator, and the next record adds the same fields again. If
     a peer knew the separator, the counts would be right, and bytes that are not a batch would be decoded.
     """
@@ -715,7 +715,7 @@ JUNK = st.one_of(
     st.fixed_dictionaries({}, optional={name: st.lists(JUNK, min_size=2, max_size=2) for name in Messages.__slots__})
 )
 @examples(400, stable=True)
-def test_whatever_is_encoded_can_be_decoded(columns: dict[str, Any]) -> None:
+def test_every_encoded_entry_can_be_decoded(columns: dict[str, Any]) -> None:
     """Columns of any objects: a typed error, or an entry that the model decodes."""
     messages = Messages(**({"payloads": [b"x", b"y"]} | columns))
     for encode, part in (

@@ -167,7 +167,7 @@ class Brokers:
             self.promise(owner, lease.lease_id, lease.from_ledger_id, lease.lease_ms)
 
 
-def test_what_was_promised_stays_for_its_time_whoever_has_the_topic() -> None:
+def test_leased_ledgers_are_retained_across_owner_changes() -> None:
     """SPK-5: trims, take-overs and brokers that do not know yet that they were replaced, each at its own pace."""
     promises = checked = 0
     for seed in range(_SEEDS):

@@ -141,7 +141,7 @@ class Both:
 
 @examples(150)
 @given(_steps)
-def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
+def test_ledger_list_matches_a_plain_list(steps: list[tuple[str, int]]) -> None:
     """RET-3: over rolls, trims and openings, in pages of three ledgers."""
     pages, most = ledger_list.PAGE_LEDGERS, ledger_list.MAX_LEDGERS_IN_NODE
     ledger_list.PAGE_LEDGERS, ledger_list.MAX_LEDGERS_IN_NODE = 3, 5  # type: ignore[misc]
@@ -157,7 +157,7 @@ def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
 
 @examples(150)
 @given(st.lists(st.sampled_from(["append", "large", "send", "confirm", "fail"]), max_size=60))
-def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
+def test_append_queue_completes_each_append_once_in_order(steps: list[str]) -> None:
     """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""
     queue = AppendQueue(0, 0, 400)
     told: list[int] = []

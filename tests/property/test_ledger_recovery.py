@@ -79,7 +79,7 @@ def _left(draw: st.DrawFn) -> Left:
 
 @examples(150)
 @given(_left())
-async def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Left) -> None:
+async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -> None:
     """CHK-3: all that was completed is kept, and what is kept is the writer's, on an ack quorum, length and all."""
 
     async with running_small_cluster(

@@ -122,7 +122,7 @@ def _contents(table: NodeTable, path: str = "/") -> dict[str, list[Any]]:
 
 @examples(300)
 @given(st.lists(st.tuples(st.integers(1, 3), st.one_of(_transactions, _ends)), max_size=12))
-def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Change] | int]]) -> None:
+def test_metadata_tree_matches_the_model(steps: list[tuple[int, list[Change] | int]]) -> None:
     """Also laid over itself: what an overlay shows is what the table would show with the changes made."""
     model, table = Model(), MemoryTable()
     layered = Overlay(MemoryTable())

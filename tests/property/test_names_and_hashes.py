@@ -51,7 +51,7 @@ def test_no_two_texts_share_a_component_and_each_is_found_again(one: str, other:
 
 
 @given(DOMAINS, NAMED, NAMED, LOCAL)
-def test_a_name_is_taken_apart_and_put_together(domain: str, tenant: str, namespace: str, local_name: str) -> None:
+def test_parsed_topic_name_round_trips(domain: str, tenant: str, namespace: str, local_name: str) -> None:
     """TOP-1."""
     full = f"{domain}://{tenant}/{namespace}/{local_name}"
     topic = TopicName.parse(full)
@@ -71,7 +71,7 @@ def test_a_partitions_name_leads_back_to_its_topic(local_name: str, index: int) 
 
 
 @given(st.text(max_size=40) | st.text(alphabet="persitn-:/.a", max_size=40))
-def test_whatever_is_parsed_is_a_name_or_refused_as_one(text: str) -> None:
+def test_any_text_parses_as_a_topic_name_or_is_refused(text: str) -> None:
     """TOP-1."""
     try:
         topic = TopicName.parse(text)

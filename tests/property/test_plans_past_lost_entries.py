@@ -87,7 +87,7 @@ class Holes(Log):
 
 
 @given(_ledgers, st.integers(0, 2), _limits, st.data())
-def test_who_follows_a_log_gets_what_is_left_once_and_meets_what_is_lost(
+def test_plans_return_readable_messages_once_and_cover_lost_entries(
     ledgers: list[list[tuple[int, int]]], trimmed: int, limits: PlanLimits, data: st.DataObject
 ) -> None:
     """SPK-5: what is lost hinders no plan, and none passes it over in silence."""
@@ -115,7 +115,9 @@ def test_who_follows_a_log_gets_what_is_left_once_and_meets_what_is_lost(
 
 
 @given(_ledgers, st.data())
-def test_limits_are_exact_beside_what_is_lost_alone(ledgers: list[list[tuple[int, int]]], data: st.DataObject) -> None:
+def test_plan_limits_are_exact_next_to_a_single_lost_entry(
+    ledgers: list[list[tuple[int, int]]], data: st.DataObject
+) -> None:
     """A lost entry whose neighbours are there is known by them, and a limit within it is met behind it."""
     log = Holes(ledgers, 0)
     lost = data.draw(st.sampled_from(list(log.entries)))
@@ -129,7 +131,7 @@ def test_limits_are_exact_beside_what_is_lost_alone(ledgers: list[list[tuple[int
 
 
 @given(_ledgers, st.integers(0, 2), st.data())
-def test_a_range_that_ends_or_begins_in_what_is_lost_is_no_other_when_it_is_found_again(
+def test_ranges_meeting_in_lost_entry_have_no_gap_or_overlap(
     ledgers: list[list[tuple[int, int]]], trimmed: int, data: st.DataObject
 ) -> None:
     """Two ranges that meet within a lost entry have all of it between them, and nothing twice."""
@@ -145,7 +147,7 @@ def test_a_range_that_ends_or_begins_in_what_is_lost_is_no_other_when_it_is_foun
     assert log.named(first)[0] + log.named(second)[0] == log.there()
 
 
-def test_a_limit_within_what_is_lost_is_met_no_later_than_the_range_ends() -> None:
+def test_limit_within_a_lost_entry_stops_at_the_range_end() -> None:
     log = Holes([[(5, 10), (5, 10)]], 0)
     log.lost = {next(iter(log.entries))}
     meeting = log.ever[3]

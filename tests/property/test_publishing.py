@@ -172,13 +172,13 @@ class Publishing:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_what_is_receipted_is_stored_once_in_order_and_no_epoch_behind_a_higher_one(seed: int) -> None:
+async def test_persisted_entries_are_unique_and_in_publish_and_epoch_order(seed: int) -> None:
     """CHK-33, PRD-10."""
     await Publishing(seed).play()
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_nothing_that_comes_over_a_stream_is_more_than_refused(seed: int) -> None:
+async def test_corrupted_produce_streams_are_refused_and_harm_no_others(seed: int) -> None:
     """CHK-49 for the stream `produce`: bytes that were changed anywhere end the stream with a refusal at most; others
     are served on, and nothing is held for those that are gone."""
     chance = random.Random(seed)

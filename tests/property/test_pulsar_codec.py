@@ -43,7 +43,7 @@ def message_id(ledger_id: int, entry_id: int, partition: int = -1) -> MessageIdD
 
 
 @given(UINT64, PARTITIONS, st.lists(st.tuples(UINT64, UINT64, PLACES, PLACES), min_size=1, max_size=4))
-def test_receipts_are_what_protobuf_would_write(
+def test_receipt_frames_match_protobuf_encoding(
     producer_id: int, partition: int, receipts: list[tuple[int, int, int, int]]
 ) -> None:
     frames = ReceiptFrames(producer_id, partition)
@@ -60,7 +60,7 @@ def test_receipts_are_what_protobuf_would_write(
 
 
 @given(UINT64, PARTITIONS, PLACES, PLACES, UINT64, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200))))
-def test_receipts_that_follow_each_other_are_too(
+def test_consecutive_receipts_match_protobuf_encoding(
     producer_id: int, partition: int, ledger_id: int, entry_id: int, sequence_id: int, steps: list[tuple[int, int]]
 ) -> None:
     """Within what they have in common, and out of it."""
@@ -76,7 +76,7 @@ def test_receipts_that_follow_each_other_are_too(
         assert one_frame(frames.receipt(sequence_id, 0, Position(ledger_id, entry_id))) == (encoded(command), b"")
 
 
-def test_receipt_of_what_is_nowhere_says_so() -> None:
+def test_receipt_without_position_has_an_invalid_message_id() -> None:
     """As of a message that was stored before: clients know this place for none."""
     frames = ReceiptFrames(1, -1)
     for sequence_id, ledger_id, entry_id in [(5, -1, -1), (6, 3, 0), (7, -1, -1), (8, 3, -1)]:
@@ -87,7 +87,7 @@ def test_receipt_of_what_is_nowhere_says_so() -> None:
 
 
 @given(UINT64, PARTITIONS, PLACES, PLACES, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2))))
-def test_messages_that_follow_each_other_are_too(
+def test_consecutive_messages_match_protobuf_encoding(
     consumer_id: int, partition: int, ledger_id: int, entry_id: int, steps: list[tuple[int, int]]
 ) -> None:
     heads = MessageHeads(consumer_id, partition)
@@ -110,7 +110,7 @@ def test_messages_that_follow_each_other_are_too(
     st.none() | UINT64,
     st.binary(max_size=300),
 )
-def test_messages_are_what_protobuf_would_write(
+def test_message_frames_match_protobuf_encoding(
     consumer_id: int,
     partition: int,
     places: list[tuple[int, int]],
@@ -148,7 +148,7 @@ def one_frame(data: bytes) -> tuple[bytes, bytes] | None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=20))
-def test_frames_come_out_as_they_went_in_however_they_are_cut(commands: list[bytes], sizes: list[int]) -> None:
+def test_frames_are_parsed_from_reads_of_any_size(commands: list[bytes], sizes: list[int]) -> None:
     data = b"".join(
         (len(command) + 9).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + b"entry"
         for command in commands
@@ -164,7 +164,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(commands: list[byt
 
 
 @given(WORDS, SIZES)
-def test_a_bit_set_says_which_messages_are_open(words: list[int], size: int) -> None:
+def test_ack_set_marks_unacknowledged_messages(words: list[int], size: int) -> None:
     open_messages = {at for at in range(size) if at // 64 < len(words) and words[at // 64] >> (at % 64) & 1}
     bits = acknowledged_bits(words, size)
     assert {at for at in range(size) if not bits >> at & 1} == open_messages
@@ -172,7 +172,7 @@ def test_a_bit_set_says_which_messages_are_open(words: list[int], size: int) -> 
 
 
 @given(st.sets(st.integers(0, 199)), SIZES)
-def test_what_is_told_of_a_batch_is_understood_as_it_was_meant(acknowledged: set[int], size: int) -> None:
+def test_ack_set_round_trips(acknowledged: set[int], size: int) -> None:
     bits = sum(1 << one for one in acknowledged if one < size)
     words = unacknowledged_words(bits.to_bytes(25, "little"), size)
     assert acknowledged_bits(words, size) == bits
@@ -181,7 +181,7 @@ def test_what_is_told_of_a_batch_is_understood_as_it_was_meant(acknowledged: set
 
 
 @given(UINT64, UINT64, WORDS)
-def test_a_place_begins_at_the_first_open_message(ledger_id: int, entry_id: int, words: list[int]) -> None:
+def test_start_position_is_the_first_unacknowledged_message(ledger_id: int, entry_id: int, words: list[int]) -> None:
     place = start_at(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
     assert (place.ledger_id - ledger_id) % 2**64 == 0
     assert (place.entry_id - entry_id) % 2**64 == 0
@@ -216,9 +216,7 @@ def test_ids_become_ranges_of_the_same_entries(ids: list[MessageIdData]) -> None
 
 
 @given(IDS, st.integers(1, 5), st.none() | UINT64)
-def test_commands_of_many_ids_are_taken_in_parts_that_say_the_same(
-    ids: list[MessageIdData], most: int, number: int | None
-) -> None:
+def test_split_commands_carry_the_same_message_ids(ids: list[MessageIdData], most: int, number: int | None) -> None:
     asked = CommandAck(consumer_id=7, ack_type=CommandAck.INDIVIDUAL, message_id=ids, txnid_most_bits=3)
     again = CommandRedeliverUnacknowledgedMessages(consumer_id=7, message_ids=ids)
     if number is not None:

@@ -24,7 +24,7 @@ _MANNERS = st.sampled_from(["honest", "honest", "short", "slow", "failing", "lyi
 
 @examples(150)
 @given(st.data(), st.sampled_from(_STRIPINGS), st.integers(1, 15), st.sampled_from([1, 100, 300, 100_000]))
-async def test_what_any_replica_has_is_read_and_what_none_has_is_told(
+async def test_entries_of_any_replica_are_read_and_missing_ones_reported(
     data: st.DataObject, striping: Striping, count: int, max_bytes: int
 ) -> None:
     clock = ManualClock()

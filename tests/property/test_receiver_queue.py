@@ -34,7 +34,7 @@ QUEUE_STEPS = st.lists(
 
 
 @given(QUEUE_STEPS, st.integers(1, 5))
-def test_the_queue_is_a_list_for_each_partition_and_its_debt_is_what_was_handed_out(
+def test_receiver_queue_matches_lists_and_counts_consumed_messages(
     steps: list[tuple[str, int, int]], segment: int
 ) -> None:
     """CON-1, CON-2"""

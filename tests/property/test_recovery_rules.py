@@ -36,7 +36,7 @@ def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
-def test_one_entry_is_decided_by_every_combination_of_answers_as_the_rule_says(striping: Striping) -> None:
+def test_recovery_rule_decides_every_combination_of_responses(striping: Striping) -> None:
     """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 noes end the ledger before it, nothing else does.
 
     CHK-67: where all have answered, fewer than that with no, and one that it is damaged, it is kept without a record.
@@ -101,7 +101,7 @@ def test_fenced_slots_cover_exactly_when_no_ack_quorum_is_left_in_any_write_set(
         assert answers.last_add_confirmed == max((s for s, is_fenced in enumerate(fenced) if is_fenced), default=-1)
 
 
-def test_recovery_begins_above_what_is_certainly_confirmed() -> None:
+def test_recovery_starts_above_entries_known_to_be_confirmed() -> None:
     """CHK-12: a fragment begins above a LAC of its writer's, which the bookies may never have heard of."""
     assert first_to_recover(Fragment(0, ("a",)), -1) == 0
     assert first_to_recover(Fragment(0, ("a",)), 6) == 7
@@ -125,7 +125,7 @@ _answers = st.sampled_from(["yes", "yes", "yes", "no", "no", "unknown", "damaged
 
 @examples(300)
 @given(st.data(), st.sampled_from(STRIPINGS), st.integers(0, 5), st.integers(1, 7), st.integers(1, 40))
-def test_any_order_of_answers_leads_to_what_a_plain_reading_of_them_says(
+def test_recovery_decisions_match_the_model_in_any_response_order(
     data: st.DataObject, striping: Striping, first: int, window: int, window_bytes: int
 ) -> None:
     """The decisions come in order, never change, and are those that follow from all that was said until then."""
@@ -204,7 +204,7 @@ def _check_against(said: dict[tuple[int, int], list[str]], striping: Striping, r
 
 @examples(200)
 @given(st.data(), st.sampled_from(STRIPINGS), st.integers(0, 12), st.integers(1, 5), st.integers(1, 30))
-def test_bookies_that_answer_in_the_end_lead_to_the_end_whatever_the_window(
+def test_recovery_completes_with_any_window_if_enough_bookies_respond(
     data: st.DataObject, striping: Striping, length: int, window: int, window_bytes: int
 ) -> None:
     """No window is so narrow, and no answer so short, that recovery gets stuck while enough bookies answer."""

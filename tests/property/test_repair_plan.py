@@ -108,7 +108,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @given(clusters(), st.booleans())
-def test_a_repair_ends_and_leaves_all_whole_or_says_why_not(cluster: Cluster, everything: bool) -> None:
+def test_repair_restores_all_replicas_or_reports_why_not(cluster: Cluster, everything: bool) -> None:
     """CHK-29: one plan, and one more after a recovery; what is left over has a reason."""
     everything = everything or not any(one in cluster.lost for one in cluster.metadata.bookies())
     plan = cluster.plan(everything=everything)
@@ -132,7 +132,7 @@ def test_a_repair_ends_and_leaves_all_whole_or_says_why_not(cluster: Cluster, ev
 
 
 @given(clusters())
-def test_what_grows_is_never_touched(cluster: Cluster) -> None:
+def test_repair_skips_the_last_fragment_of_open_ledgers(cluster: Cluster) -> None:
     """CHK-62: no step concerns the last fragment of a ledger that is not closed."""
     assume(cluster.metadata.state is not LedgerState.CLOSED)
     growing = cluster.metadata.last_fragment
@@ -178,7 +178,7 @@ def test_no_fragment_names_a_bookie_twice(cluster: Cluster) -> None:
 
 
 @given(st.data())
-def test_what_a_slot_lacks(data: st.DataObject) -> None:
+def test_missing_entries_of_a_slot_exclude_held_ranges(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 5))
     write = data.draw(st.integers(1, size))
     striping = Striping(size, write, 1)

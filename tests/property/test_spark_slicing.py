@@ -86,7 +86,7 @@ def entries_of(pieces: Sequence[SlicePiece] | Sequence[Piece]) -> list[tuple[int
 
 @examples(60)
 @given(plans(), some.integers(1, 40), some.integers(0, 60))
-def test_slices_are_what_was_planned(planned: list[LogPlan], most: int, least: int) -> None:
+def test_slices_cover_the_plan_with_each_entry_once(planned: list[LogPlan], most: int, least: int) -> None:
     """SPK-3: below the partition, each entry once, in as many tasks as pay, or as many as `minTasks` asks for"""
     most = max(most, least)
     slices = cut_into_slices(planned, most, None, Connection("magnetar://here", ""), True, min_tasks=least)
@@ -116,7 +116,7 @@ def check_slice(one: LogSlice) -> None:
 
 
 @given(some.dictionaries(some.text(max_size=2), some.integers(0, 10**12), max_size=8), some.integers(0, 10**12))
-def test_shares_of_what_is_left(wanted: dict[str, int], rest: int) -> None:
+def test_rest_is_shared_without_exceeding_the_demand(wanted: dict[str, int], rest: int) -> None:
     """SPK-2: no more than is left, no more than anybody wants, and nothing left over that somebody wants"""
     shares = shares_of_rest(wanted, rest)
     assert all(0 <= shares[name] <= want for name, want in wanted.items())

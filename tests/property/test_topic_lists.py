@@ -40,7 +40,7 @@ def test_differences_make_one_list_of_the_other(before: list[str], after: list[s
 
 @given(_PATTERNS, _NAMES)
 @examples(100)
-def test_any_pattern_is_taken_or_refused(pattern: str, names: list[str]) -> None:
+def test_any_topic_pattern_is_usable_or_refused(pattern: str, names: list[str]) -> None:
     try:
         taken = TopicPattern(pattern, 1000)
     except UnusablePattern:

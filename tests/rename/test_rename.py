@@ -106,7 +106,7 @@ def test_a_name_is_renamed_in_code_and_in_all_that_speaks_of_it(tree: Path) -> N
     }
 
 
-def test_what_may_be_more_than_a_name_is_reported(tree: Path) -> None:
+def test_ambiguous_uses_of_a_name_are_reported(tree: Path) -> None:
     warnings = "\n".join(rename_identifier(tree, "check_seek", "verify_seek", dry_run=True).warnings)
     assert '"check_seek" in a literal: 1 times (broker/magnetar_broker/seek.py:14)' in warnings
     assert "Code that uses these must keep the name: 1 times (broker/magnetar_broker/seek.proto:2)" in warnings
@@ -203,7 +203,7 @@ def test_a_package_is_moved_with_its_modules(tree: Path) -> None:
     )
 
 
-def test_an_imported_name_that_is_something_else_too_is_kept(tree: Path) -> None:
+def test_imported_name_with_another_meaning_is_preserved(tree: Path) -> None:
     report = move_module(tree, "magnetar_broker.core.limits", "magnetar_broker.core.bounds")
     assert "from magnetar_broker.core import bounds as limits\n" in read(tree, "broker/magnetar_broker/seek.py")
     assert any("keeps the name limits" in warning for warning in report.warnings)

@@ -12,7 +12,7 @@ from tests.sim.disk import DiskFaults, SimulatedDisk
 FAST = DiskFaults(shortest_sync_s=0, longest_sync_s=0, longest_read_s=0)
 
 
-async def test_durable_is_what_was_synced() -> None:
+async def test_only_synced_changes_are_durable() -> None:
     disk = SimulatedDisk(SystemClock(), SeededRandomness(1), FAST)
     storage = disk.open()
     storage.write(Changes(records={(1, 0): b"zero", (1, 1): b"one"}, ledgers={1: LedgerRecord(b"key")}))

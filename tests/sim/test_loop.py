@@ -10,7 +10,7 @@ from tests.sim.clock import SimulatedClock
 from tests.sim.loop import NoProgress, new_loop
 
 
-def test_time_jumps_and_order_is_kept() -> None:
+def test_simulated_time_jumps_and_preserves_callback_order() -> None:
     loop = new_loop()
     seen: list[object] = []
 
@@ -84,7 +84,7 @@ def test_a_paused_process_runs_late() -> None:
     loop.close()
 
 
-def test_what_a_process_does_not_catch_is_kept() -> None:
+def test_uncaught_errors_of_a_process_are_recorded() -> None:
     loop = new_loop()
     process = loop.process("p")
 

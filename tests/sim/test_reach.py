@@ -46,7 +46,7 @@ _BRANCHES: Final = [
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_rare_branches_are_come_to() -> None:
+def test_rare_branches_are_reached() -> None:
     reach = Reach(_BRANCHES)
     for seed in range(_MOST_SEEDS):
         reach.run(partial(run_seed, seed))

@@ -100,7 +100,7 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_rare_branches_are_come_to() -> None:
+def test_rare_branches_are_reached() -> None:
     """What no seed runs, no seed can break. Brokers take topics from each other in every third one here."""
     reach = Reach(_BRANCHES)
     for seed in range(_MOST_SEEDS):

@@ -41,7 +41,7 @@ def test_brokers_fight_for_topics_and_nothing_acknowledged_is_lost(part: int) ->
 
 
 @pytest.mark.slow
-def test_who_follows_a_log_by_plans_misses_nothing_and_is_told_of_nothing_unconfirmed() -> None:
+def test_plans_miss_no_entry_and_contain_no_unconfirmed_entry() -> None:
     """SPK-5: whoever makes each plan, brokers that have lost the topic and don't know it yet among them."""
     outcomes = [run_seed(seed, make=partial(TopicWorld, plans=0.3)) for seed in range(200, 204)]
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
@@ -64,7 +64,7 @@ def _into(digest: hashlib.blake2b) -> Callable[[str], object]:
     return lambda line: digest.update(line.encode())
 
 
-def test_the_history_sees_what_is_wrong() -> None:
+def test_history_detects_missing_reordered_and_duplicate_entries() -> None:
     history = TopicHistory()
     for number in range(3):
         history.appended[b"a.1 %d" % number] = None
@@ -121,7 +121,7 @@ def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> N
     check_last_plan(6, [8, 9])
 
 
-def test_the_judge_of_plans_lets_no_broker_answer_beyond_the_end_that_it_knows() -> None:
+def test_plan_beyond_the_brokers_known_end_is_a_violation() -> None:
     """SPK-1, SPK-5: a broker that has lost the topic would say that messages are lost, or release what it does not
     list."""
     begin, end = NextMessage(9, 1), NextMessage(7, 3)

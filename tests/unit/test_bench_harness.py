@@ -65,7 +65,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_a_peer_that_can_t_start_is_told_and_gives_no_value() -> None:
+def test_unavailable_peer_is_reported_without_a_value() -> None:
     with pytest.raises(PeerUnavailable, match="pulsar needs java"), running("pulsar"):
         pass
     planned = Result("sdk.consume", 1.0, "ratio", "pulsar-client on Pulsar", 2)

@@ -130,7 +130,7 @@ for name in magnetar.__all__:
         pytest.param(["tour", "--once"], ("pyspark", "pyarrow", "numpy"), "spark", marks=pytest.mark.slow),
     ],
 )
-def test_a_command_without_its_extra_says_how_to_install_it(
+def test_command_without_its_extra_names_the_install_command(
     arguments: list[str], missing: tuple[str, ...], extra: str
 ) -> None:
     code = f"""

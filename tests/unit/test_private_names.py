@@ -15,7 +15,7 @@ _PROJECT: Final = Path(__file__).resolve().parents[2]
 _LEFT: Final = {"bookie": 28, "broker": 123, "cli": 5, "client": 37, "metadata": 7, "spark": 43, "wire": 8, "": 1}
 
 
-def test_private_names_are_used_in_unit_tests_alone_and_in_no_more_places_than_before() -> None:
+def test_only_unit_tests_use_private_names_and_within_limits() -> None:
     found = find_private_uses(_PROJECT)
     elsewhere = {path: uses for path, uses in found.items() if not path.startswith("tests/unit/")}
     assert elsewhere == {}, "test through the public face, or move the test to tests/unit"

@@ -16,7 +16,7 @@ from tests.unit.import_rules import RULES_BESIDE_SHELLS, modules, source_roots, 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def test_packages_and_cores_import_only_what_they_may() -> None:
+def test_packages_and_cores_import_only_allowed_modules() -> None:
     roots = source_roots(PROJECT)
     assert roots
     assert modules(PROJECT, roots).keys() >= RULES_BESIDE_SHELLS
@@ -98,7 +98,7 @@ PLANTED = {
 }
 
 
-def test_the_import_rules_see_what_breaks_them(tmp_path: Path) -> None:
+def test_import_rules_detect_violations(tmp_path: Path) -> None:
     for name, (source, _) in PLANTED.items():
         path = tmp_path / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)

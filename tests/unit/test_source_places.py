@@ -91,7 +91,7 @@ def line_of(sources: Sources, name: str, fragment: str) -> str:
         ("Ledger.state", "self._state = value", "self._state = value"),
     ],
 )
-def test_a_place_is_found(name: str, fragment: str, line: str, tmp_path: Path) -> None:
+def test_source_line_is_found_by_name_and_fragment(name: str, fragment: str, line: str, tmp_path: Path) -> None:
     assert line_of(tree(tmp_path, core__ledger=LEDGER), name, fragment) == line
 
 
@@ -112,7 +112,7 @@ def test_a_place_is_found(name: str, fragment: str, line: str, tmp_path: Path) -
         ("edger:Ledger.add", "total", "there is no edger:"),
     ],
 )
-def test_a_place_that_is_not_clear_is_refused(name: str, fragment: str, says: str, tmp_path: Path) -> None:
+def test_ambiguous_or_missing_source_line_is_refused(name: str, fragment: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(PlaceNotFound, match=says):
         tree(tmp_path, core__ledger=LEDGER).find(name, fragment)
 

@@ -101,7 +101,7 @@ def test_the_check_fires(case: Callable[[Scene], None], message: str) -> None:
 
 
 @pytest.mark.parametrize("during_a_request", [False, True])
-def test_a_lac_may_fall_once_to_what_the_disk_has_left_after_the_damage(during_a_request: bool) -> None:
+def test_lac_may_fall_once_to_the_undamaged_records(during_a_request: bool) -> None:
     """CHK-6: a LAC that a bookie reports from memory, after its record was damaged, does not bind it after eviction."""
     scene = Scene()
     keep_entries_with_lacs(scene)

@@ -112,7 +112,7 @@ def test_ledgers_in_vain_may_be_made_seldom_and_by_others() -> None:
         scene.lists(5, 0.02)
 
 
-def test_more_unanswered_than_the_bound_and_what_was_pending_is_seen() -> None:
+def test_unanswered_bytes_above_the_bound_are_detected() -> None:
     scene = Scene()
     scene.history.longest_payload = 1_300
     check_unanswered(scene.history, "b0", 10_000 + 2 * 3 * 2_000, 10_000, open_ledgers=1, max_pending=3)
@@ -132,7 +132,7 @@ def test_new_entries_for_a_bookie_that_lags_are_seen_and_resent_ones_are_not() -
     assert raised.value.item == "66"
 
 
-def test_a_full_stream_that_takes_a_message_is_seen() -> None:
+def test_full_stream_accepting_a_message_is_detected() -> None:
     """CHK-66"""
     check_stream(1, 999, 1_000)
     with pytest.raises(Violation):

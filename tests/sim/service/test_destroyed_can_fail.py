@@ -48,7 +48,7 @@ def _world() -> ServiceWorld:
     return cast(ServiceWorld, world)
 
 
-def test_only_the_subscription_whose_record_was_destroyed_may_be_damaged() -> None:
+def test_only_the_subscription_with_a_destroyed_record_may_be_damaged() -> None:
     world = _world()
     assert is_damaged(world, "t", "s")
     check_destroyed(world, "t", "s")

@@ -321,7 +321,7 @@ def _first_violation(happens: Callable[[Scene], None]) -> Violation | None:
     return scene.violations[0] if scene.violations else None
 
 
-def test_nothing_is_wrong_with_what_is_well() -> None:
+def test_correct_history_has_no_violation() -> None:
     assert _first_violation(well) is None
 
 
@@ -332,7 +332,7 @@ def test_a_check_can_fail(item: str, happens: Callable[[Scene], None]) -> None:
     assert item in violation.item.split(", "), violation
 
 
-def test_an_opening_that_was_given_up_may_be_answered_late() -> None:
+def test_abandoned_opening_may_be_answered_late() -> None:
     """CHK-52: the client has left the first broker before that answered, and takes messages from the second."""
     scene = Scene()
     asked = OpenConsumer(consumer_id=1, topic=TOPIC, subscription="s", consumer_name="k", durable=True)
@@ -347,7 +347,7 @@ def test_an_opening_that_was_given_up_may_be_answered_late() -> None:
         scene.given(1)
 
 
-def test_what_was_moved_or_made_again_may_come_again() -> None:
+def test_seek_or_recreation_allows_redelivery() -> None:
     """A seek, and a subscription that is made anew, void what was acknowledged before; and of a message that waits for
     room when its topic goes nobody knows to which incarnation it goes."""
     scene = Scene()

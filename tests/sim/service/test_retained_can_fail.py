@@ -48,7 +48,7 @@ class Scene:
             self.listed(*left, mark=mark)
 
 
-def test_what_is_within_its_time_may_not_leave() -> None:
+def test_deletion_within_the_retention_time_is_detected() -> None:
     scene = Scene()
     scene.listed(8, 9)
     assert scene.looked == 1
@@ -76,7 +76,7 @@ def test_with_a_subscription_the_mark_decides() -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "gone", "another", "truncated", "empty"])
-def test_what_goes_for_another_reason_is_not_judged(how: str) -> None:
+def test_deletion_for_other_reasons_is_not_checked(how: str) -> None:
     scene = Scene(None)
     left: Sequence[int] = (9,)
     if how == "deleted":

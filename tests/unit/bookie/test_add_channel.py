@@ -142,7 +142,7 @@ async def bench() -> AsyncIterator[Bench]:
         yield bench
 
 
-async def test_what_gathers_while_a_frame_is_on_its_way_leaves_in_the_next(bench: Bench) -> None:
+async def test_adds_queued_during_a_send_share_the_next_frame(bench: Bench) -> None:
     bench.send(1, 0)
     bench.send(2, 0)
     bench.send(1, 1)
@@ -172,7 +172,7 @@ async def test_answers_reach_the_ledgers_that_they_are_for(bench: Bench) -> None
     assert bench.channel.unanswered_bytes == 0
 
 
-async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: Bench) -> None:
+async def test_broken_stream_is_reported_once_and_then_ignored(bench: Bench) -> None:
     """The answer that is on its way when the stream breaks reaches nobody."""
     one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
     bench.send(1, 0, 1)
@@ -259,7 +259,7 @@ async def test_an_add_that_could_not_even_be_sent_times_out_too() -> None:
         assert bench.streams[0].entries == [[(1, 0)]]
 
 
-async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_bookie(bench: Bench) -> None:
+async def test_responses_are_read_before_timeouts_after_a_process_pause(bench: Bench) -> None:
     one = bench.sink(1)
     bench.send(1, 0)
     await bench.settle()
@@ -348,7 +348,7 @@ async def test_records_that_another_sink_waits_for_stay_in_line(bench: Bench) ->
     assert (one.answers, other.answers) == ([], [(0, 3)])
 
 
-async def test_a_ledger_that_comes_back_after_it_abandoned_the_bookie_is_sent(bench: Bench) -> None:
+async def test_reattached_ledger_is_sent_after_abandoning_the_bookie(bench: Bench) -> None:
     """In the same turn of the loop, too."""
     one = bench.sink(1)
     bench.send(1, 0, 1)
@@ -397,7 +397,7 @@ async def test_the_time_in_line_does_not_count() -> None:
         assert len(one.failures) == 1
 
 
-async def test_a_dead_bookie_is_left_alone_for_a_pause_that_grows_until_it_registers_anew(bench: Bench) -> None:
+async def test_dead_bookie_is_retried_with_backoff_until_it_registers(bench: Bench) -> None:
     one = bench.sink(1)
     opened: list[float] = []
     for _ in range(40):
@@ -445,7 +445,7 @@ async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench
     assert len(two.failures) == 1
 
 
-async def test_who_detached_hears_nothing_more(bench: Bench) -> None:
+async def test_detached_sink_receives_no_more_events(bench: Bench) -> None:
     gone, stays = Sink(), bench.sink(1)
     detach = bench.channel.attach(1, gone)
     bench.send(1, 0, 1)

@@ -104,7 +104,7 @@ async def running_scene(settings: BookieServerSettings | None = None) -> AsyncIt
             await task
 
 
-async def test_what_follows_the_first_frame_is_handed_over() -> None:
+async def test_adds_after_the_first_frame_are_passed_in_process() -> None:
     async with running_scene() as scene:
         frames = scene.messages
         scene.send(1, b"a", b"b")
@@ -124,7 +124,7 @@ async def test_what_follows_the_first_frame_is_handed_over() -> None:
         assert (counters.adds, scene.channel.unanswered_bytes) == (5, 0)
 
 
-async def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> None:
+async def test_duplicate_add_and_all_adds_after_it_use_a_frame() -> None:
     """LED-7: the same again is taken, and other bytes are a conflict, however they come."""
 
     async with running_scene() as scene:
@@ -153,7 +153,7 @@ async def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> 
         assert scene.messages == frames
 
 
-async def test_what_there_is_no_room_for_waits_in_frames() -> None:
+async def test_adds_above_capacity_wait_in_frames() -> None:
     async with running_scene(BookieServerSettings(max_pending_bytes=5000)) as scene:
         frames = scene.messages
         for entry_id in range(1, 200):
@@ -167,7 +167,7 @@ async def test_what_there_is_no_room_for_waits_in_frames() -> None:
         assert set(map(tuple, scene.told.answers.values())) == {(Status.OK,)}
 
 
-async def test_refusals_come_by_hand() -> None:
+async def test_refusals_are_returned_in_process() -> None:
     async with running_scene() as scene:
         await scene.one.fence(1)
         frames = scene.messages
@@ -177,7 +177,7 @@ async def test_refusals_come_by_hand() -> None:
         assert scene.messages == frames
 
 
-async def test_the_bookies_end_is_told_once_and_nothing_after_it() -> None:
+async def test_stopped_bookie_is_reported_once_as_a_failure() -> None:
     async with running_scene() as scene:
         scene.one.disk.fail_next_sync()
         scene.send(1, b"under way")
@@ -194,7 +194,7 @@ async def test_the_bookies_end_is_told_once_and_nothing_after_it() -> None:
         assert len(scene.streams) == 2
 
 
-async def test_a_disk_that_fails_as_it_is_asked_ends_the_stream() -> None:
+async def test_disk_failure_during_an_add_ends_the_stream() -> None:
     async with running_scene() as scene:
 
         def broken(*_: object) -> Sequence[object]:
@@ -224,7 +224,7 @@ async def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
         await scene.answered(1)
 
 
-async def test_a_fault_of_who_is_answered_breaks_the_stream_and_not_the_bookie() -> None:
+async def test_callback_error_breaks_the_stream_but_not_the_bookie() -> None:
     async with running_scene() as scene:
 
         class Faulty(Told):
@@ -242,7 +242,7 @@ async def test_a_fault_of_who_is_answered_breaks_the_stream_and_not_the_bookie()
         assert len(scene.streams) == 2
 
 
-async def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answered_at_once() -> None:
+async def test_adds_are_not_requeued_when_a_response_breaks_the_stream() -> None:
     async with running_scene() as scene:
 
         class Breaks(Told):
@@ -262,7 +262,7 @@ async def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answer
         assert len(scene.streams) == 2
 
 
-async def test_a_stream_that_is_finished_ends_when_what_was_handed_over_is_answered() -> None:
+async def test_finished_stream_ends_after_in_process_adds_are_answered() -> None:
     async with OneBookie() as one:
         stream, told = one.adds(), list[tuple[int, ...]]()
         await until(lambda: stream.in_process_api is not None, "the bookie serves the stream")

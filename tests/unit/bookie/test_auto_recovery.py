@@ -64,7 +64,7 @@ async def test_a_bookie_that_returns_in_time_is_left_alone(of: Scene) -> None:
     assert await of.no_tasks()
 
 
-async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_one_comes_or_goes(of: Scene) -> None:
+async def test_all_ledgers_are_scanned_only_when_a_bookie_is_lost(of: Scene) -> None:
     settings = of.settings.model_copy(
         update={"auditor_scan_interval_seconds": 1000.0, "lost_bookie_recovery_delay_seconds": 20.0}
     )
@@ -89,7 +89,7 @@ async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_o
     assert passes[1] >= gone_at + 20
 
 
-async def test_a_bookie_that_came_after_the_last_pass_and_dies_is_missed_as_soon_as_any_other() -> None:
+async def test_bookie_registered_after_the_last_scan_is_detected_as_lost() -> None:
     """STO-2: as in a cluster that has just been made, where the auditor's first pass is earlier than most bookies."""
     async with Scene(bookies=3) as of:
         patient = of.settings.model_copy(update={"auditor_scan_interval_seconds": 100_000.0})
@@ -144,7 +144,7 @@ async def test_a_read_only_bookie_that_lacks_entries_is_replaced(of: Scene) -> N
     await of.until(lambda: of.whole(ledger_id, without=[name]), "the ledger is whole")
 
 
-async def test_without_a_bookie_to_copy_to_it_says_so_and_goes_on_when_one_comes() -> None:
+async def test_stuck_repair_reports_why_and_resumes_with_a_new_bookie() -> None:
     async with Scene(bookies=3) as of:
         ledger_id = await of.ledger(5)
         await of.bookies["b3"].go()
@@ -161,7 +161,7 @@ async def test_without_a_bookie_to_copy_to_it_says_so_and_goes_on_when_one_comes
         assert await of.whole(ledger_id)
 
 
-async def test_empty_ledgers_and_single_replicas_come_to_rest() -> None:
+async def test_only_a_lost_single_replica_is_retried_and_with_backoff() -> None:
     """CHK-29."""
     async with Scene(bookies=3) as of:
         empty = await of.ledger(0)
@@ -194,7 +194,7 @@ async def test_empty_ledgers_and_single_replicas_come_to_rest() -> None:
         assert await of.whole(single)
 
 
-async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
+async def test_task_of_a_deleted_ledger_is_deleted(of: Scene) -> None:
     ledger_id = await of.ledger(3)
     await of.client.delete(ledger_id)
     await Tasks(of.client).report(ledger_id, ["b1"])
@@ -203,7 +203,7 @@ async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
     await of.until(of.no_tasks, "the tasks are gone")
 
 
-async def test_another_takes_the_office_when_the_auditors_session_is_lost(of: Scene) -> None:
+async def test_auditor_fails_over_when_its_session_is_lost(of: Scene) -> None:
     first = await of.new_client()
     running = of.spawn(AutoRecovery("b1", first, of.settings).run())
     await of.passes(1)
@@ -301,7 +301,7 @@ async def test_two_that_repair_the_same_ledgers_do_no_harm(of: Scene) -> None:
     await of.until(of.no_tasks, "the tasks are done")
 
 
-async def test_a_report_that_came_during_the_work_is_not_lost_with_the_task() -> None:
+async def test_report_during_a_repair_is_not_lost() -> None:
     async with Scene(bookies=0) as of:
         tasks = Tasks(of.client)
         await tasks.report(7, ["b1"])
@@ -338,7 +338,7 @@ async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_hold
     assert spare in (await of.metadata(ledger_id)).holders
 
 
-async def test_small_batches_come_to_the_same() -> None:
+async def test_repair_in_small_batches_restores_all_replicas() -> None:
     """By entries, by bytes, and by what one question for an inventory covers."""
     async with Scene(bookies=5) as of:
         small = {"rereplication_entry_batch_size": 2, "rereplication_batch_bytes": 100, "inventory_entries": 3}
@@ -356,7 +356,7 @@ async def test_small_batches_come_to_the_same() -> None:
             await of.bookies[name].come()
 
 
-async def test_who_has_long_returned_is_not_lost_though_the_watch_says_nothing(of: Scene) -> None:
+async def test_returned_bookie_is_not_lost_without_watch_events(of: Scene) -> None:
     client = await of.new_client()
     cluster = Cluster(client, of.settings)
     await of.bookies["b2"].go()

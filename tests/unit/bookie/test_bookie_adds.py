@@ -61,7 +61,7 @@ async def test_repeated_add_is_answered_when_the_first_copy_is_durable() -> None
         assert (await first, await second) == (Status.OK, Status.OK)
 
 
-async def test_records_that_are_not_what_they_should_be_are_refused() -> None:
+async def test_invalid_records_are_refused() -> None:
     async with OneBookie() as one:
         good = record(1, 0)
         flipped = good[:-1] + bytes([good[-1] ^ 1])
@@ -100,7 +100,7 @@ async def test_refusals_are_looked_for_in_one_order() -> None:
         assert await one.add_one(5, 0, key=b"k" * 65) == Status.WRONG_KEY
 
 
-async def test_read_only_bookie_acknowledges_what_it_holds_and_takes_nothing_new() -> None:
+async def test_read_only_bookie_confirms_stored_entries_and_refuses_new() -> None:
     """Its disk is full, or it leaves: what lies on it counts for an ack quorum as before."""
     clock = ManualClock()
     disk = slow_disk(clock)
@@ -185,7 +185,7 @@ async def test_calls_that_wait_for_a_sync_that_fails_break_off() -> None:
     await one.stop()
 
 
-async def test_full_disk_refuses_records_and_still_takes_fences() -> None:
+async def test_full_disk_refuses_records_but_accepts_fences() -> None:
     clock = ManualClock()
     disk = slow_disk(clock)
     async with OneBookie(disk=disk, clock=clock) as one:
@@ -209,7 +209,7 @@ async def test_full_disk_refuses_records_and_still_takes_fences() -> None:
         assert disk.durable_entry_ids(1) == [0]
 
 
-async def test_full_bookie_takes_entries_again_when_garbage_is_gone() -> None:
+async def test_full_bookie_accepts_entries_after_garbage_collection() -> None:
     async with OneBookie() as one:
         assert await one.add_one(1, 0) == Status.OK
         one.disk.fill()
@@ -222,7 +222,7 @@ async def test_full_bookie_takes_entries_again_when_garbage_is_gone() -> None:
         assert changes == [True, False]
 
 
-async def test_full_bookie_takes_entries_again_when_somebody_has_made_room() -> None:
+async def test_full_bookie_accepts_entries_after_disk_space_is_freed() -> None:
     clock, disk = ManualClock(), SimulatedDisk(SystemClock(), SeededRandomness(1), NO_LATENCY)
     async with OneBookie(BookieServerSettings(disk_check_interval_seconds=10), disk, clock) as one:
         assert await one.add_one(1, 0) == Status.OK
@@ -236,7 +236,7 @@ async def test_full_bookie_takes_entries_again_when_somebody_has_made_room() -> 
         assert await one.add_one(1, 1) == Status.OK
 
 
-async def test_full_disk_does_not_make_what_is_damaged_absent() -> None:
+async def test_damaged_entry_on_a_full_disk_is_not_reported_absent() -> None:
     """CHK-15: a damaged record that finds no room to be written again is damaged still."""
     async with OneBookie() as one:
         await one.add_one(1, 0)
@@ -314,7 +314,7 @@ async def test_many_ledgers_take_no_more_memory_than_allowed() -> None:
             assert await one.add_one(ledger_id, 1, key=b"wrong") == Status.WRONG_KEY
 
 
-async def test_client_that_goes_away_leaves_its_adds_behind() -> None:
+async def test_adds_of_a_disconnected_client_become_durable() -> None:
     clock = ManualClock()
     disk = slow_disk(clock)
     async with OneBookie(disk=disk, clock=clock) as one:
@@ -349,7 +349,7 @@ def test_record_written_again_is_not_overwritten_by_one_that_saw_it_damaged() ->
     assert answer.status == Status.CONFLICT
 
 
-async def test_last_add_confirmed_of_records_that_found_no_room_is_not_said() -> None:
+async def test_lac_of_refused_records_is_not_reported() -> None:
     """CHK-6: they are not on the disk. What was confirmed explicitly in the same group is."""
     async with OneBookie() as one:
         assert await one.add_one(1, 0) == Status.OK
@@ -360,7 +360,7 @@ async def test_last_add_confirmed_of_records_that_found_no_room_is_not_said() ->
         assert (await one.last_add_confirmed(1)).last_add_confirmed == 2
 
 
-async def test_stream_is_not_read_on_while_nobody_takes_its_answers() -> None:
+async def test_add_stream_pauses_while_its_responses_are_not_read() -> None:
     async with OneBookie(BookieServerSettings(max_waiting_answers=5)) as one:
         stream = one.adds()
 
@@ -396,7 +396,7 @@ class _Broken:
         pass
 
 
-async def test_a_client_that_goes_is_no_error_of_the_bookies() -> None:
+async def test_client_disconnect_is_not_a_bookie_error() -> None:
     """It would be logged with all that leads to it, time and again."""
     async with OneBookie() as one:
         await one.bookie.stream(Peer("a client"), "add", _Broken())

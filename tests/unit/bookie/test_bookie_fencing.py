@@ -28,7 +28,7 @@ async def moving(clock: ManualClock, task: asyncio.Task[FenceAnswer] | asyncio.T
     await until(done, "the disk is done")
 
 
-async def test_fence_refuses_ordinary_adds_and_lets_recovery_pass() -> None:
+async def test_fenced_ledger_accepts_only_recovery_adds() -> None:
     """CHK-17: a recovery's or repair's write passes the fence, and nothing else does."""
     async with OneBookie() as one:
         assert await one.add_one(1, 0) == Status.OK
@@ -64,7 +64,7 @@ async def test_recovery_read_fences_before_it_looks() -> None:
         assert await one.add_one(2, 0) == Status.FENCED
 
 
-async def test_a_fence_answers_with_what_is_above_the_lac_if_it_is_asked_to() -> None:
+async def test_fence_response_includes_entries_above_the_lac_on_request() -> None:
     """CHK-8: read after the fence; a bookie that is at too many reads leaves it out."""
     async with OneBookie() as one:
         for entry_id in range(3):
@@ -81,7 +81,7 @@ async def test_a_fence_answers_with_what_is_above_the_lac_if_it_is_asked_to() ->
         assert (answer.status, answer.HasField("read")) == (Status.OK, False)
 
 
-async def test_what_a_fence_answers_was_read_when_it_was_durable() -> None:
+async def test_fence_response_is_read_after_the_fence_is_durable() -> None:
     """CHK-8, CHK-10: or an entry could be added that its answer has called absent."""
     async with OneBookie() as one:
         read, fenced = one.bookie._read, []
@@ -144,7 +144,7 @@ async def test_add_behind_a_fence_that_is_not_durable_yet_is_refused() -> None:
         assert order == ["add", "fence"]
 
 
-async def test_add_whose_entry_is_being_read_meets_a_fence_that_came_meanwhile() -> None:
+async def test_add_waiting_for_a_read_is_refused_when_fenced() -> None:
     """CHK-11: between the check that counts and the line there is no waiting, in this path either."""
     clock = ManualClock()
     disk = slow_disk(clock)

@@ -147,7 +147,7 @@ def test_identity_table() -> None:
             next_step("b2", disk, None, leaving=False)
 
 
-async def test_bookie_starts_registers_and_comes_back() -> None:
+async def test_bookie_starts_registers_and_restarts() -> None:
     machine = Machine()
     async with machine.running() as process:
         registered = await machine.registration()
@@ -164,7 +164,7 @@ async def _gone(machine: Machine) -> bool:
     return await machine.registration() is None
 
 
-async def test_wiped_bookie_does_not_come_back() -> None:
+async def test_wiped_bookie_is_refused_at_start() -> None:
     """CHK-23"""
     machine = Machine()
     async with machine.running():
@@ -187,7 +187,7 @@ async def test_decommissioned_bookie_and_another_bookies_disk_do_not_start() -> 
 
 
 @pytest.mark.parametrize("written", [1, 2, 3])
-async def test_start_that_was_broken_off_goes_on(written: int) -> None:
+async def test_interrupted_first_start_is_resumed(written: int) -> None:
     """CHK-23: after the cookie on the disk, that in the store, and "member"; it is one instance throughout."""
     machine = Machine()
     storage = machine.disk.open()
@@ -224,7 +224,7 @@ async def test_start_waits_for_a_metadata_store_that_gives_no_answer() -> None:
         assert process.bookie.record.cookie.instance_id in cookie.value
 
 
-async def test_registration_comes_back_when_its_node_or_its_session_goes() -> None:
+async def test_bookie_registers_again_after_losing_its_node_or_session() -> None:
     machine = Machine()
     async with machine.running() as process:
 
@@ -272,7 +272,7 @@ async def test_registration_of_another_instance_is_waited_out() -> None:
     await asyncio.wait([task])
 
 
-async def test_registration_says_whether_the_bookie_takes_entries() -> None:
+async def test_registration_reports_whether_the_bookie_is_read_only() -> None:
     machine = Machine()
     async with machine.running() as process:
 
@@ -320,7 +320,7 @@ async def test_failed_sync_ends_the_process() -> None:
     assert machine.transport._listeners == {}, "nobody is answered any more"
 
 
-async def test_parts_of_a_session_begin_anew_with_the_next_one() -> None:
+async def test_session_tasks_restart_after_errors_and_session_loss() -> None:
     machine = Machine()
     begun: list[object] = []
 
@@ -358,7 +358,7 @@ async def test_client_that_can_not_start_costs_a_session_and_not_the_service(mon
         assert len(machine.sessions) == 2
 
 
-async def test_loss_puts_the_ledgers_there_are_into_limbo() -> None:
+async def test_data_loss_puts_existing_ledgers_into_limbo() -> None:
     """CHK-22: before anybody is served, and though the process crashes after it was noted."""
     machine = Machine()
     async with machine.running():
@@ -429,7 +429,7 @@ async def test_only_a_tombstone_has_a_ledger_dropped() -> None:
         assert machine.disk.durable_entry_ids(unexplained) == [0]
 
 
-async def test_tombstone_is_durable_before_the_bookie_takes_itself_off() -> None:
+async def test_tombstone_is_durable_before_bookie_leaves_the_holders() -> None:
     """CHK-26, the bookie's half; and after a crash in between it goes on."""
     machine = Machine()
     async with machine.running() as process:

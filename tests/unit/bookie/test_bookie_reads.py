@@ -46,7 +46,7 @@ async def filled(one: OneBookie, ledger_id: int, *entry_ids: int) -> None:
     assert statuses == [Status.OK] * len(entry_ids)
 
 
-async def test_what_can_not_be_read_is_never_absent() -> None:
+async def test_unreadable_entries_are_never_reported_absent() -> None:
     """CHK-15: neither a record whose bits flipped nor one that the disk can't give is "no such entry"."""
     async with OneBookie() as one:
         await filled(one, 1, 0, 1, 2, 4)
@@ -60,7 +60,7 @@ async def test_what_can_not_be_read_is_never_absent() -> None:
         assert list((await one.read(1, 0, 5, fence=True)).damaged) == [0, 2]
 
 
-async def test_what_may_have_been_lost_is_unknown_until_it_was_made_good() -> None:
+async def test_possibly_lost_entries_are_unknown_until_restored() -> None:
     """CHK-22: a bookie that lost synced data takes no ordinary adds to the ledgers before, and denies no entry."""
     one = await OneBookie().start()
     await filled(one, 1, 0)
@@ -132,7 +132,7 @@ async def test_answers_are_bounded_in_ids_and_bytes() -> None:
         assert list((await one.read(1, huge)).absent) == [huge]
 
 
-async def test_memory_of_a_request_is_bounded_whatever_the_size_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_memory_is_bounded_for_records_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small records that go before say nothing of those that follow, and what is added nothing of what is held."""
     settings = BookieServerSettings(max_read_bytes=1_000_000, max_inventory_bytes=1_000_000)
     async with OneBookie(settings) as one:
@@ -240,7 +240,7 @@ async def test_reads_at_a_time_are_bounded() -> None:
         assert (await reads[0]).records
 
 
-async def test_inventory_lists_what_is_whole() -> None:
+async def test_inventory_lists_only_undamaged_entries() -> None:
     async with OneBookie() as one:
         await filled(one, 1, 0, 1, 2, 3, 5, 9)
         one.disk.damage(1, 2)
@@ -251,7 +251,7 @@ async def test_inventory_lists_what_is_whole() -> None:
         assert list((await one.inventory(9, 0, 20)).held) == []
 
 
-async def test_inventory_leaves_out_what_is_not_durable_yet() -> None:
+async def test_inventory_excludes_entries_that_are_not_durable() -> None:
     """A repairer would take the replica away elsewhere, and a crash here the one that it counted on."""
     clock = ManualClock()
     disk = slow_disk(clock)
@@ -287,7 +287,7 @@ async def test_inventory_is_bounded_and_can_be_continued() -> None:
         assert answers > 2
 
 
-async def test_last_add_confirmed_is_said_when_it_is_durable_and_never_falls() -> None:
+async def test_lac_is_reported_when_durable_and_never_falls() -> None:
     """CHK-6: from records and explicit, over restarts in which what was not synced is lost."""
     clock = ManualClock()
     disk = slow_disk(clock)
@@ -332,7 +332,7 @@ async def test_last_add_confirmed_is_said_when_it_is_durable_and_never_falls() -
     await one.stop()
 
 
-async def test_last_add_confirmed_of_a_ledger_whose_last_record_is_damaged() -> None:
+async def test_lac_is_derived_without_the_damaged_last_record() -> None:
     """CHK-6"""
     async with OneBookie() as one:
         await filled(one, 1, 0, 1, 2, 3)

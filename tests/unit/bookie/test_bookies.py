@@ -30,7 +30,7 @@ from magnetar_wire.transport import Failed, NotReached, Peer
 from tests.unit.bookie.writer_scene import Scene
 
 
-async def test_bookies_come_go_turn_read_only_and_leave(scene: Scene) -> None:
+async def test_bookie_list_follows_registrations_and_decommissions(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     assert bookies.writable() == list(bookies.alive()) == ["b1", "b2", "b3", "b4"]
     told: list[list[str]] = []
@@ -70,7 +70,7 @@ async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None
     assert read == [*both, paths.available("b1")]
 
 
-async def test_a_bookie_in_quarantine_is_not_chosen_until_it_is_over_or_registers_anew(scene: Scene) -> None:
+async def test_quarantine_ends_after_its_time_or_at_registration(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     bookies.quarantine("b1")
     bookies.quarantine("b2")
@@ -182,7 +182,7 @@ async def test_a_registration_that_cant_be_read_is_passed_over(scene: Scene) -> 
     await scene.settled(lambda: "bx" in bookies.alive())
 
 
-async def test_reading_goes_on_after_the_connection_was_away(scene: Scene) -> None:
+async def test_bookie_list_is_updated_after_a_reconnect(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     scene.server.suspend(scene.store)
     await scene.bookies["b1"].go()
@@ -211,7 +211,7 @@ async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 30])
-async def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> None:
+async def test_closing_a_client_during_start_raises_client_closed(turns: int) -> None:
     """Its starter was not cancelled, and is told by an error. At once, too, when nothing has begun yet."""
 
     async with Scene(bookies=1) as scene:
@@ -226,7 +226,7 @@ async def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> No
             await starting
 
 
-async def test_a_client_whose_start_fails_says_why() -> None:
+async def test_failed_client_start_raises_the_cause() -> None:
     async with Scene(bookies=1) as scene:
 
         async def children(_: object, path: str) -> list[str]:

@@ -21,7 +21,7 @@ def small_records(first: int, count: int) -> list[bytes]:
     return [encode_record(1, entry_id, -1, 0, b"x") for entry_id in range(first, first + count)]
 
 
-def test_a_bookies_group_counts_what_small_records_take_in_memory() -> None:
+def test_commit_group_counts_memory_of_small_records() -> None:
     """CHK-68: `max_pending_bytes` of a bookie."""
 
     def fill() -> tuple[CommitGroup, dict[int, tuple[bytes, CommitGroup]]]:
@@ -41,7 +41,7 @@ def test_a_bookies_group_counts_what_small_records_take_in_memory() -> None:
     assert group.pending_bytes == 0
 
 
-async def test_a_ledgers_pending_adds_count_what_small_records_take_in_memory() -> None:
+async def test_pending_adds_count_memory_of_small_records() -> None:
     """CHK-68: `max_pending_bytes` of a ledger's writer. What its channels keep counts as the bookies' lag."""
 
     def fill() -> ReplicatedAdds:

@@ -9,7 +9,7 @@ def _asked(times: CheckTimes, first: int, last: int) -> list[int]:
     return [place for now in range(first, last) for place in times.due(float(now), 4)]
 
 
-def test_each_has_its_turn_once_in_an_interval_however_often_it_is_asked() -> None:
+def test_each_check_is_due_once_per_interval() -> None:
     times = CheckTimes(100, 1000.0)
     assert _asked(times, 1000, 1101) == [1, 2, 3, 0]
     assert times.due(1200.0, 4) == [1, 2, 3, 0]

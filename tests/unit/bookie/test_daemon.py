@@ -111,7 +111,7 @@ async def answers_of(stream: Stream) -> list[tuple[int, Status]]:
     ]
 
 
-async def test_it_serves_says_so_and_ends_in_peace(tmp_path: Path) -> None:
+async def test_daemon_serves_reports_health_and_stops_gracefully(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     async with machine.running() as daemon:
         assert await machine.registration() is not None
@@ -131,7 +131,7 @@ async def test_it_serves_says_so_and_ends_in_peace(tmp_path: Path) -> None:
         assert daemon.process.bookie.record.limbo_below == 0
 
 
-async def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
+async def test_advertised_address_is_registered(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     async with machine.running(advertised_address="proxy.example:4000"):
         registered = await machine.registration()
@@ -149,7 +149,7 @@ async def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
         assert daemon.process.advertised_http_address == "proxy.example:8081"
 
 
-async def test_others_are_told_of_each_listener_by_name(tmp_path: Path) -> None:
+async def test_clients_resolve_bookie_addresses_by_listener_name(tmp_path: Path) -> None:
     """SPK-5: a bookie is reached at several addresses, and whoever names none gets the one that brokers use."""
 
     machine = Machine(tmp_path)
@@ -184,7 +184,7 @@ def test_addresses_that_nobody_could_use_are_refused(tmp_path: Path, changed: di
         Machine(tmp_path).settings(**changed)
 
 
-async def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(tmp_path: Path) -> None:
+async def test_shutdown_answers_pending_adds_and_refuses_new_ones(tmp_path: Path) -> None:
     """CHK-21: what is under way when the end is asked for is synced and answered; later adds are READ_ONLY."""
 
     machine = Machine(tmp_path)
@@ -205,7 +205,7 @@ async def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(t
     assert machine.disk.open().has(1, 0)
 
 
-async def test_the_end_does_not_wait_for_those_who_go_on_sending(tmp_path: Path) -> None:
+async def test_shutdown_does_not_wait_for_continuous_senders(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     async with machine.running(drain_timeout_seconds=3600) as daemon:
         assert daemon.process is not None
@@ -346,7 +346,7 @@ async def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> 
         await until(ready_again, "it is registered with another session")
 
 
-async def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
+async def test_manual_read_only_mode_survives_restart(tmp_path: Path) -> None:
     """STO-2: a bookie can be set read-only; it stays so after a restart, until it is taken back."""
 
     machine = Machine(tmp_path)
@@ -382,7 +382,9 @@ async def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
         (b" " * 100_000, "application/json", 413),
     ],
 )
-async def test_what_is_no_request_changes_nothing(tmp_path: Path, body: bytes, content_type: str, status: int) -> None:
+async def test_invalid_read_only_request_changes_nothing(
+    tmp_path: Path, body: bytes, content_type: str, status: int
+) -> None:
     machine = Machine(tmp_path)
     async with machine.running() as daemon:
         assert (await ask(daemon.http_address, "/read-only", "POST", body, content_type))[0] == status
@@ -391,7 +393,7 @@ async def test_what_is_no_request_changes_nothing(tmp_path: Path, body: bytes, c
         assert not daemon.process.bookie.read_only
 
 
-async def test_metrics_count_what_was_done(tmp_path: Path) -> None:
+async def test_metrics_count_adds_and_syncs(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     async with machine.running() as daemon:
         assert daemon.process is not None
@@ -414,7 +416,7 @@ async def test_metrics_count_what_was_done(tmp_path: Path) -> None:
         assert metrics["process_resident_memory_bytes"] > 0
 
 
-async def test_metrics_and_status_tell_what_the_disk_holds_and_what_was_freed(tmp_path: Path) -> None:
+async def test_metrics_and_status_report_disk_use_and_reclaimed_segments(tmp_path: Path) -> None:
     class RealDisk(Machine):
         async def open_storage(self) -> LedgerStorage:
             settings = StorageSettings(segment_bytes=16 << 10, reserve_disk_bytes=1 << 20, resume_disk_bytes=1 << 20)
@@ -559,7 +561,7 @@ async def test_a_late_loop_is_not_healthy(tmp_path: Path) -> None:
         await until(told, "the lateness of a loop that is never quite in time is told")
 
 
-def test_its_log_is_as_long_as_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_respects_the_configured_level(capsys: pytest.CaptureFixture[str]) -> None:
     before = logging.getLogger().handlers[:]
     level = logging.getLogger().level
     try:

@@ -22,7 +22,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata, without_holders
 from tests.unit.bookie.repair_scene import Scene
 
 
-async def test_a_bookie_is_emptied_while_it_serves_and_then_struck_off(of: Scene) -> None:
+async def test_decommission_empties_a_serving_bookie_and_deletes_its_cookie(of: Scene) -> None:
     ledgers = [await of.ledger(6), await of.ledger(3), await of.ledger(0)]
     leaving = (await of.metadata(ledgers[0])).bookies()[0]
     await of.auto_recovery("b1")
@@ -41,7 +41,7 @@ async def test_a_bookie_is_emptied_while_it_serves_and_then_struck_off(of: Scene
         assert await of.whole(ledger_id, without=[leaving])
 
 
-async def test_a_bookie_that_is_named_keeps_its_cookie() -> None:
+async def test_bookie_named_by_a_ledger_retains_its_cookie() -> None:
     """Closed, open and deleted ledgers hold it, each by itself; the number of them is told."""
     async with Scene(bookies=3) as of:
         closed = await of.ledger(2)
@@ -79,14 +79,14 @@ async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
     await of.client.ledgers.change(ledger_id, update)
 
 
-async def test_nobody_is_emptied_who_does_not_exist() -> None:
+async def test_decommission_of_an_unknown_bookie_is_refused() -> None:
     async with Scene(bookies=3) as of:
         with pytest.raises(NoSuchBookie, match="b9"):
             await decommission(of.client, "b9")
         assert await decommission_progress(of.client, "b9") is None
 
 
-async def test_one_that_can_not_be_emptied_is_taken_back() -> None:
+async def test_stuck_decommission_can_be_cancelled() -> None:
     """With nobody to take its place it waits for ever; taken back, it stays and holds what it held."""
     async with Scene(bookies=3) as of:
         ledger_id = await of.ledger(3)
@@ -111,7 +111,7 @@ async def test_one_that_can_not_be_emptied_is_taken_back() -> None:
             await cancel_decommission(of.client, "b2")
 
 
-async def test_one_that_is_struck_off_is_not_taken_back() -> None:
+async def test_completed_decommission_can_not_be_cancelled() -> None:
     async with Scene(bookies=3) as of:
         await decommission(of.client, "b2")
         await of.auditor().scan()
@@ -122,7 +122,7 @@ async def test_one_that_is_struck_off_is_not_taken_back() -> None:
         assert progress.done
 
 
-async def test_a_scan_says_nothing_of_a_mark_that_was_made_after_it_began() -> None:
+async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
     """Taken back and marked again, with a new ledger in between, while a scan that has counted none is under way."""
     async with Scene(bookies=3) as of:
         named: list[int] = []
@@ -148,7 +148,7 @@ async def test_a_scan_says_nothing_of_a_mark_that_was_made_after_it_began() -> N
         assert (progress.ledgers_left, progress.done) == (1, False)
 
 
-async def test_one_without_whom_too_few_were_left_is_not_let_go() -> None:
+async def test_decommission_is_refused_if_too_few_bookies_would_be_left() -> None:
     """As many must be left that take entries as the widest ensemble names that it is in; others' don't count."""
     async with Scene(bookies=5) as of:
         await check_farewell(of.client, "b1")

@@ -59,7 +59,7 @@ async def test_a_new_ledger_is_not_made_on_a_bookie_that_leaves() -> None:
         assert "b2" not in client.bookies.writable()
 
 
-async def test_making_a_ledger_asks_no_more_of_the_store_than_one_transaction() -> None:
+async def test_ledger_creation_takes_a_single_store_transaction() -> None:
     """CHK-59: idle topics roll, and so ledgers are made often."""
     async with Scene(bookies=3) as of:
         store = of.client.ledgers.store

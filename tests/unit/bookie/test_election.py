@@ -72,7 +72,7 @@ async def test_a_term_outlives_a_short_trouble() -> None:
             assert first.safe()
 
 
-async def test_a_vote_whose_answer_was_lost_counts() -> None:
+async def test_vote_with_a_lost_response_counts() -> None:
     async with Scene(bookies=0) as of:
         for fault in (Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST):
             first, first_store = election(of)
@@ -88,7 +88,7 @@ async def test_a_vote_whose_answer_was_lost_counts() -> None:
             await first_store.close()
 
 
-async def test_what_a_former_session_left_is_waited_for() -> None:
+async def test_election_waits_for_the_stale_session_to_expire() -> None:
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
         await of.over(first.won())
@@ -104,7 +104,7 @@ async def test_what_a_former_session_left_is_waited_for() -> None:
         assert stat.ephemeral_owner == again_store.session.id
 
 
-async def test_a_store_that_is_full_is_asked_again_after_a_pause() -> None:
+async def test_election_retries_a_full_store_after_a_pause() -> None:
     """Being refused for want of room is no verdict, and no reason for auto-recovery to break off."""
     async with Scene(bookies=0) as of:
         first, first_store = election(of)

@@ -57,7 +57,7 @@ def test_ids_and_names_belong_together() -> None:
         assert paths.id_of(paths.name_of(ledger_id)) == ledger_id
 
 
-def test_each_node_is_told_of_once_and_again_when_something_else_is_wrong_with_it() -> None:
+def test_foreign_node_is_logged_once_until_its_problem_changes() -> None:
     foreign = ForeignNodes()
     with told() as messages:
         for reason in ("one", "one", "another", "another"):
@@ -75,7 +75,7 @@ def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
     assert len(foreign._told) <= 1000
 
 
-async def test_auto_recovery_passes_over_what_it_cant_read_and_goes_on_with_the_rest(of: Scene) -> None:
+async def test_auto_recovery_skips_unreadable_nodes(of: Scene) -> None:
     """One such node anywhere would otherwise end auto-recovery on every bookie, again and again."""
     foreign = [paths.task(70), paths.intent(70), paths.ledger(70)]
     no_messages = [paths.task(71), paths.intent(71), paths.ledger(71)]
@@ -109,7 +109,7 @@ async def test_auto_recovery_passes_over_what_it_cant_read_and_goes_on_with_the_
     assert await repair_progress(of.client) == []
 
 
-async def test_an_audit_that_meets_marks_it_cant_read_goes_on_to_its_end(of: Scene) -> None:
+async def test_audit_continues_past_unreadable_decommission_marks(of: Scene) -> None:
     """Behind the marks come the intents."""
     await of.store.put(paths.leaving("b70"), b"not ours", ABSENT)
     await of.store.put(paths.leaving("b71"), no_message(of), ABSENT)
@@ -124,7 +124,7 @@ async def test_an_audit_that_meets_marks_it_cant_read_goes_on_to_its_end(of: Sce
     assert [message.split()[0] for message in messages] == [paths.leaving("b70"), paths.leaving("b71")]
 
 
-async def test_a_task_is_not_put_down_over_what_stands_there() -> None:
+async def test_repair_task_does_not_overwrite_an_unreadable_node() -> None:
     async with Scene(bookies=3) as of:
         ledger_id = await of.ledger(2)
         for value in (b"not ours", no_message(of)):
@@ -158,7 +158,7 @@ async def test_an_intent_that_cant_be_read_is_not_due_all_the_time() -> None:
         assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
 
 
-async def test_a_mark_that_cant_be_read_is_an_error_that_says_where() -> None:
+async def test_unreadable_decommission_mark_raises_an_error_with_its_path() -> None:
     async with Scene(bookies=3) as of:
         for value in (b"not ours", no_message(of)):
             await of.store.put(paths.leaving("b1"), value, ABSENT)
@@ -169,7 +169,7 @@ async def test_a_mark_that_cant_be_read_is_an_error_that_says_where() -> None:
         assert await decommission_progress(of.client, "b1") is not None
 
 
-async def test_a_counter_that_cant_be_read_is_an_error_that_says_where() -> None:
+async def test_unreadable_ledger_id_counter_raises_an_error_with_its_path() -> None:
     async with Scene(bookies=3) as of:
         await of.store.put(paths.LEDGER_IDS, no_message(of), ABSENT)
         with pytest.raises(ForeignValue, match="'/ledger-ids' is not a valid LedgerIdCounter"):
@@ -178,7 +178,7 @@ async def test_a_counter_that_cant_be_read_is_an_error_that_says_where() -> None
             await of.writer()
 
 
-async def test_the_collector_goes_on_behind_metadata_that_cant_be_read() -> None:
+async def test_garbage_collector_continues_past_unreadable_metadata() -> None:
     async with Scene(bookies=3) as of:
         ledgers = [await of.ledger(1) for _ in range(2)]
         stored = await compare_and_set.read(of.store, paths.ledger(ledgers[0]))

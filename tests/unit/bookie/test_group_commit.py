@@ -51,7 +51,7 @@ async def _turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_all_that_comes_in_one_turn_is_one_group_and_what_comes_later_the_next() -> None:
+async def test_adds_of_one_loop_iteration_form_one_group() -> None:
     scene = _Scene()
     for entry_id in range(3):
         scene.add(entry_id)
@@ -98,7 +98,7 @@ async def test_one_that_ends_before_its_turn_writes_nothing() -> None:
     assert scene.groups == []
 
 
-async def test_whatever_goes_wrong_in_answering_ends_it() -> None:
+async def test_response_failure_stops_group_commit() -> None:
     """What the others were to hear is not known any more: nothing is answered from then on."""
     scene = _Scene()
     failed = asyncio.ensure_future(scene.commit.wait_failed())
@@ -118,7 +118,7 @@ async def test_whatever_goes_wrong_in_answering_ends_it() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-async def test_run_is_in_line_and_durable_as_if_its_entries_had_come_one_by_one(count: int) -> None:
+async def test_add_run_is_equivalent_to_adding_entries_singly(count: int) -> None:
     """Whole runs are taken at once; what is asked of them, and of the room they take, must not tell them apart."""
     runs, singles = _Scene(), _Scene()
     records = [record(1, entry_id) for entry_id in range(7, 7 + count)]

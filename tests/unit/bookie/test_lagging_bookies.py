@@ -26,7 +26,7 @@ TIGHT = LedgerClientSettings(explicit_lac_interval_ms=0, max_bookie_lag_bytes=LA
 @pytest.mark.parametrize(
     "sizes", [(1, 1, 1), (2, 2, 1), (2, 2, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (5, 3, 2), (5, 5, 3)]
 )
-def test_a_ledger_does_without_a_bookie_only_if_every_write_set_keeps_an_ack_quorum(sizes: tuple[int, ...]) -> None:
+def test_lagging_bookie_is_dispensable_only_with_full_ack_quorums(sizes: tuple[int, ...]) -> None:
     """CHK-66: of all ways in which bookies of an ensemble may lag and be absent."""
     striping = Striping(*sizes)
     names = [f"b{slot}" for slot in range(striping.ensemble_size)]

@@ -6,7 +6,7 @@ from magnetar_bookie.server.collector import GarbageCollector
 from tests.unit.bookie.repair_scene import Scene
 
 
-async def test_ledgers_are_counted_as_they_come_and_go_and_not_at_rounds_alone() -> None:
+async def test_ledger_count_is_updated_between_collection_rounds() -> None:
     async with Scene(bookies=3) as of:
         bookie = of.bookies["b1"].bookie
         assert bookie is not None

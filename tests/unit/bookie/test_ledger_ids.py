@@ -44,7 +44,7 @@ async def counter() -> Counter:
     return Counter()
 
 
-async def test_whoever_asks_meanwhile_shares_the_next_change(counter: Counter) -> None:
+async def test_concurrent_requests_share_the_next_counter_change(counter: Counter) -> None:
     """Not the one under way: what it has read of the counter may be older than the question."""
     first = await counter.asked(1)
     others = await counter.asked(50)
@@ -54,7 +54,7 @@ async def test_whoever_asks_meanwhile_shares_the_next_change(counter: Counter) -
     assert counter.draws == [1, 50]
 
 
-async def test_each_id_is_above_all_that_were_given_out_before_it_was_asked_for(counter: Counter) -> None:
+async def test_new_id_exceeds_all_ids_issued_before_the_request(counter: Counter) -> None:
     counter.let_go(3)
     given = [await counter.ids.next()]
     counter.last += 10  # another process
@@ -63,7 +63,7 @@ async def test_each_id_is_above_all_that_were_given_out_before_it_was_asked_for(
     assert given == [1, 12, 13]
 
 
-async def test_who_draws_and_is_cancelled_leaves_it_to_the_next(counter: Counter) -> None:
+async def test_cancelled_counter_change_is_taken_over_by_next_waiter(counter: Counter) -> None:
     first, *others = await counter.asked(4)
     assert counter.draws == [1]
     first.cancel()
@@ -77,7 +77,7 @@ async def test_who_draws_and_is_cancelled_leaves_it_to_the_next(counter: Counter
     assert first.cancelled()
 
 
-async def test_who_waits_and_is_cancelled_takes_no_number(counter: Counter) -> None:
+async def test_cancelled_waiter_consumes_no_id(counter: Counter) -> None:
     first, second, third = await counter.asked(3)
     second.cancel()
     await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def test_who_waits_and_is_cancelled_takes_no_number(counter: Counter) -> N
     assert counter.draws == [1, 1]
 
 
-async def test_an_error_is_told_to_all_whom_the_change_was_for_and_to_nobody_else(counter: Counter) -> None:
+async def test_error_reaches_only_the_waiters_of_its_change(counter: Counter) -> None:
     """Each of a thousand must not wait for the store's time-out again, one after the other."""
     first, *others = await counter.asked(3)
     counter.fails = NotSent("no connection")

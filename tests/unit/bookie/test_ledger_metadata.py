@@ -28,7 +28,7 @@ DELETED = ledger_metadata.tombstone(CLOSED)
 
 
 @pytest.mark.parametrize("metadata", [OPEN, RECOVERING, CLOSED, DELETED], ids=lambda metadata: metadata.state.name)
-def test_what_is_encoded_is_read(metadata: LedgerMetadata) -> None:
+def test_encoded_metadata_round_trips(metadata: LedgerMetadata) -> None:
     assert ledger_metadata.decode(metadata.encode()) == metadata
     assert metadata.encode() == ledger_metadata.decode(metadata.encode()).encode()
 
@@ -62,7 +62,7 @@ def test_metadata_that_means_nothing_is_refused(message: ledger_pb2.LedgerMetada
         ledger_metadata.decode(b"\xff\xff")
 
 
-def test_a_new_ensemble_begins_a_fragment_or_takes_the_place_of_an_empty_one() -> None:
+def test_new_ensemble_appends_a_fragment_or_replaces_an_empty_one() -> None:
     later = ledger_metadata.in_new_ensemble(OPEN, Fragment(5, ("b1", "b4", "b3")))
     assert later.fragments == (OPEN.fragments[0], Fragment(5, ("b1", "b4", "b3")))
     again = ledger_metadata.in_new_ensemble(later, Fragment(5, ("b1", "b5", "b3")))

@@ -86,7 +86,7 @@ async def _running_bookies(count: int = 4) -> AsyncIterator[BookieCluster]:
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 3, 2), Striping(4, 2, 2), Striping(1, 1, 1)], ids=str)
-async def test_a_ledger_is_recovered_while_its_writer_lives_on(striping: Striping) -> None:
+async def test_ledger_is_recovered_while_its_writer_is_active(striping: Striping) -> None:
     async with _running_bookies() as cluster:
         ledger_id, writer = await cluster.written(striping, 30)
         other = cluster.another_client()
@@ -100,7 +100,7 @@ async def test_a_ledger_is_recovered_while_its_writer_lives_on(striping: Stripin
         await other.close()
 
 
-async def test_what_was_completed_survives_crashes_of_all_bookies_and_the_writer() -> None:
+async def test_completed_entries_survive_crashes_of_bookies_and_writer() -> None:
     """CHK-3: and those that were fenced are so after one more crash."""
 
     async with _running_bookies() as cluster:

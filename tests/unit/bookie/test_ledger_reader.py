@@ -125,7 +125,7 @@ async def test_hung_bookies_are_waited_for_a_short_time_only_where_the_others_ar
         assert cluster.clock.monotonic() - began < 3
 
 
-async def test_without_any_bookie_a_reader_begins_with_what_the_metadata_tells() -> None:
+async def test_reader_opens_with_lac_from_metadata_without_bookies() -> None:
     async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5")))
         await cluster.put(ledger_id, range(10))
@@ -153,7 +153,7 @@ async def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_
         assert await everything(reader) == numbered(0, 14)
 
 
-async def test_a_reader_goes_on_with_the_bookies_that_repair_has_put_in_place() -> None:
+async def test_reader_uses_bookies_added_by_repair() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await closed_ledger(cluster, 20, Striping(1, 1, 1))
         reader = await cluster.client.open(ledger_id)
@@ -168,7 +168,7 @@ async def test_a_reader_goes_on_with_the_bookies_that_repair_has_put_in_place() 
         assert reader.metadata.fragments == (Fragment(0, ("b1",)),)
 
 
-async def test_what_a_closed_ledger_s_bookie_lacks_is_written_down_for_repair() -> None:
+async def test_damaged_entry_of_closed_ledger_creates_repair_task() -> None:
     """CHK-28: read-repair."""
 
     async with running_small_cluster() as cluster:
@@ -244,7 +244,7 @@ async def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> N
         assert len(cluster["b0"].reads()) - asked == (2 if final == "closed before the second read" else 1)
 
 
-async def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
+async def test_entry_pending_at_slow_bookie_is_not_reported_for_repair() -> None:
     async with running_small_cluster(bookies=6) as cluster:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5")))
         await cluster.put(ledger_id, range(5))
@@ -257,7 +257,7 @@ async def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
         assert await repair_task(cluster, ledger_id) is not None  # the fragment before the last is settled
 
 
-async def test_a_repair_that_can_t_be_asked_for_does_not_keep_anybody_from_reading() -> None:
+async def test_failed_repair_request_does_not_prevent_reading() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await closed_ledger(cluster, 5)
         reader = await cluster.client.open(ledger_id)
@@ -282,7 +282,7 @@ async def test_a_deleted_ledger_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("read_ahead", [0, 1, 10])
-async def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -> None:
+async def test_sequential_read_limits_read_ahead(read_ahead: int) -> None:
     async with running_small_cluster(
         settings=LedgerClientSettings(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0)
     ) as cluster:
@@ -330,7 +330,7 @@ class Tail:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def test_a_tail_gives_what_is_confirmed_at_once_and_ends_when_the_ledger_is_closed() -> None:
+async def test_tail_yields_confirmed_entries_until_ledger_is_closed() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         tail = Tail((await cluster.client.open(ledger_id)).tail())

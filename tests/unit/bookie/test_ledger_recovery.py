@@ -54,7 +54,7 @@ async def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
 
 
 @pytest.mark.parametrize("confirmed", ["all before it", "nothing"])
-async def test_the_answers_to_the_fences_tell_the_end_of_a_short_ledger(confirmed: str) -> None:
+async def test_fence_responses_suffice_to_recover_a_short_ledger(confirmed: str) -> None:
     """CHK-8, CHK-13: with what each bookie read right after its fence nobody is asked again, whatever LAC each has."""
 
     async with running_small_cluster() as cluster:
@@ -68,7 +68,7 @@ async def test_the_answers_to_the_fences_tell_the_end_of_a_short_ledger(confirme
         assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(6))
 
 
-async def test_what_does_not_come_with_the_fences_is_read() -> None:
+async def test_entries_missing_from_fence_responses_are_read() -> None:
     """CHK-13, CHK-22: a long rest, an answer that makes no sense, and what a bookie may have lost."""
 
     async with running_small_cluster() as cluster:
@@ -111,7 +111,7 @@ async def test_a_hung_bookie_is_not_waited_for_while_the_others_suffice() -> Non
         _closed_at(await cluster.client.recover(ledger_id), 4)  # on a clock that stands still
 
 
-async def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_each_bookie_answered() -> None:
+async def test_undecided_recovery_reports_each_bookies_response() -> None:
     """CHK-13"""
 
     async with running_small_cluster() as cluster:
@@ -208,7 +208,7 @@ async def test_a_confirmed_last_entry_that_is_lost_does_not_hold_up_recovery() -
         assert (metadata.last_entry_id, metadata.length_bytes) == (3, length_up_to(2))
 
 
-async def test_recovery_reads_fence_whoever_answers_them() -> None:
+async def test_recovery_reads_also_fence_the_ledger() -> None:
     """CHK-8: b2 hung when the others were fenced, and is the one whose "no such entry" decides."""
 
     async with running_small_cluster() as cluster:
@@ -226,7 +226,7 @@ async def test_recovery_reads_fence_whoever_answers_them() -> None:
         )
 
 
-async def test_a_writer_that_lives_on_completes_nothing_any_more() -> None:
+async def test_fenced_writer_completes_no_more_entries() -> None:
     """CHK-7: what it has sent and was not acknowledged may be in the ledger; what it sends from now on is not."""
 
     async with running_small_cluster(bookies=3) as cluster:
@@ -242,7 +242,7 @@ async def test_a_writer_that_lives_on_completes_nothing_any_more() -> None:
         assert await reader.read(0, reader.last_add_confirmed) == [entry(number) for number in range(4)]
 
 
-async def test_recovery_begins_with_the_last_fragment_whatever_the_bookies_know() -> None:
+async def test_recovery_starts_at_last_fragment_if_bookies_know_no_lac() -> None:
     """CHK-12: the second ensemble has never heard of the LAC, and has none of the entries below its fragment."""
 
     async with running_small_cluster(bookies=6) as cluster:
@@ -327,7 +327,7 @@ async def test_the_recovery_that_closes_first_counts_and_the_others_give_its_res
 
 
 @pytest.mark.parametrize("decided", ["closed", "deleted"])
-async def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(decided: str) -> None:
+async def test_late_recovery_contacts_no_replacement_bookies(decided: str) -> None:
     """Nobody would ever have b3 drop it: it is not among those that a tombstone waits for."""
 
     async with running_small_cluster() as cluster:
@@ -359,7 +359,7 @@ async def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(deci
         assert cluster.clock.monotonic() == before
 
 
-async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Scene) -> None:
+async def test_entries_of_losing_recovery_are_deleted_with_the_ledger(of: Scene) -> None:
     """One of its own bookies has an entry of the ledger, and no fragment ever names that bookie."""
     writer = await of.writer()
     for number in range(3):
@@ -405,7 +405,7 @@ async def test_recoveries_at_the_same_time_agree() -> None:
         assert found[0].last_entry_id in (19, 20)
 
 
-async def test_a_fragment_that_changed_has_recovery_begin_anew() -> None:
+async def test_recovery_restarts_when_last_fragment_changes() -> None:
     """CHK-16: what somebody else's change makes of the last fragment is what the next attempt is based on."""
 
     async with running_small_cluster() as cluster:
@@ -454,7 +454,7 @@ async def test_a_deleted_ledger_is_not_recovered() -> None:
         assert cluster.clock.monotonic() < before + 5
 
 
-async def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_bookies_come() -> None:
+async def test_recovery_completes_only_after_bookies_form_an_ack_quorum() -> None:
     """CHK-3"""
 
     async with running_small_cluster(bookies=3) as cluster:
@@ -469,7 +469,7 @@ async def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_b
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 
 
-async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack_quorum() -> None:
+async def test_ledger_is_not_closed_while_recovered_entries_are_in_flight() -> None:
     """CHK-3: nor when the time is over meanwhile."""
 
     async with running_small_cluster(
@@ -487,7 +487,7 @@ async def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack
         assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
 
 
-async def test_a_close_whose_answer_is_lost_is_found_out() -> None:
+async def test_close_outcome_is_determined_after_lost_response() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))

@@ -63,7 +63,7 @@ async def scene() -> Scene:
     return Scene()
 
 
-async def test_a_ledger_comes_with_an_intent_that_goes_when_it_is_recorded(scene: Scene) -> None:
+async def test_new_ledger_has_an_intent_until_it_is_recorded(scene: Scene) -> None:
     made = await scene.make()
     assert await scene.intents() == [made.ledger_id]
     assert await scene.ledgers.read(made.ledger_id) == made.metadata
@@ -72,7 +72,7 @@ async def test_a_ledger_comes_with_an_intent_that_goes_when_it_is_recorded(scene
     assert await scene.owner() == b"%d " % made.ledger_id
 
 
-async def test_ids_grow_over_all_who_make_ledgers(scene: Scene) -> None:
+async def test_ledger_ids_increase_across_stores(scene: Scene) -> None:
     other = LedgerStore(scene.connect(), scene.clock, scene.randomness)
     ids = []
     for _ in range(3):
@@ -119,7 +119,7 @@ async def test_a_swept_ledger_can_t_be_recorded_and_a_recorded_one_not_swept(sce
     assert await scene.owner() == b"%d " % recorded.ledger_id
 
 
-async def test_a_record_whose_answer_is_lost_is_found_to_be_made(scene: Scene) -> None:
+async def test_record_with_lost_response_is_detected_as_done(scene: Scene) -> None:
     made = await scene.make()
     scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
     await scene.record(made)
@@ -127,7 +127,7 @@ async def test_a_record_whose_answer_is_lost_is_found_to_be_made(scene: Scene) -
     assert await scene.intents() == []
 
 
-async def test_what_stands_there_is_changed_once(scene: Scene) -> None:
+async def test_ledger_change_is_applied_once_after_lost_response(scene: Scene) -> None:
     made = await scene.make()
     scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
     closed = await scene.ledgers.change(
@@ -139,7 +139,7 @@ async def test_what_stands_there_is_changed_once(scene: Scene) -> None:
     assert await scene.store.get(paths.ledger(made.ledger_id)) == unchanged
 
 
-async def test_a_ledger_that_is_not_there_is_said_not_to_be(scene: Scene) -> None:
+async def test_missing_ledger_raises_no_such_ledger(scene: Scene) -> None:
     with pytest.raises(NoSuchLedger):
         await scene.ledgers.read(5)
     with pytest.raises(NoSuchLedger):

@@ -107,7 +107,7 @@ async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene:
     await scene.settled(lambda: len(spare.held) > 0)  # and has been sent what was pending
 
 
-async def test_what_the_replaced_bookie_acknowledged_does_not_count(scene: Scene) -> None:
+async def test_add_responses_of_replaced_bookie_do_not_count(scene: Scene) -> None:
     """CHK-18: one acknowledgement of a bookie that left and one of another are no ack quorum."""
     writer = await scene.writer()
     good, slow, dead = scene.ensemble(writer)
@@ -150,7 +150,7 @@ async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
     assert metadata.former_bookies == () or dead.bookie_id in metadata.former_bookies
 
 
-async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_when_it_returns() -> None:
+async def test_writer_continues_without_spare_and_refills_slot_on_return() -> None:
     """STO-1; CHK-20: the bookie returns to the slot that it left, and the new ensemble is the old one."""
     async with Scene(bookies=3) as scene:
         writer = await scene.writer()
@@ -248,7 +248,7 @@ async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scen
         await writer.close()
 
 
-async def test_a_writer_whose_ledger_is_being_recovered_changes_no_ensemble(scene: Scene) -> None:
+async def test_writer_changes_no_ensemble_during_recovery(scene: Scene) -> None:
     """CHK-1: the bookies that it has left would take its adds still."""
     writer = await scene.writer()
     await writer.add(b"a")
@@ -293,7 +293,7 @@ async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
-async def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault) -> None:
+async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault) -> None:
     async with Scene() as scene:
         writer = await scene.writer()
         await writer.add(b"a")
@@ -317,7 +317,7 @@ async def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
-async def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
+async def test_close_outcome_is_determined_after_lost_response(fault: Fault) -> None:
     """STO-4: with failed adds too, the writer knows whether the close was its own."""
 
     async with Scene(bookies=3) as scene:
@@ -337,7 +337,7 @@ async def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
         assert (metadata.closed, metadata.last_entry_id) == (True, 0)
 
 
-async def test_a_lost_session_fails_the_change_and_the_close_says_so(scene: Scene) -> None:
+async def test_lost_session_fails_ensemble_change_and_close(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
     scene.server.expire(scene.store)
@@ -378,7 +378,7 @@ async def test_a_status_of_the_future_is_a_failure(scene: Scene) -> None:
 _BOUND = 100 + 2 * ENTRY_OVERHEAD_BYTES
 
 
-async def test_what_is_pending_is_bounded_in_entries_and_in_bytes() -> None:
+async def test_pending_adds_are_limited_in_entries_and_bytes() -> None:
     async with Scene(
         settings=LedgerClientSettings(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND)
     ) as scene:
@@ -409,7 +409,7 @@ async def test_what_is_pending_is_bounded_in_entries_and_in_bytes() -> None:
         await scene.settled(lambda: outcomes.told == [0, 1, 2, 4])
 
 
-async def test_who_waits_for_room_hears_of_the_end(scene: Scene) -> None:
+async def test_add_waiting_for_capacity_fails_when_writer_is_abandoned(scene: Scene) -> None:
     writer = await scene.writer()
     for bookie in scene.ensemble(writer):
         bookie.holding = True
@@ -459,7 +459,7 @@ async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
     assert await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True) == before
 
 
-async def test_a_silent_writer_tells_its_lac_until_all_have_it() -> None:
+async def test_idle_writer_sends_lac_until_all_bookies_have_it() -> None:
     async with Scene(settings=LedgerClientSettings(explicit_lac_interval_ms=100)) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
@@ -531,7 +531,7 @@ async def test_below_the_ack_quorum_no_ledger_is_made() -> None:
         assert await scene.store.children(paths.INTENTS) == []
 
 
-async def test_who_is_missing_is_said_and_waited_for() -> None:
+async def test_unavailable_bookies_are_reported_and_awaited() -> None:
     """STO-1: below the ack quorum publishing waits, and can tell a user which bookies are missing, and why."""
     async with Scene(bookies=4) as scene:
         client = await scene.client()
@@ -580,7 +580,7 @@ async def test_waiting_for_bookies_ends_with_the_client() -> None:
             await within(waiting, "the end of waiting")
 
 
-async def test_bookies_in_quarantine_that_answer_are_taken_rather_than_none() -> None:
+async def test_responsive_quarantined_bookies_are_used_when_no_others_exist() -> None:
     async with Scene(bookies=3) as scene:
         client = await scene.client()
         for bookie_id in scene.bookies:
@@ -657,7 +657,7 @@ async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> Non
         await adding
 
 
-async def test_a_close_under_way_when_the_client_is_closed_is_not_known(scene: Scene) -> None:
+async def test_ledger_close_outcome_is_unknown_when_client_closes(scene: Scene) -> None:
     """Its caller was not cancelled, and is told by an error."""
     writer = await scene.writer()
     await writer.add(b"a")
@@ -672,7 +672,7 @@ async def test_a_close_under_way_when_the_client_is_closed_is_not_known(scene: S
         await writer.close()
 
 
-async def test_a_close_waits_for_no_change_that_was_given_up(scene: Scene) -> None:
+async def test_abandoning_writer_fails_close_waiting_for_ensemble_change(scene: Scene) -> None:
     """The writer is abandoned while a new ensemble is made known, with nothing pending."""
     writer = await scene.writer()
     await writer.add(b"a")

@@ -23,7 +23,7 @@ async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
     return one.bookie
 
 
-async def test_what_was_lost_is_filled_in_and_then_known(of: Scene) -> None:
+async def test_limbo_repair_restores_lost_entries_and_clears_limbo(of: Scene) -> None:
     """CHK-22, the repairer's part: closed ledgers are filled, open ones recovered, then they are out of limbo."""
     closed = [await of.ledger(8), await of.ledger(3)]
     writer = await of.writer()
@@ -68,7 +68,7 @@ async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
     assert not bookie.in_limbo(ledger_id)
 
 
-async def test_an_open_ledger_that_names_it_in_earlier_fragments_keeps_its_writer(of: Scene) -> None:
+async def test_limbo_in_earlier_fragments_does_not_fence_the_writer(of: Scene) -> None:
     writer = await of.writer()
     for number in range(3):
         await of.over(writer.add(b"%d" % number))

@@ -24,7 +24,7 @@ def test_a_bookie_is_lost_when_it_was_away_for_the_delay() -> None:
     assert [lost.next_due(now, 5) for now in (100, 110, 115)] == [110, 115, None]
 
 
-def test_one_that_returned_begins_anew() -> None:
+def test_lost_bookie_delay_restarts_after_bookie_returns() -> None:
     lost = LostBookies(10)
     lost.observe(view("b1", "b2"), 100)
     lost.observe(view("b1", "b2", "b3"), 105)

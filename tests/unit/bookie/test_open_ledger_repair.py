@@ -57,7 +57,7 @@ async def test_an_earlier_fragment_of_an_open_ledger_is_repaired_while_it_is_wri
     assert await of.whole(writer.ledger_id, without=[lost])
 
 
-async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(of: Scene) -> None:
+async def test_open_ledger_of_lost_bookie_is_recovered_and_repaired(of: Scene) -> None:
     """CHK-62: the one way to repair a last fragment is to fence its writer first."""
     writer = await of.writer()
     for number in range(3):
@@ -73,7 +73,7 @@ async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(
         await of.over(writer.add(b"3"))
 
 
-async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing() -> None:
+async def test_open_ledger_stays_open_when_no_replacement_bookie_exists() -> None:
     """There is no bookie that could take the place: so its writer goes on with the two that there are."""
     async with Scene(bookies=3) as of:
         writer = await of.writer()
@@ -89,7 +89,7 @@ async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing() -> None
         assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
 
 
-async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scene) -> None:
+async def test_acknowledged_entry_survives_open_ledger_repair_and_failures(of: Scene) -> None:
     """CHK-62: b3 away, repair about; b3 returns, the writer loses b1; then b2 and the writer die, and b1 returns.
 
     With the last fragment repaired behind the writer's back, the entry that b2 and b3 acknowledged would be lost.

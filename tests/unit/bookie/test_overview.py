@@ -21,7 +21,7 @@ async def _with_cookies(of: SmallCluster, *bookie_ids: str) -> None:
         await make_cookie(of.store, bookie_id)
 
 
-async def test_every_standing_is_told() -> None:
+async def test_each_bookie_state_is_listed() -> None:
     async with running_small_cluster() as of:
         await _with_cookies(of, "b0", "b1", "b2", "b3", "gone")
         full = BookieRegistration(address="b1:1", read_only=True, http_address="b1:2").SerializeToString()
@@ -47,7 +47,7 @@ async def test_every_standing_is_told() -> None:
         assert leaving.ledgers_left == 7
 
 
-async def test_what_is_no_registration_or_mark_is_passed_over() -> None:
+async def test_malformed_registration_and_leaving_mark_are_tolerated() -> None:
     async with running_small_cluster() as of:
         await _with_cookies(of, "b0", "b1")
         await of.store.put(paths.available("b0"), b"\xff", ANY)
@@ -57,7 +57,7 @@ async def test_what_is_no_registration_or_mark_is_passed_over() -> None:
         assert found["b1"] is Standing.LEAVING
 
 
-async def test_offices_are_told_by_the_bookie_whose_session_has_them() -> None:
+async def test_auditor_and_locks_are_attributed_by_session() -> None:
     async with running_small_cluster() as of:
         assert (await offices(of.client)).auditor is None
         bookie, stranger = of.server.connect(), of.server.connect()
@@ -73,7 +73,7 @@ async def test_offices_are_told_by_the_bookie_whose_session_has_them() -> None:
             assert not mine
 
 
-async def test_unclaimed_ledgers_are_told_until_they_are_swept() -> None:
+async def test_unclaimed_ledgers_are_listed_until_deleted() -> None:
     async with running_small_cluster() as of:
         ledger_id = await of.make(Striping(3, 3, 2))
         await of.store.put(paths.intent(99), b"nothing of ours", ABSENT)
@@ -83,7 +83,7 @@ async def test_unclaimed_ledgers_are_told_until_they_are_swept() -> None:
         assert await unclaimed(of.client) == []
 
 
-async def test_ledgers_are_told_with_who_is_missing() -> None:
+async def test_ledger_listing_names_missing_bookies() -> None:
     async with running_small_cluster() as of:
         striping = Striping(2, 2, 1)
         whole = await of.make(striping, Fragment(0, ("b0", "b1")))

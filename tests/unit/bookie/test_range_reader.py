@@ -69,20 +69,20 @@ async def test_one_bookie_serves_a_whole_range_where_all_hold_all() -> None:
 
 @pytest.mark.parametrize("striping", [Striping(3, 2, 2), Striping(5, 2, 1), Striping(4, 1, 1)], ids=str)
 @pytest.mark.parametrize(("first", "last"), [(0, 49), (3, 3), (7, 8), (11, 49)])
-async def test_striped_entries_come_in_order(striping: Striping, first: int, last: int) -> None:
+async def test_striped_entries_are_read_in_order(striping: Striping, first: int, last: int) -> None:
     scene = Scene(striping, 50)
     assert (await scene.read(first, last)) == (entries(first, last), [])
     assert sum(scene.asked().values()) == min(striping.ensemble_size, last - first + 1)
 
 
-async def test_a_read_ends_with_its_fragment_and_the_next_goes_on_with_the_next_ensemble() -> None:
+async def test_read_stops_at_fragment_end_and_resumes_in_next_ensemble() -> None:
     scene = Scene(Striping(2, 2, 1), 30, [Fragment(0, ("a", "b")), Fragment(10, ("c", "d")), Fragment(20, ("a", "d"))])
     assert (await scene.read(4, 29)) == (entries(4, 9), [])
     assert (await scene.read_all(0, 29)) == (entries(0, 29), [])
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 3, 2), Striping(3, 2, 2)], ids=str)
-async def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_next_one_read(
+async def test_faulty_replica_is_reported_and_next_one_is_read(
     striping: Striping,
 ) -> None:
     """CHK-28: what its replica should have and has not is found by whoever reads it."""
@@ -97,7 +97,7 @@ async def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_n
     assert sorted(set(faults), key=str) == expected
 
 
-async def test_whoever_goes_on_where_another_lacks_entries_goes_on_for_the_rest() -> None:
+async def test_replica_that_fills_a_gap_serves_the_remaining_entries() -> None:
     scene = Scene(Striping(3, 3, 2), 20)
     for entry_id in range(5, 20):
         del scene.bookies["b0"].ledger(LEDGER).records[entry_id]
@@ -105,7 +105,7 @@ async def test_whoever_goes_on_where_another_lacks_entries_goes_on_for_the_rest(
     assert scene.asked() == {"b0": 1, "b1": 1}
 
 
-async def test_what_may_be_lost_in_limbo_is_read_elsewhere_and_no_fault() -> None:
+async def test_missing_entry_in_limbo_is_read_elsewhere_without_fault() -> None:
     scene = Scene(Striping(2, 2, 1), 3)
     held = scene.bookies["b0"].ledger(LEDGER)
     held.records.clear()
@@ -113,7 +113,7 @@ async def test_what_may_be_lost_in_limbo_is_read_elsewhere_and_no_fault() -> Non
     assert (await scene.read(0, 2)) == (entries(0, 2), [])
 
 
-async def test_the_next_replica_is_asked_at_once_when_one_fails() -> None:
+async def test_failed_read_is_retried_on_next_replica_immediately() -> None:
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].failing.add("read")
     before = scene.clock.monotonic()
@@ -121,7 +121,7 @@ async def test_the_next_replica_is_asked_at_once_when_one_fails() -> None:
     assert scene.clock.monotonic() == before
 
 
-async def test_the_next_replica_is_asked_as_well_when_one_takes_long_and_the_slow_one_last_from_then() -> None:
+async def test_slow_replica_triggers_speculative_read_and_is_deprioritized() -> None:
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].hanging.add("read")
     assert (await scene.read(0, 4)) == (entries(0, 4), [])
@@ -134,7 +134,7 @@ async def test_the_next_replica_is_asked_as_well_when_one_takes_long_and_the_slo
     assert scene.asked() == {"b0": 2, "b1": 2}
 
 
-async def test_an_entry_that_nobody_gives_is_not_read_and_each_bookie_s_reason_told() -> None:
+async def test_unreadable_entry_error_reports_reason_per_bookie() -> None:
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].failing.add("read")
     del scene.bookies["b1"].ledger(LEDGER).records[3]
@@ -253,7 +253,7 @@ async def test_a_bookie_that_lies_is_a_failed_replica(lie: Lie) -> None:
         await scene.read(4, 19)
 
 
-async def test_the_highest_lac_that_was_answered_comes_with_the_entries() -> None:
+async def test_read_returns_highest_reported_lac() -> None:
     scene = Scene(Striping(3, 2, 1), 9)
     scene.bookies["b1"].confirm(LEDGER, 8)
     assert (await scene.reader.read(0, 5)).last_add_confirmed == 8

@@ -25,7 +25,7 @@ numbers = some.integers(0, 2**63 - 2)
 
 @settings(max_examples=100)
 @given(numbers, numbers, some.integers(0, 2**64 - 1), some.binary(max_size=200))
-def test_what_is_encoded_is_read(ledger_id: int, entry_id: int, ledger_bytes: int, entry: bytes) -> None:
+def test_encoded_record_round_trips(ledger_id: int, entry_id: int, ledger_bytes: int, entry: bytes) -> None:
     confirmed = entry_id - 1
     record = encode_record(ledger_id, entry_id, confirmed, ledger_bytes, entry)
     assert check_record(record, ledger_id, entry_id) == Header(ledger_id, entry_id, confirmed, ledger_bytes)
@@ -40,7 +40,7 @@ def test_the_layout_is_as_documented() -> None:
 
 @settings(max_examples=100)
 @given(some.binary(max_size=50), some.data())
-def test_a_flipped_bit_is_found_wherever_it_is(entry: bytes, data: some.DataObject) -> None:
+def test_any_flipped_bit_is_detected(entry: bytes, data: some.DataObject) -> None:
     record = bytearray(encode_record(7, 5, 4, 100, entry))
     place = data.draw(some.integers(0, len(record) * 8 - 1))
     record[place // 8] ^= 1 << place % 8
@@ -59,7 +59,7 @@ def test_a_record_cut_off_is_found(length: int) -> None:
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(7, 6), (8, 5)])
-def test_a_whole_record_of_another_entry_is_not_taken(ledger_id: int, entry_id: int) -> None:
+def test_record_of_another_entry_is_rejected(ledger_id: int, entry_id: int) -> None:
     with pytest.raises(BadRecord, match="belongs to entry 5 of ledger 7"):
         check_record(encode_record(7, 5, 4, 100, b"x"), ledger_id, entry_id)
 

@@ -34,7 +34,7 @@ async def _result(recovery: asyncio.Task[LedgerMetadata]) -> LedgerMetadata:
     return await recovery
 
 
-async def test_what_fits_is_granted_in_order() -> None:
+async def test_reservations_are_granted_in_fifo_order() -> None:
     budget = RecoveryBudget(10)
     shares = [budget.open_share() for _ in range(3)]
     # None of them is stalled.
@@ -83,7 +83,7 @@ async def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
     assert budget.used_bytes == 10
 
 
-async def test_who_is_cancelled_leaves_nothing_behind() -> None:
+async def test_cancelled_reservation_releases_its_bytes() -> None:
     budget = RecoveryBudget(10)
     one, two = budget.open_share(), budget.open_share()
     one.set_held(0, writing=True)
@@ -148,7 +148,7 @@ async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
             assert cluster.client.recovery_budget.used_bytes == 0
 
 
-async def test_what_is_written_behind_a_lost_entry_counts() -> None:
+async def test_adds_after_a_lost_entry_count_toward_the_budget() -> None:
     """CHK-68 CHK-67: the adds that begin behind it count like those before it, at each answer of a bookie."""
     noted: list[tuple[int, bool]] = []
     set_held = RecoveryShare.set_held
@@ -223,7 +223,7 @@ def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() ->
     assert not reads.needs(0)
 
 
-def test_a_recovery_counts_what_small_records_take_in_memory() -> None:
+def test_small_records_count_with_memory_overhead() -> None:
     """CHK-68: what is read and not written counts with its overhead, and is released by the same count."""
     reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
     reads.answered(0, ReadEntries(dict.fromkeys([*range(10), 11], b"x"), None, 12, -1))
@@ -237,7 +237,7 @@ def test_a_recovery_counts_what_small_records_take_in_memory() -> None:
     assert reads.held_bytes == 0
 
 
-async def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
+async def test_fence_reserves_immediately_without_overtaking_waiters() -> None:
     """CHK-68: fences never wait for the budget, and what comes with them is within it."""
     budget = RecoveryBudget(10)
     first, second, third = [budget.open_share() for _ in range(3)]

@@ -14,7 +14,7 @@ from tests.unit.bookie.full_store import FullStore
 from tests.unit.bookie.repair_scene import Scene
 
 
-async def test_a_store_that_is_full_is_asked_again_after_a_pause() -> None:
+async def test_registration_in_full_store_is_retried_after_pause() -> None:
     async with Scene(bookies=0) as of:
         store = of.server.connect()
         full = FullStore(store)

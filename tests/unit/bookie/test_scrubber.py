@@ -63,7 +63,7 @@ def test_when_a_pass_is_due(position: ScrubPosition, now_ms: int, due_s: float) 
     assert scrub.due_in_s(position, now_ms, 10.0) == due_s
 
 
-def test_a_pass_that_was_broken_off_goes_on_and_one_that_was_not_begins_anew() -> None:
+def test_interrupted_pass_resumes_and_finished_pass_restarts() -> None:
     broken_off = ScrubPosition(began_ms=1, ledger_id=7, entry_id=3)
     assert scrub.began(broken_off, 9) is broken_off
     assert scrub.began(ScrubPosition(began_ms=1, ledger_id=7, done=True), 9) == ScrubPosition(began_ms=9)
@@ -77,7 +77,7 @@ def test_small_records_cost_time_too() -> None:
 
 
 @pytest.mark.parametrize("unreadable", [False, True], ids=["other bytes", "unreadable"])
-async def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
+async def test_damaged_record_is_detected_and_repaired(unreadable: bool) -> None:
     """CHK-28: under-replication beyond the ack quorum is found, though nobody reads the entry."""
 
     async with Scene(settings=ALONE) as of:
@@ -144,7 +144,7 @@ async def test_an_open_ledger_is_mended_after_its_close() -> None:
         await of.until(lambda: of.whole(ledger_id), "the record is whole again")
 
 
-async def test_damage_that_no_repair_mends_gets_no_task() -> None:
+async def test_unrepairable_damage_creates_no_repair_task() -> None:
     """CHK-29: each pass would find it again, and a worker would end the task at once, for ever."""
     async with Scene(settings=ALONE) as of:
         # Two entries of the writer's that the recovery did not keep.
@@ -205,7 +205,7 @@ async def test_a_deleted_ledger_is_not_reported() -> None:
         assert await of.no_tasks()
 
 
-async def test_it_goes_on_where_it_was() -> None:
+async def test_scrubber_resumes_from_saved_position() -> None:
     """What comes last is looked at too, however often the process ends before."""
     async with Scene(settings=ALONE) as of:
         ledgers = [await of.ledger(50, ensemble=1, write=1, ack=1) for _ in range(8)]
@@ -253,7 +253,7 @@ async def test_it_can_be_turned_off() -> None:
         assert found.position == ScrubPosition()
 
 
-async def test_what_can_not_be_reported_yet_is_reported_later() -> None:
+async def test_damage_is_reported_after_metadata_store_recovers() -> None:
     async with Scene(settings=ALONE) as of:
         ledger_id = await of.ledger(3)
         name = (await of.metadata(ledger_id)).bookies()[0]

@@ -15,7 +15,7 @@ from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
 
 
 @pytest.mark.parametrize(("records", "most"), [(1, None), (2500, None), (1, 1), (3, 7), (2500, 4000), (2500, 30_000)])
-def test_all_is_written_though_a_call_takes_less(
+def test_group_is_written_whole_despite_short_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, most: int | None
 ) -> None:
     writev = os.writev

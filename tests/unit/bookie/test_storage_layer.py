@@ -113,7 +113,7 @@ async def test_a_bookie_that_lost_data_is_led_out_of_limbo(of: Scene) -> None:
         assert await of.whole(ledger_id)
 
 
-async def test_a_bookie_is_emptied_and_struck_off_while_another_dies() -> None:
+async def test_bookie_is_decommissioned_while_another_is_down() -> None:
     async with ProcessScene(bookies=5) as of:
         ledgers = [await of.ledger(5) for _ in range(4)]
         await decommission(of.client, "b1")

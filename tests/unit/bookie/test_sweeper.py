@@ -56,7 +56,7 @@ def always() -> bool:
     return True
 
 
-async def test_a_claimed_ledger_is_kept_and_another_swept(of: Scene) -> None:
+async def test_sweeper_deletes_only_unclaimed_ledgers(of: Scene) -> None:
     """CHK-58: whatever time passes."""
     claimed = await of.ledger(3)
     open_one = (await of.writer()).ledger_id
@@ -114,7 +114,7 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         assert not await intents(of)
 
 
-async def test_a_claim_that_was_first_keeps_the_ledger(of: Scene) -> None:
+async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
     """CHK-58: also where its answer was lost, and where the sweeper saw the intent before."""
     for fault in (None, Fault.LOSE_ANSWER):
         made = await unclaimed(of)
@@ -189,7 +189,7 @@ async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) ->
     making.cancel()
 
 
-async def test_an_intent_without_its_ledger_goes(of: Scene) -> None:
+async def test_intent_without_ledger_is_deleted(of: Scene) -> None:
     """The holders dropped the tombstone, and the sweeper died before its last step."""
     made = await unclaimed(of)
     intent = await compare_and_set.read(of.store, paths.intent(made.ledger_id))
@@ -201,7 +201,7 @@ async def test_an_intent_without_its_ledger_goes(of: Scene) -> None:
     assert not await intents(of)
 
 
-async def test_whoever_is_not_the_auditor_any_more_sweeps_nothing(of: Scene) -> None:
+async def test_sweeper_deletes_nothing_after_losing_auditor_role(of: Scene) -> None:
     made = await unclaimed(of)
     await Sweeper(of.client, 0).sweep(lambda: False)
     assert await state(of, made.ledger_id) is LedgerState.OPEN
@@ -268,7 +268,7 @@ class Collected:
             await one.come()
 
 
-async def test_a_deleted_ledger_is_asked_for_no_more_once_nobody_waits_for_it() -> None:
+async def test_garbage_collection_ignores_fully_deleted_ledgers() -> None:
     """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -286,7 +286,7 @@ async def test_a_deleted_ledger_is_asked_for_no_more_once_nobody_waits_for_it() 
             assert all(one.holds(kept, 0) for one in of.bookies.values())
 
 
-async def test_a_tombstone_that_comes_back_is_settled_again() -> None:
+async def test_restored_tombstone_is_removed_again() -> None:
     """The metadata store was set back to an hour ago, when it waited for the bookies still."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -319,7 +319,7 @@ class InterruptedCluster(Cluster):
         return view
 
 
-async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Scene) -> None:
+async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -> None:
     """CHK-26: its cookie is looked for again before anything relies on there being none."""
     cluster = InterruptedCluster(of.client, of.settings)
     late = of.bookies["b9"] = SceneBookie(of, "b9")
@@ -339,7 +339,7 @@ async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Sce
     assert (await of.metadata(made[0])).holders == ("b1", "b9")
 
 
-async def test_an_audit_deletes_no_ledger_that_lives(of: Scene) -> None:
+async def test_audit_deletes_no_open_or_closed_ledger(of: Scene) -> None:
     """CHK-26: bookies away, cookies gone, nobody's record of it: no reason."""
     closed, written = await of.ledger(3), (await of.writer()).ledger_id
     for bookie in of.bookies.values():

@@ -9,7 +9,7 @@ from magnetar_bookie.storage.rocksdb.sync_thread import SyncThread
 from tests.running import until
 
 
-async def test_what_is_asked_for_is_done_in_order_and_told_on_the_loop() -> None:
+async def test_syncs_run_in_order_and_report_on_the_event_loop() -> None:
     thread = SyncThread("syncs")
     done: list[int] = []
     told: list[tuple[int, BaseException | None, int]] = []
@@ -24,7 +24,7 @@ async def test_what_is_asked_for_is_done_in_order_and_told_on_the_loop() -> None
     thread.shutdown()
 
 
-async def test_an_error_is_told_to_its_own_and_the_next_goes_on() -> None:
+async def test_error_is_reported_to_its_callback_and_next_sync_runs() -> None:
     thread = SyncThread("syncs")
     failure = OSError("the disk is gone")
     told: list[BaseException | None] = []
@@ -39,7 +39,7 @@ async def test_an_error_is_told_to_its_own_and_the_next_goes_on() -> None:
     thread.shutdown()
 
 
-async def test_its_end_comes_behind_all_that_was_asked_for_before() -> None:
+async def test_shutdown_waits_for_queued_syncs() -> None:
     thread = SyncThread("syncs")
     begun, may_end = threading.Event(), threading.Event()
     done: list[str] = []
@@ -63,7 +63,7 @@ def test_one_that_was_never_used_ends_at_once() -> None:
     SyncThread("syncs").shutdown()
 
 
-def test_a_closed_loop_keeps_it_from_nothing() -> None:
+def test_closed_event_loop_does_not_stop_sync_thread() -> None:
     thread = SyncThread("syncs")
     may_go_on = threading.Event()
     done = threading.Event()

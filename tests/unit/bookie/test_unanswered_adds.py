@@ -60,7 +60,7 @@ def test_ledgers_that_are_dropped_take_no_memory_and_are_not_waited_for() -> Non
     assert not unanswered.is_handed_over
 
 
-def test_the_time_out_runs_from_the_hand_over_of_the_oldest_add() -> None:
+def test_timeout_starts_when_oldest_add_is_handed_over() -> None:
     """CHK-66: the time in line does not count."""
     unanswered = adds(4)
     assert not unanswered.is_handed_over

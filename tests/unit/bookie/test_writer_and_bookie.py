@@ -165,7 +165,7 @@ class Fight:
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
-async def test_whatever_was_completed_is_in_the_closed_ledger_whoever_closes_it(first: int) -> None:
+async def test_closed_ledger_contains_every_completed_entry(first: int) -> None:
     """CHK-1, STO-4: and by the close of whoever came first, with what the others found forgotten."""
 
     async def inside(seed: int) -> Fight:

@@ -20,7 +20,7 @@ def _state(*ledgers: tuple[int, int], is_open: bool = True) -> AckState:
     return AckState(log, log.before_first, durable=True)
 
 
-def test_the_place_moves_over_ledgers_as_soon_as_nothing_is_open_before() -> None:
+def test_mark_delete_advances_over_ledgers_when_holes_are_filled() -> None:
     """ACK-1: empty ledgers among them."""
     state = _state((3, 4), (5, 0), (7, 3))
     state.acknowledge([(7, 0, 1), (3, 1, 3)])
@@ -34,7 +34,7 @@ def test_the_place_moves_over_ledgers_as_soon_as_nothing_is_open_before() -> Non
     assert only_first.first_open_after(EARLIEST) == at(7, 0)
 
 
-def test_the_place_of_who_was_there_before_the_first_ledger_moves_as_any_other() -> None:
+def test_mark_delete_advances_from_before_the_first_ledger() -> None:
     """ACK-1, RET-1: else nothing of the topic would ever be freed."""
     state = AckState(FakeLogPlaces((3, 4), (7, 4)), EARLIEST, durable=True)
     state.acknowledge([(3, 1, 1)])
@@ -57,7 +57,7 @@ def test_a_batch_is_done_when_all_its_messages_are() -> None:
     assert state.open_entries() == 8
 
 
-def test_what_is_done_whole_is_known_in_one_place_only() -> None:
+def test_acknowledged_entry_has_no_batch_state() -> None:
     state = _state((3, 10))
     state.acknowledge((), [(at(3, 4), 1, 3), (at(3, 5), 1, 3), (at(3, 8), 1, 3)])
     state.acknowledge([(3, 4, 6)])
@@ -87,7 +87,7 @@ def test_of_two_sizes_of_a_batch_the_first_is_believed() -> None:
     assert state.batch(at(3, 5)) == (0, 0)
 
 
-def test_what_is_held_of_batches_has_a_bound_and_who_is_above_it_is_told() -> None:
+def test_batch_acks_above_the_memory_limit_are_refused() -> None:
     """ACK-1: pushed back, not forgotten; and what was done makes room."""
     state = _state((3, 2000))
     whole = (1 << MAX_BATCH_MESSAGES) - 1
@@ -120,7 +120,7 @@ def test_up_to_the_middle_of_a_batch() -> None:
     assert not state.has_holes
 
 
-def test_what_changed_is_a_small_record_and_a_hole_in_many_a_short_one() -> None:
+def test_records_of_changes_and_of_many_holes_are_compact() -> None:
     """ACK-2: compact."""
     state = _state((3, 50_000))
     state.acknowledge([(3, 1, 49_999)])
@@ -136,7 +136,7 @@ def test_what_changed_is_a_small_record_and_a_hole_in_many_a_short_one() -> None
     assert len(piece) < 40_000 // 8 + 250
 
 
-def test_much_is_written_in_pieces_that_a_bookie_takes() -> None:
+def test_large_snapshot_is_split_into_several_records() -> None:
     """ACK-2."""
     state = _state((3, 200))
     size = MAX_BATCH_MESSAGES
@@ -160,12 +160,12 @@ def test_much_is_written_in_pieces_that_a_bookie_takes() -> None:
         CursorRecord(reset=True).SerializeToString(),
     ],
 )
-def test_what_is_no_record_is_refused(payload: bytes) -> None:
+def test_invalid_cursor_record_is_refused(payload: bytes) -> None:
     with pytest.raises(BadCursorRecord):
         apply_record(_state((3, 10)), payload)
 
 
-def test_a_record_that_says_too_much_is_held_back_to_what_the_log_has() -> None:
+def test_record_is_clipped_to_entries_of_the_log() -> None:
     """CHK-34: nothing is said of entries that there are not, nor memory taken for them."""
     far = 2**64 - 1
     told = [
@@ -183,7 +183,7 @@ def test_a_record_that_says_too_much_is_held_back_to_what_the_log_has() -> None:
     assert state.open_entries() == 3
 
 
-def test_a_place_in_no_ledger_of_the_log_is_the_one_that_means_the_same() -> None:
+def test_position_outside_all_ledgers_settles_at_equivalent_one() -> None:
     """CHK-54."""
     log = FakeLogPlaces((3, 4), (7, 4), is_open=False)
 

@@ -65,7 +65,7 @@ async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]
     await client.close()
 
 
-async def test_a_lost_metadata_session_gives_all_up_and_the_broker_begins_anew() -> None:
+async def test_metadata_session_loss_loses_no_message_and_preserves_order() -> None:
     """OWN-2, PRD-9: clients go on by themselves; nothing receipted is lost, and the order is that of sending."""
 
     async with running_broker() as scene:
@@ -93,7 +93,7 @@ async def test_topics_that_are_unloaded_under_load_go_on() -> None:
         await published(scene, unload, 5)
 
 
-async def test_a_topic_that_somebody_else_takes_is_given_up_and_taken_back() -> None:
+async def test_topic_fenced_by_another_broker_is_reopened_without_loss() -> None:
     """OWN-2, CHK-30: another owner's fence is the end of this life; the clients' next attempt begins another."""
 
     async with running_broker() as scene:
@@ -180,7 +180,7 @@ async def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less
         await client.close()
 
 
-async def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
+async def test_graceful_shutdown_notifies_clients_before_their_streams_end() -> None:
     """Producers and consumers end with SERVICE_NOT_READY; logs are closed, so that the next opening has to recover
     nothing."""
 
@@ -209,7 +209,7 @@ async def test_ending_in_peace_tells_everybody_before_their_streams_end() -> Non
 
 
 @pytest.mark.parametrize("ending", ["the broker", "the topic"])
-async def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_once(ending: str) -> None:
+async def test_session_loss_during_graceful_close_ends_it_at_once(ending: str) -> None:
     """OWN-2: what was taken waits for its bookies, and nobody may wait for it any more."""
 
     async with running_broker(
@@ -236,7 +236,7 @@ async def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_o
 
 
 @pytest.mark.parametrize("bound", ["topics", "streams"])
-async def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
+async def test_shutdown_is_bounded_when_bookies_or_clients_hang(bound: str) -> None:
     """Nothing of what hangs, bookies or clients, keeps a broker from ending."""
 
     async with running_broker(broker_shutdown_timeout_seconds=0.3, topic_close_timeout_seconds=10.0) as scene:
@@ -256,7 +256,7 @@ async def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
         await connection.close()
 
 
-async def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> None:
+async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
     """TOP-7, CHK-57: old producers, ids and acknowledgements are refused, not applied, whatever is asked with them."""
 
     async with running_broker() as scene:
@@ -311,7 +311,7 @@ async def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it(
         await other.close()
 
 
-async def test_a_receipt_is_for_what_the_topic_has_or_had() -> None:
+async def test_trimmed_message_is_acknowledged_and_unknown_one_refused() -> None:
     """An id of a ledger that it never had is refused; one that was trimmed was acknowledged, or is of no use."""
 
     async with running_broker() as scene:
@@ -328,14 +328,14 @@ async def test_a_receipt_is_for_what_the_topic_has_or_had() -> None:
         await client.close()
 
 
-async def test_deleting_a_topic_that_is_not_there_says_so() -> None:
+async def test_deleting_a_missing_topic_raises_topic_not_found() -> None:
     async with running_broker() as scene:
         for force in (False, True):
             with pytest.raises(TopicNotFound):
                 await scene.admin.topics.delete("missing", force=force)
 
 
-async def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None:
+async def test_idle_topic_is_unloaded_and_inactive_topic_is_deleted() -> None:
     """TOP-2: an inactive topic is deleted only where nobody uses it and no subscription needs it."""
 
     async with running_broker(

@@ -103,7 +103,7 @@ async def says(daemon: BrokerDaemon, reason: str) -> None:
     await until(told, f"it says: {reason}")
 
 
-async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -> None:
+async def test_broker_reports_missing_dependencies_until_it_is_ready() -> None:
     """ADM-2: ready and healthy mean that a message goes through, and what they lack is told."""
 
     machine = Machine()
@@ -127,7 +127,7 @@ async def test_it_waits_for_what_is_away_says_so_and_becomes_ready_by_itself() -
     assert machine.ended is ExitStatus.ENDED
 
 
-async def test_others_are_told_an_address_that_they_can_ask_for_its_health() -> None:
+async def test_broker_registers_a_reachable_http_address() -> None:
     machine = Machine()
     machine.away = True
     async with machine.running(http_address="0.0.0.0:0", listen_addresses=["one:1"]) as daemon:
@@ -183,7 +183,7 @@ async def test_two_processes_under_one_name_do_not_fight() -> None:
 
 
 @pytest.mark.parametrize("away", [True, False])
-async def test_it_ends_in_peace_whatever_it_waits_for(away: bool) -> None:
+async def test_broker_that_is_not_ready_ends_gracefully(away: bool) -> None:
     machine = Machine()
     machine.away = away
     async with machine.running() as daemon:
@@ -212,7 +212,7 @@ async def test_a_bug_ends_it_with_a_status_of_its_own(monkeypatch: pytest.Monkey
     assert await within(machine.daemon().run(), "its end") is ExitStatus.BROKEN
 
 
-async def test_what_hangs_at_the_end_is_told_by_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_shutdown_is_reported_by_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     await machine.add_bookie()
     async with machine.running(broker_shutdown_timeout_seconds=0.1, close_timeout_seconds=0.1) as daemon:

@@ -9,7 +9,7 @@ from magnetar_testing.clock import ManualClock
 from tests.unit.broker.subscription_scene import settle
 
 
-async def test_what_breaks_off_begins_anew_after_a_pause() -> None:
+async def test_failed_background_task_restarts_after_a_pause() -> None:
     """Without one it would leave no turn to anybody else."""
     life = BrokerSession.__new__(BrokerSession)
     life._clock = clock = ManualClock()

@@ -41,7 +41,7 @@ def test_flags_and_a_file_give_the_same_settings(tmp_path: Path) -> None:
     assert by_flag.advertised == (("internal", "10.0.0.1:0"), ("external", "example.org:7000"))
 
 
-def test_the_internal_listener_comes_first() -> None:
+def test_internal_listener_is_the_first_advertised() -> None:
     """OWN-1: the listener that other brokers use is the one that is named, or the first."""
     both = ("out:magnetar://o:1", "in:magnetar://i:2")
     assert settings(advertised_listeners=both).advertised == (("out", "o:1"), ("in", "i:2"))

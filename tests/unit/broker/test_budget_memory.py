@@ -61,7 +61,7 @@ def is_about(memory_bytes: int, budget_bytes: int) -> bool:
 
 
 @RUNS
-def test_a_topics_budget_bounds_what_small_entries_take_in_memory(run: int) -> None:
+def test_topic_budget_bounds_memory_of_small_entries(run: int) -> None:
     """CHK-68: 25-byte entries of a topic whose bookies are away took 17 times its budget."""
 
     def fill() -> tuple[Producer, WaitingLog]:
@@ -99,7 +99,7 @@ def test_a_logs_bound_on_pending_appends_bounds_their_memory() -> None:
     assert log.queue.pending_bytes >= BUDGET
 
 
-def test_a_producer_returns_what_it_took_however_its_entries_are_decided() -> None:
+def test_producer_releases_its_budget_for_stored_and_refused_entries() -> None:
     """CHK-68: entries that are stored, refused by themselves, refused by the log, and passed over behind the end."""
     budget, sink, log = PublishBudget(BUDGET), FakeProducerSink(), WaitingLog(4 * ENTRY_OVERHEAD_BYTES)
     producer = producer_on(log, budget, sink)
@@ -116,7 +116,7 @@ def test_a_producer_returns_what_it_took_however_its_entries_are_decided() -> No
     assert budget.used_bytes == 2 * count_entry_memory(small_entries(0, 1))
 
 
-def test_the_cache_bounds_what_small_entries_take_in_memory() -> None:
+def test_cache_size_bounds_memory_of_small_entries() -> None:
     """CHK-68: `managed_ledger_cache_size_mb` counts memory."""
 
     def fill() -> tuple[EntryCache, CachedEntries]:

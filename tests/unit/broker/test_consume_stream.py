@@ -65,7 +65,7 @@ async def test_entries_go_out_and_acks_are_answered() -> None:
         assert scene.stats().consumers == []
 
 
-async def test_what_comes_for_many_consumers_in_one_turn_leaves_in_one_message() -> None:
+async def test_deliveries_to_many_consumers_share_one_message() -> None:
     async with _running() as (scene, _, client):
         for number in range(1, 6):
             await client.open(number, f"s{number}")
@@ -78,7 +78,7 @@ async def test_what_comes_for_many_consumers_in_one_turn_leaves_in_one_message()
         assert len(answer.deliveries) == 5
 
 
-async def test_the_brokers_part_is_cut_off_for_those_who_did_not_ask() -> None:
+async def test_broker_metadata_is_stripped_unless_requested() -> None:
     """MSG-5"""
     async with _running() as (scene, _, client):
         entry = encode_entry(MessageMetadata(producer_name="p", sequence_id=1, publish_time=2), b"payload")
@@ -90,7 +90,7 @@ async def test_the_brokers_part_is_cut_off_for_those_who_did_not_ask() -> None:
         assert client.delivered[2][0].entry == entry
 
 
-async def test_epochs_are_told_before_what_is_delivered_in_them() -> None:
+async def test_epoch_precedes_its_deliveries_and_stale_acks_are_refused() -> None:
     """SUB-9, CHK-52"""
     async with _running() as (scene, _, client):
         entries = scene.add(4)
@@ -126,7 +126,7 @@ async def test_epochs_are_told_before_what_is_delivered_in_them() -> None:
         await eventually(lambda: client.positions(1) == entries * 2 + entries[1:])
 
 
-async def test_a_stream_that_breaks_takes_its_consumers_away_and_others_get_what_they_had() -> None:
+async def test_broken_stream_redelivers_its_messages_to_other_consumers() -> None:
     """ACK-3"""
     async with _running() as (scene, server, client):
         entries = scene.add(4)
@@ -195,7 +195,7 @@ async def test_many_slow_streams_together_are_bounded_too() -> None:
         await eventually(lambda: server.budget.queued_bytes == 0)
 
 
-async def test_what_can_not_be_is_refused_and_says_why() -> None:
+async def test_invalid_consumer_requests_are_refused_with_error_codes() -> None:
     async with _running(ConsumeSettings(max_consumers_per_stream=8)) as (scene, _, client):
         scene.add(1)
         await client.send(
@@ -309,7 +309,7 @@ async def test_unsubscribing_is_answered_then_the_consumer_ends() -> None:
         assert scene.subscriptions.stats() == []
 
 
-async def test_room_for_what_is_being_read_is_given_back_when_it_is_not_needed() -> None:
+async def test_read_capacity_is_released_when_the_topic_is_unloaded() -> None:
     async with _running() as (scene, server, client):
         other = Scene()
         server.topics["other"] = other.subscriptions
@@ -329,7 +329,7 @@ async def test_room_for_what_is_being_read_is_given_back_when_it_is_not_needed()
         assert 1 in client.ended
 
 
-async def test_a_topic_that_is_given_up_ends_its_consumers_and_not_the_stream() -> None:
+async def test_topic_unload_ends_its_consumers_but_not_the_stream() -> None:
     async with _running() as (scene, _, client):
         await client.open(1)
         await client.open(2, "other")
@@ -343,7 +343,7 @@ async def test_a_topic_that_is_given_up_ends_its_consumers_and_not_the_stream() 
         assert problem.code == ErrorCode.SERVICE_NOT_READY
 
 
-async def test_a_client_that_has_finished_still_gets_its_receipts() -> None:
+async def test_half_closed_stream_still_receives_ack_results() -> None:
     async with _running() as (scene, _, client):
         entries = scene.add(2)
         await client.open()

@@ -7,7 +7,7 @@ import pytest
 from magnetar_broker.core.counters import BrokerCounters, Deliveries, Traffic
 
 
-def test_a_rate_is_what_the_total_rose_by_since_the_sample_before() -> None:
+def test_rate_is_the_increase_since_the_previous_sample() -> None:
     traffic = Traffic()
     traffic.count(10, 1, 1000)
     traffic.sample(100.0)
@@ -41,7 +41,7 @@ def test_entries_that_share_a_latency_are_observed_at_once() -> None:
     assert seconds.counts[-1] == 1
 
 
-def test_what_a_topic_delivered_outlives_its_subscriptions() -> None:
+def test_delivery_totals_include_deleted_subscriptions() -> None:
     deliveries = Deliveries()
     durable, reader = deliveries.of_durable("s"), deliveries.of_transient()
     durable.deliver(10, 1, 100, 0)

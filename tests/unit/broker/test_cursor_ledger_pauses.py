@@ -44,7 +44,7 @@ async def _created(scene: CursorScene) -> int:
     return len([one async for one in scene.cluster.client.ledgers.ledger_ids()])
 
 
-async def test_a_cursor_whose_adds_are_all_refused_creates_few_ledgers() -> None:
+async def test_cursor_creates_few_ledgers_when_all_adds_are_refused() -> None:
     """CHK-66: at most 9 and one in 2.5 seconds. The acknowledgement waits, and says for which reason."""
 
     async with running_cursor_scene(bookies=1) as scene:
@@ -66,7 +66,7 @@ async def test_a_cursor_whose_adds_are_all_refused_creates_few_ledgers() -> None
         assert again.acknowledged(at(5, 2))
 
 
-async def test_a_cursor_whose_ledgers_take_one_entry_each_creates_few_ledgers() -> None:
+async def test_cursor_creates_few_ledgers_when_each_stores_one_entry() -> None:
     """CHK-66: a ledger that stored its snapshot before it failed ends no pause."""
 
     async with running_cursor_scene(bookies=1) as scene:
@@ -163,7 +163,7 @@ async def test_a_close_that_waits_for_the_bookies_does_not_end_later_pauses() ->
         await closing
 
 
-async def test_a_place_that_can_t_be_written_is_followed_by_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reset_pauses_between_failed_writes_of_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-66: a reset is saved later."""
 
     async with running_cursor_scene(bookies=1) as scene:

@@ -23,7 +23,7 @@ from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_with
 _ON_ONE_BOOKIE = Striping(1, 1, 1)
 
 
-async def test_cursors_whose_bookie_hangs_keep_others_out_for_few_seconds() -> None:
+async def test_healthy_cursors_open_within_seconds_while_a_bookie_hangs() -> None:
     """CHK-67: of 80 cursors on two bookies, those on the healthy one open; the others open when theirs is back."""
 
     async with running_cursor_scene(bookies=2) as scene:
@@ -86,7 +86,7 @@ class Reads:
             await asyncio.sleep(0)
 
 
-async def test_a_read_past_its_slice_gives_its_place_to_one_that_waits() -> None:
+async def test_read_past_its_slice_is_cancelled_for_waiting_read() -> None:
     reads = Reads()
     first, second = await reads.begin("first", "second", slice_s=1.0)
     [third] = await reads.begin("third")
@@ -103,7 +103,7 @@ async def test_a_read_past_its_slice_gives_its_place_to_one_that_waits() -> None
     assert [await second, await third] == ["second", "third"]
 
 
-async def test_a_read_past_its_slice_goes_on_while_none_waits() -> None:
+async def test_read_past_its_slice_continues_while_no_read_waits() -> None:
     reads = Reads()
     [first] = await reads.begin("first")
     await reads.advance(100.0)

@@ -22,7 +22,7 @@ from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
 
 
-async def test_what_had_a_receipt_is_there_when_the_cursor_is_opened_again() -> None:
+async def test_saved_acknowledgements_are_restored_on_reopen() -> None:
     """ACK-1, ACK-2: places, holes, and some messages of a batch; one snapshot is read, and what follows."""
 
     async with running_cursor_scene() as scene:
@@ -44,7 +44,7 @@ async def test_what_had_a_receipt_is_there_when_the_cursor_is_opened_again() -> 
         assert again.first_open_after(at(5, 25)) == at(5, 26)
 
 
-async def test_a_receipt_waits_for_the_disk_and_those_that_come_meanwhile_share_the_next_record() -> None:
+async def test_acks_during_a_pending_save_share_the_next_record() -> None:
     async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
@@ -67,7 +67,7 @@ async def test_a_receipt_waits_for_the_disk_and_those_that_come_meanwhile_share_
         assert cursor.saved_mark_delete == at(5, 29)
 
 
-async def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> None:
+async def test_new_owner_fences_the_cursors_of_the_previous_one() -> None:
     """OWN-2: opening a cursor fences its ledger, so a zombie's acks fail."""
 
     async with running_cursor_scene() as scene:
@@ -97,7 +97,7 @@ async def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> N
 
 
 @pytest.mark.parametrize("what", ["first save", "create", "delete", "next ledger", "close"])
-async def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
+async def test_replaced_owner_changes_no_cursor_node(what: str) -> None:
     """OWN-2: where there was no ledger to fence as well."""
 
     async with running_cursor_scene(bookies=5) as scene:
@@ -133,7 +133,7 @@ async def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
             await cursor.saved()
 
 
-async def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
+async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
     """CHK-54, ACK-2: one in a ledger that was deleted; what was acknowledged there is nobody else's."""
 
     async with running_cursor_scene() as scene:
@@ -167,7 +167,7 @@ async def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
         assert lagging.mark_delete == at(5, 0)
 
 
-async def test_what_is_not_durable_holds_back_no_trimming() -> None:
+async def test_non_durable_cursor_does_not_hold_back_trimming() -> None:
     """SUB-7: nothing is kept for a reader, wherever it stands; so what trims asks of durable cursors only."""
 
     async with running_cursor_scene() as scene:
@@ -181,7 +181,7 @@ async def test_what_is_not_durable_holds_back_no_trimming() -> None:
         assert table.slowest_saved() == at(5, 49)
 
 
-async def test_the_first_cursor_is_created_after_what_its_log_retains_is_recorded() -> None:
+async def test_retention_mark_is_recorded_before_the_first_cursor() -> None:
     """RET-1: and not at all where that fails. A log is told of each first one, and of no other."""
 
     async with running_cursor_scene() as scene:
@@ -367,7 +367,7 @@ def delete_all_but(kept: Collection[int]) -> Callable[[LedgerClient, list[int]],
     return delete
 
 
-async def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_ledger() -> None:
+async def test_undeletable_ledger_does_not_block_deletion_of_others() -> None:
     """CHK-58: of a cursor with more former ledgers than a save leaves. All others are deleted, the node names all that
     are there, and the one in use is never deleted. It is deleted when that is possible."""
 
@@ -431,7 +431,7 @@ async def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
         assert await scene.node("s") is None
 
 
-async def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(
+async def test_undeletable_ledger_does_not_block_other_cursors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """CHK-58: whichever cursor it is of."""
@@ -452,7 +452,7 @@ async def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiti
             assert [name for name in "abc" if (await scene.known(name)).deleting] == [stuck]
 
 
-async def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
+async def test_gracefully_closed_cursor_without_holes_leaves_no_ledger() -> None:
     async with running_cursor_scene() as scene:
         table = await scene.open()
         names = ["used", "unused", "unsaved", "holes"]
@@ -477,7 +477,7 @@ async def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None
         assert [one and one.open_entries() for one in found] == [96, 100, 92, 95]
 
 
-async def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() -> None:
+async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
     """CHK-59: also one that a dead broker left; what is acknowledged meanwhile waits and is saved."""
 
     async with running_cursor_scene() as scene:
@@ -520,7 +520,7 @@ async def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_u
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
-async def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turns: int) -> None:
+async def test_acks_during_release_of_idle_ledger_are_saved(turns: int) -> None:
     """ACK-1: a position can't represent holes, and a receipt does not come from it."""
 
     async with running_cursor_scene() as scene:
@@ -540,7 +540,7 @@ async def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turn
         assert again.acknowledged_messages(at(5, 8)) == 1
 
 
-async def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has() -> None:
+async def test_failed_release_of_idle_ledger_loses_no_ack() -> None:
     """ACK-1: the ledger that it has goes on, or another begins with all that is known."""
 
     async with running_cursor_scene() as scene:
@@ -563,7 +563,7 @@ async def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has()
         assert await _acknowledged(scene, "s") == [0, 3, 5]
 
 
-async def test_how_often_it_changed_hands_is_saved_with_what_is() -> None:
+async def test_take_over_count_is_saved_with_the_cursor() -> None:
     """So that the acknowledgements of consumers who only connect again count for the next broker, too."""
 
     async with running_cursor_scene() as scene:
@@ -585,7 +585,7 @@ async def test_how_often_it_changed_hands_is_saved_with_what_is() -> None:
         assert (again.take_overs, again.moves) == (3, cursor.moves)
 
 
-async def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
+async def test_seek_is_durable_and_holds_back_trimming_immediately() -> None:
     """SUB-9: back over what was acknowledged, which is to come again."""
 
     async with running_cursor_scene() as scene:
@@ -620,7 +620,7 @@ async def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_a
         assert not again.acknowledged_messages(at(5, 80))
 
 
-async def test_a_cursor_whose_ledger_repair_has_closed_goes_on_in_another() -> None:
+async def test_cursor_continues_in_another_ledger_after_recovery() -> None:
     """ACK-1: that somebody fenced it does not mean that the cursor is somebody else's."""
 
     async with running_cursor_scene() as scene:
@@ -664,7 +664,7 @@ async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> No
         assert again.mark_delete == at(5, 50)
 
 
-async def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_next() -> None:
+async def test_interrupted_cursor_deletion_is_finished_on_next_open() -> None:
     """CHK-58: and nobody sees the cursor meanwhile."""
 
     async with running_cursor_scene() as scene:
@@ -687,7 +687,7 @@ async def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_cursor_that_could_not_be_deleted_goes_on_as_before(busy: bool) -> None:
+async def test_failed_deletion_leaves_the_cursor_working(busy: bool) -> None:
     """ACK-1: what it had, what is acknowledged meanwhile, and who waits for a receipt of that."""
 
     async with running_cursor_scene() as scene:
@@ -875,7 +875,7 @@ async def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
         assert not await scene.ledgers()
 
 
-async def test_who_waits_when_the_topic_is_given_up_is_told_so_and_not_cancelled() -> None:
+async def test_abandoned_table_fails_pending_calls_with_broker_error() -> None:
     async with running_cursor_scene() as scene:
         for turns in range(1, 40, 3):
             table = await scene.open()

@@ -69,7 +69,7 @@ def subscriptions_of(scene: CursorScene, table: CursorTable) -> Subscriptions:
 
 
 @pytest.mark.parametrize("record", [0, 1, 2])
-async def test_a_damaged_cursor_is_refused_alone_and_says_what_mends_it(record: int) -> None:
+async def test_damaged_cursor_is_refused_alone_with_repair_advice(record: int) -> None:
     """CHK-67; ADM-3: what is damaged, and the way out; ACK-2: the log is kept from its place on."""
 
     async with running_cursor_scene() as scene:
@@ -205,7 +205,7 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
 @pytest.mark.parametrize("by", ["another broker", "an operator"])
-async def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: str, way: str) -> None:
+async def test_undecodable_node_is_not_overwritten_after_a_change(by: str, way: str) -> None:
     """CHK-67, OWN-2: by a broker that lost the topic, and where the node itself was changed by hand."""
 
     async with running_cursor_scene() as scene:
@@ -296,7 +296,7 @@ async def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(
 
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
-async def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str) -> None:
+async def test_reset_or_deletion_completes_after_its_caller_is_cancelled(way: str) -> None:
     """CHK-69: a caller that is cancelled leaves no cursor that nobody opens."""
 
     async with running_cursor_scene() as scene:
@@ -311,7 +311,7 @@ async def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str
         assert ("bad" in table.names()) == (way == "reset")
 
 
-async def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reset_seeks_a_cursor_that_opens_during_the_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-69: the position is looked for in the log, and the bookies are back before it is found."""
     find = find_start
 
@@ -354,7 +354,7 @@ async def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
 @pytest.mark.parametrize("failed_before", [False, True])
-async def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str, failed_before: bool) -> None:
+async def test_waiting_callers_wake_when_cursor_is_replaced_or_deleted(way: str, failed_before: bool) -> None:
     """CHK-69"""
 
     async with running_cursor_scene() as scene:

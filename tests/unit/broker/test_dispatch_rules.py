@@ -35,7 +35,7 @@ def _entries(count: int, messages: int = 1) -> list[Deliverable]:
     return [Deliverable(LogEntry(Position(1, number), b"x" * 10, messages, 0, number, 0)) for number in range(count)]
 
 
-def test_failover_keeps_the_first_of_the_highest_priority() -> None:
+def test_failover_selects_a_consumer_of_the_highest_priority() -> None:
     """SUB-3"""
     first, second, low = _consumer("z", 0, 1), _consumer("a", 0, 2), _consumer("a", 1, 0)
     assert choose_active([low, first, second], -1) is first
@@ -45,7 +45,7 @@ def test_failover_keeps_the_first_of_the_highest_priority() -> None:
     assert by_name == [second, first, second, first]
 
 
-def test_one_consumer_gets_no_more_in_a_row_than_it_may() -> None:
+def test_round_robin_bounds_consecutive_messages_of_a_consumer() -> None:
     """SUB-4"""
     rule = RoundRobin(DispatchLimits(max_round_robin_messages=20), Position(1, -1))
     consumers = [_consumer(name) for name in "ab"]
@@ -61,7 +61,7 @@ def test_one_consumer_gets_no_more_in_a_row_than_it_may() -> None:
     assert rule.unacked_messages == 700
 
 
-def test_what_is_read_and_finds_nobody_ready_joins_what_is_to_be_delivered_again() -> None:
+def test_entries_read_beyond_permits_are_queued_for_redelivery() -> None:
     """SUB-14"""
     rule = RoundRobin(DispatchLimits(), Position(1, -1))
     consumer = _consumer("a")
@@ -84,7 +84,7 @@ def test_what_is_read_and_finds_nobody_ready_joins_what_is_to_be_delivered_again
     assert [one.redelivery_count for _, entries in again for one in entries] == [1]
 
 
-def test_a_stream_without_room_stands_out_of_line_until_it_has_some() -> None:
+def test_stream_without_capacity_is_skipped_until_it_has_some() -> None:
     rule = RoundRobin(DispatchLimits(), Position(1, -1))
     outlet = _Outlet(0)
     consumer = ConsumerState("a", 0, outlet)
@@ -133,7 +133,7 @@ def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     assert len(rule._redelivery._chunks) == 59
 
 
-def test_past_deliveries_count_by_how_far_each_delivery_got() -> None:
+def test_past_deliveries_count_the_deliveries_that_reached_an_entry() -> None:
     past = PastDeliveries()
     for end in (20, 9, 5):
         past.delivered_up_to(Position(1, end))
@@ -148,7 +148,7 @@ def test_past_deliveries_count_by_how_far_each_delivery_got() -> None:
     assert past.count(Position(1, 10)) == 1980
 
 
-def test_ranges_cost_nothing_of_what_stands_outside_of_them() -> None:
+def test_range_removal_does_not_scan_entries_outside_the_range() -> None:
     numbers = EntryNumbers()
     numbers.increment(7, range(50_000))
     for _ in range(200_000):  # a look at all of them for each would take many minutes
@@ -157,7 +157,7 @@ def test_ranges_cost_nothing_of_what_stands_outside_of_them() -> None:
     assert numbers.total == 50_000
 
 
-def test_ranges_of_any_size_cost_what_is_there() -> None:
+def test_removal_of_a_huge_range_costs_only_existing_entries() -> None:
     numbers, positions = EntryNumbers(), PositionSet()
     for entry_id in (3, 5, 2**40):
         numbers.set(Position(1, entry_id), 2)

@@ -52,7 +52,7 @@ def sweeper(scene: Scene, client: LedgerClient | None = None) -> RemainsSweeper:
 
 
 @pytest.mark.parametrize("by_owner", [True, False])
-async def test_a_deleted_topic_leaves_what_leases_hold_and_readers_read_on(by_owner: bool) -> None:
+async def test_deleted_topic_retains_leased_ledgers_until_leases_expire(by_owner: bool) -> None:
     """SPK-5: delete spares it, whoever deletes; it is swept when the leases' full time is over, and nothing is left."""
 
     async with running_log_scene() as scene:
@@ -185,7 +185,7 @@ async def test_several_sweep_at_once_and_one_dies_half_way(monkeypatch: pytest.M
         assert await remains(scene) == []
 
 
-async def test_a_sweeper_goes_on_whatever_stands_there_and_whatever_breaks() -> None:
+async def test_sweeper_continues_despite_foreign_nodes_and_store_outages() -> None:
     """SPK-5: a node that nobody of ours has written is passed over, and an outage is waited for."""
 
     async with running_log_scene() as scene:

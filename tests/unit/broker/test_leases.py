@@ -40,7 +40,7 @@ async def recorded(scene: Scene) -> list[tuple[bytes, int]]:
     return [(one.lease_id, one.from_ledger_id) for one in node.leases]
 
 
-async def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
+async def test_trim_spares_leased_ledgers_until_the_lease_expires() -> None:
     """SPK-5, RET-1: closed ledgers go, but what a lease holds; it is in the metadata before it is answered."""
 
     async with running_log_scene() as scene:
@@ -92,7 +92,7 @@ async def test_a_lease_that_has_lapsed_is_removed_and_counted_once() -> None:
         assert log.leases.lapsed == 2
 
 
-async def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
+async def test_truncate_leaves_leased_ledgers_to_a_later_trim() -> None:
     """SPK-5"""
 
     async with running_log_scene() as scene:
@@ -105,7 +105,7 @@ async def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
         assert ids(log) == []
 
 
-async def test_whoever_takes_over_honours_a_lease_for_its_full_time() -> None:
+async def test_new_owner_honours_a_lease_for_its_full_time() -> None:
     """SPK-5: from take-over on, by its own clock; also the third who has the topic, and one killed at once."""
 
     async with running_log_scene() as scene:
@@ -136,7 +136,7 @@ async def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
             await old.leases.renew(ONE, _TEN_MIN_MS)
 
 
-async def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_keeps() -> None:
+async def test_replaced_owner_extends_no_lease_past_its_written_time() -> None:
     """SPK-5: a renewal that is not written leaves the lease as long as it was."""
 
     async with running_log_scene() as scene:
@@ -175,7 +175,7 @@ async def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None
         assert (lease.from_ledger_id, round(left_s)) == (ledgers[1], 600)
 
 
-def test_what_took_long_to_be_heard_of_is_promised_from_when_it_was_asked_for_and_kept_from_when_it_was_known() -> None:
+def test_lease_is_promised_from_request_and_held_from_answer() -> None:
     """SPK-5: a successor may have given its time since; and the predecessor may have promised until just then."""
     lease = Lease(ONE, 5, 10_000, "", 0)
     leases = Leases()
@@ -210,7 +210,7 @@ async def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
 
 
 @pytest.mark.parametrize("turns", range(14))
-async def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_gone(turns: int) -> None:
+async def test_lease_taken_during_trim_holds_all_listed_ledgers(turns: int) -> None:
     """SPK-5: take, then look: what is on the list then stays there."""
 
     async with running_log_scene() as scene:
@@ -227,7 +227,7 @@ async def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_g
 
 
 @pytest.mark.parametrize("turns", range(14))
-async def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(turns: int) -> None:
+async def test_lease_moved_back_during_trim_holds_all_listed_ledgers(turns: int) -> None:
     """SPK-5: nor does a lease that stands already come between what a trim has decided and what it does."""
 
     async with running_log_scene() as scene:
@@ -245,7 +245,7 @@ async def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(
 
 
 @pytest.mark.parametrize("turns", range(10))
-async def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None:
+async def test_cancelled_request_leaves_a_complete_lease_or_none(turns: int) -> None:
     """SPK-5: what the node says and what is kept here never differ."""
 
     async with running_log_scene() as scene:
@@ -264,7 +264,7 @@ async def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-async def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
+async def test_lease_is_recorded_after_a_faulty_metadata_request(fault: Fault) -> None:
     """SPK-5, CHK-40: what was on its way is written once, or not; the caller is told which."""
 
     async with running_log_scene() as scene:
@@ -281,7 +281,7 @@ async def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
         assert scene.lost == []
 
 
-async def test_while_the_store_is_away_a_lease_is_refused_and_one_that_stands_is_kept() -> None:
+async def test_store_outage_refuses_new_leases_and_preserves_existing_ones() -> None:
     """SPK-5, CHK-40: unknown is not no, and a suspended session takes nothing from who reads."""
 
     async with running_log_scene() as scene:
@@ -316,7 +316,7 @@ async def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_b
         assert refused.value.code == ErrorCode.TOO_MANY_REQUESTS
 
 
-async def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
+async def test_invalid_lease_is_refused_and_error_names_the_limit() -> None:
     """SPK-5: no reader holds more, or for longer, than an administrator allows."""
 
     async with running_log_scene() as scene:
@@ -348,7 +348,7 @@ async def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
         assert [one for one, _ in await recorded(scene)] == [OTHER, third]
 
 
-async def test_who_has_ended_a_lease_holds_nothing() -> None:
+async def test_ended_lease_holds_no_ledgers() -> None:
     """SPK-5"""
 
     async with running_log_scene() as scene:
@@ -360,7 +360,7 @@ async def test_who_has_ended_a_lease_holds_nothing() -> None:
         assert await scene.patiently(log.trim(lambda: Position(ledgers[0], 2)))
 
 
-async def test_opening_a_topic_with_leases_asks_the_store_no_more_than_without(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leases_add_no_store_requests_to_opening_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: they stand in the node that is read anyway."""
 
     async with running_log_scene() as scene:

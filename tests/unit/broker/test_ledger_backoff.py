@@ -33,7 +33,7 @@ class FailingLedgers:
         return self.backoff.pause_s(self.now)
 
 
-def test_a_log_whose_ledgers_have_not_failed_does_not_pause() -> None:
+def test_log_without_failed_ledgers_does_not_pause() -> None:
     assert LedgerBackoff().pause_s(0.0) == 0.0
 
 
@@ -49,7 +49,7 @@ def test_pauses_double_while_ledgers_fail_at_once() -> None:
 
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("served_s", [0.0, 0.001, 0.05, 0.3, 1.0, 2.0, 4.9, 10.0])
-def test_ledgers_are_bounded_by_time_whatever_they_stored(served_s: float, random: float) -> None:
+def test_creation_rate_of_failing_ledgers_is_bounded(served_s: float, random: float) -> None:
     """CHK-66: at most 9 and one in 2.5 seconds."""
     log = FailingLedgers(random)
     began = log.now

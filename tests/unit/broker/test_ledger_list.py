@@ -50,7 +50,7 @@ def view(listed: LedgerList) -> LedgerList:
     return replace(listed, ledgers=[replace(one, rank=one.rank - rank) for one in listed.ledgers])
 
 
-def test_tens_of_thousands_of_ledgers_fit_their_nodes_and_come_back_alike() -> None:
+def test_long_ledger_list_is_paged_and_read_back_unchanged() -> None:
     """RET-3: the list outgrows one metadata node, and nothing of it is lost; trimming takes it, pages and all."""
     metadata, listed, ledgers = Metadata(), LedgerList("i"), 25_000
     for number in range(1, ledgers + 1):
@@ -85,7 +85,7 @@ def test_tens_of_thousands_of_ledgers_fit_their_nodes_and_come_back_alike() -> N
     assert listed.next_index == 2 * ledgers
 
 
-def test_a_list_without_ledgers_says_where_the_log_stands() -> None:
+def test_empty_ledger_list_retains_the_position_of_the_log() -> None:
     metadata, listed = Metadata(), LedgerList("i")
     assert listed.last == listed.before_first == EARLIEST
     assert listed.at_or_after(EARLIEST) is None

@@ -47,7 +47,7 @@ async def test_the_name_is_filled_in_and_another_one_stays() -> None:
     assert await service.call(peer, "partitions", b"x") == b"x"
 
 
-async def test_a_client_that_came_from_outside_is_sent_to_addresses_outside() -> None:
+async def test_lookup_returns_the_address_of_the_clients_listener() -> None:
     """OWN-1: by the listener that it came to; to another one only if it names that."""
 
     machine = Machine()

@@ -46,7 +46,7 @@ def requested(places: LoadingPlaces[str], *names: str) -> dict[str, TopicLoading
     return {name: places.request(name) for name in names}
 
 
-def test_places_are_granted_in_the_order_of_the_requests() -> None:
+def test_load_slots_are_granted_in_request_order() -> None:
     places: LoadingPlaces[str] = LoadingPlaces(2)
     loadings = requested(places, "a", "b", "c", "d")
     assert granted(places) == ["a", "b"]
@@ -55,7 +55,7 @@ def test_places_are_granted_in_the_order_of_the_requests() -> None:
     assert granted(places) == ["d"]
 
 
-def test_topics_that_failed_before_get_half_of_the_places() -> None:
+def test_failed_topics_get_at_most_half_the_load_slots() -> None:
     places: LoadingPlaces[str] = LoadingPlaces(4)
     failed_once(places, "s1", "s2", "s3")
     loadings = requested(places, "s1", "s2", "s3", "h1", "h2", "h3")
@@ -137,7 +137,7 @@ class StorageThatHangs(FakeStorage):
             self.hanging.remove(name)
 
 
-async def test_topics_whose_opening_hangs_leave_room_for_healthy_ones() -> None:
+async def test_hanging_topic_loads_leave_slots_for_healthy_topics() -> None:
     """Their bookies are away, say. They keep half of the places, and healthy topics are opened past them."""
     clock = ManualClock()
     storage = StorageThatHangs(TopicSettings(max_concurrent_topic_load_request=4, slow_topic_load_seconds=5), clock)

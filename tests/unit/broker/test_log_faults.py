@@ -28,7 +28,7 @@ def reachable(scene: Scene) -> None:
         bookie.failing.clear()
 
 
-async def test_what_failed_goes_to_the_next_ledger_first_as_it_was() -> None:
+async def test_failed_entries_are_stored_unchanged_first_in_next_ledger() -> None:
     """MSG-5: an entry keeps index and broker time. What is appended while its ledger fails comes behind it."""
 
     async with running_log_scene(bookies=3) as scene:
@@ -58,7 +58,7 @@ async def test_what_failed_goes_to_the_next_ledger_first_as_it_was() -> None:
         assert scene.lost == []
 
 
-async def test_who_loses_the_close_gives_the_topic_up() -> None:
+async def test_broker_unloads_the_topic_if_another_closes_its_ledger() -> None:
     """CHK-30: failed adds whose ledger somebody else closes are unknown: they are told so, and not sent again."""
 
     async with running_log_scene(bookies=3) as scene:
@@ -135,7 +135,7 @@ async def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> N
         await scene.every_ledger_is_accounted_for()
 
 
-async def test_a_session_that_is_lost_takes_the_topic_with_it() -> None:
+async def test_session_loss_unloads_the_topic_without_losing_entries() -> None:
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
@@ -235,7 +235,7 @@ async def test_the_clock_may_fall_and_broker_times_do_not() -> None:
         assert log.next_index == 24
 
 
-async def test_an_empty_ledger_that_a_death_left_goes() -> None:
+async def test_next_owner_deletes_empty_ledger_of_dead_broker() -> None:
     """CHK-31: the next owner takes it off the list, and it is deleted."""
 
     async with running_log_scene() as scene:
@@ -284,7 +284,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     assert SMALL.roll_rule.due(3, 0, 0)
 
 
-async def test_who_stops_at_a_refusal_keeps_the_order() -> None:
+async def test_append_returns_the_number_of_entries_it_accepted() -> None:
     """PRD-10: an append says at once whether it was taken, so that nothing is stored that came behind a refused one."""
 
     async with running_log_scene() as scene:
@@ -307,7 +307,7 @@ async def test_who_stops_at_a_refusal_keeps_the_order() -> None:
         assert isinstance(told[1], TopicUnloaded)
 
 
-async def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() -> None:
+async def test_callbacks_run_in_order_if_the_first_abandons_log() -> None:
     async with running_log_scene() as scene:
         log = await scene.open()
         told: list[tuple[str, object]] = []

@@ -131,7 +131,7 @@ async def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() 
         assert await scene.payloads(log) == numbered(1, 21)
 
 
-async def test_what_no_subscription_has_read_is_needed_by_one_that_begins_at_the_earliest_message() -> None:
+async def test_earliest_subscription_holds_expired_ledgers_until_acknowledged() -> None:
     """RET-1: it stays when its time is over, until it is acknowledged."""
 
     async with running_log_scene() as scene:
@@ -170,7 +170,7 @@ async def test_when_the_last_subscription_is_deleted_the_time_counts_again() -> 
         assert await scene.payloads(log) == numbered(1, 9)
 
 
-async def test_no_trim_comes_between_a_first_subscription_and_the_mark() -> None:
+async def test_trim_during_first_subscription_deletes_no_retained_ledger() -> None:
     """RET-1: at whatever turn of the creation it begins, also of two at once; nor is the mark lost with the broker."""
 
     async with running_log_scene() as scene:
@@ -221,7 +221,7 @@ async def test_system_topics_retain_nothing() -> None:
         assert await scene.payloads(log) == numbered(1, 9)
 
 
-async def test_a_lease_holds_what_is_retained_no_longer() -> None:
+async def test_lease_holds_ledgers_past_their_retention_time() -> None:
     """RET-1, SPK-5"""
 
     async with running_log_scene() as scene:
@@ -237,7 +237,7 @@ async def test_a_lease_holds_what_is_retained_no_longer() -> None:
         assert ids(log) == ledgers[3:]
 
 
-async def test_truncate_deletes_what_is_retained() -> None:
+async def test_truncate_deletes_retained_ledgers() -> None:
     """RET-1: it is asked for by name, also where ledgers are older than the first subscription."""
 
     async with running_log_scene() as scene:

@@ -75,7 +75,7 @@ async def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
         assert await scene.payloads(again) == [b"goes on"]
 
 
-async def test_a_trim_asks_before_each_change_how_far_it_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trim_rereads_its_limit_before_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """RET-1: a subscription that is made while the ledgers of one change are deleted keeps the others."""
     monkeypatch.setattr(trimming, "_LEDGERS_AT_A_TIME", 1)
 
@@ -168,7 +168,7 @@ async def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again
 
 
 @pytest.mark.parametrize("at", range(24))
-async def test_a_deletion_that_broke_off_is_finished_by_the_next_who_opens(at: int) -> None:
+async def test_interrupted_topic_deletion_is_finished_on_next_open(at: int) -> None:
     """TOP-7: whichever request was its last."""
 
     async with running_log_scene() as scene:
@@ -196,7 +196,7 @@ async def test_a_deletion_that_broke_off_is_finished_by_the_next_who_opens(at: i
         await scene.every_ledger_is_accounted_for()
 
 
-async def test_a_topic_with_cursors_goes_whole() -> None:
+async def test_topic_deletion_deletes_cursors_and_ledgers() -> None:
     """TOP-7: with its subscriptions' cursors."""
 
     async with running_log_scene() as scene:
@@ -229,7 +229,7 @@ async def test_truncated_is_all_that_was_stored_before() -> None:
         assert await scene.payloads(again) == []
 
 
-async def test_what_allows_a_topic_to_be_made_may_change_in_between() -> None:
+async def test_topic_creation_is_refused_if_its_precondition_changed() -> None:
     async with running_log_scene() as scene:
         await scene.store.put("/allows", b"", ABSENT)
         await scene.store.put("/allows", b"changed", 0)
@@ -249,7 +249,7 @@ async def test_foreign_metadata_are_a_typed_error() -> None:
         assert raised.value.code == ErrorCode.METADATA_ERROR
 
 
-async def test_tailing_reads_come_from_the_cache_which_is_bounded() -> None:
+async def test_tailing_reads_are_served_from_a_bounded_cache() -> None:
     """STO-3: what came last is in the broker's cache, whose entries are the stored bytes themselves."""
 
     async with running_log_scene() as scene:
@@ -307,7 +307,7 @@ async def test_reads_keep_to_their_bounds() -> None:
             await log.close()
 
 
-async def test_several_read_at_several_places() -> None:
+async def test_concurrent_readers_at_several_positions_read_all_entries() -> None:
     """STO-3: each with what follows fetched ahead; more of them than are fetched ahead for, too."""
 
     async with running_log_scene() as scene:
@@ -328,7 +328,7 @@ async def test_several_read_at_several_places() -> None:
         assert len(scene.cache.read_ahead) == 0
 
 
-async def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
+async def test_sequential_reads_prefetch_the_following_entries() -> None:
     """STO-3: the first read asks for what it gives, the second for all that follows, and the others for nothing."""
 
     async with running_log_scene() as scene:
@@ -355,7 +355,7 @@ async def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
         log.abandon()
 
 
-async def test_a_reader_goes_on_behind_what_was_trimmed_under_it() -> None:
+async def test_reader_continues_after_ledgers_trimmed_during_its_read() -> None:
     """STO-3: a ledger that is deleted while somebody reads it is passed over."""
 
     async with running_log_scene() as scene:
@@ -399,7 +399,7 @@ async def test_the_first_entry_at_a_time_is_found() -> None:
             assert await scene.patiently(empty.first_at_time(0)) == empty.first_after(EARLIEST)
 
 
-async def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
+async def test_closing_log_stores_pending_entries_and_refuses_further_ones() -> None:
     async with running_log_scene() as scene:
         log = await scene.open(options=ManagedLedgerSettings())
         await scene.append(log, b"first")
@@ -481,7 +481,7 @@ async def test_an_idle_topic_has_neither_task_nor_timer() -> None:
         assert len(logs) == 20
 
 
-async def test_nobody_reads_beyond_what_is_confirmed() -> None:
+async def test_reads_stop_at_the_last_add_confirmed() -> None:
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
@@ -495,7 +495,7 @@ async def test_nobody_reads_beyond_what_is_confirmed() -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 22))
-async def test_a_deleter_that_is_late_takes_nothing_from_the_topic_that_was_made_again(at: int) -> None:
+async def test_late_deletion_does_not_affect_the_recreated_topic(at: int) -> None:
     """TOP-7: at whichever request it was held up, while another finished for it and the topic was made anew."""
 
     async with running_log_scene() as scene:
@@ -545,7 +545,7 @@ async def test_cursors_that_are_opened_late_do_not_bring_a_deleted_topic_back() 
 
 
 @pytest.mark.parametrize("at", range(12))
-async def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_again(at: int) -> None:
+async def test_late_metadata_change_does_not_affect_the_recreated_topic(at: int) -> None:
     """TOP-7: though the new topic's node comes by the very version that the change was made for."""
 
     async with running_log_scene() as scene:

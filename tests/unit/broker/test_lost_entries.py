@@ -243,7 +243,7 @@ async def test_entries_that_are_lost_after_their_delivery_are_passed_over_too() 
     await scene.subscriptions.close()
 
 
-async def test_what_is_asked_of_a_topic_does_not_fail_at_a_lost_entry() -> None:
+async def test_stats_and_seeks_succeed_despite_lost_entries() -> None:
     """CHK-67: stats and seeks."""
     scene = SubscriptionScene()
     places = scene.add(6)

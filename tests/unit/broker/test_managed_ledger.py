@@ -10,7 +10,7 @@ from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from tests.unit.broker.log_scene import numbered, payload, running_log_scene
 
 
-async def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:
+async def test_appended_entries_are_read_in_order_over_many_ledgers() -> None:
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(20))
@@ -32,7 +32,7 @@ async def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:
         assert scene.lost == []
 
 
-async def test_without_a_cache_everything_comes_from_the_ledgers() -> None:
+async def test_reads_without_a_cache_come_from_the_ledgers() -> None:
     async with running_log_scene() as scene:
         log = await scene.open(cache_bytes=0)
         await scene.append(log, *numbered(20))
@@ -43,7 +43,7 @@ async def test_without_a_cache_everything_comes_from_the_ledgers() -> None:
         assert [None if one is None else payload(one) for one in found] == [b"message 2", b"message 0", None]
 
 
-async def test_another_life_fences_the_one_before() -> None:
+async def test_new_owner_fences_the_previous_one() -> None:
     """CHK-30: who is fenced gives the topic up at once, and all that was acknowledged is there for the next."""
 
     async with running_log_scene() as scene:
@@ -61,7 +61,7 @@ async def test_another_life_fences_the_one_before() -> None:
         assert new.next_index == 6
 
 
-async def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
+async def test_trim_detects_new_owner_by_changed_ledger_list() -> None:
     """CHK-30: a list that is not as it was left means that another broker owns the topic: no trim goes on."""
 
     async with running_log_scene() as scene:

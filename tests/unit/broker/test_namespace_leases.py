@@ -55,7 +55,7 @@ def ids_for(there: NamespaceLeases, name: str) -> list[bytes]:
 # ── the rules ──
 
 
-def test_a_topic_is_made_with_the_leases_whose_prefix_its_name_has() -> None:
+def test_new_topic_gets_the_leases_matching_its_name() -> None:
     """SPK-5, TOP-3: partitions too; each from the first ledger on. Topics of the system are none of a reader's."""
     there = node(lease(ONE, "orders-"), lease(OTHER))
     assert ids_for(there, "orders-a") == [ONE, OTHER]
@@ -66,7 +66,7 @@ def test_a_topic_is_made_with_the_leases_whose_prefix_its_name_has() -> None:
     assert (made.from_ledger_id, made.lease_ms, made.holder, made.written_ms) == (0, _TEN_MIN_MS, "a query", 7)
 
 
-def test_a_lease_is_taken_once_and_renewed_in_its_place() -> None:
+def test_renewed_lease_replaces_itself_and_needs_no_capacity() -> None:
     """SPK-5, CHK-49: of so many at most; one that is renewed needs no further capacity."""
     there = node()
     assert hold_lease(there, lease(ONE), 2) is True
@@ -138,7 +138,7 @@ async def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
         assert log.listed.entries == 1
 
 
-async def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lease_added_during_topic_creation_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: its reader may have listed the topics before this one was there"""
 
     async with running_log_scene() as scene:
@@ -158,7 +158,7 @@ async def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatc
         assert await leases_of(scene) == [ONE, OTHER]
 
 
-async def test_a_topic_that_there_is_already_gets_no_lease() -> None:
+async def test_existing_topic_gets_no_namespace_lease() -> None:
     """A reader finds it in its list, and takes a lease by itself."""
 
     async with running_log_scene() as scene:
@@ -199,7 +199,7 @@ async def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch:
         assert [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases] == [ONE]
 
 
-async def test_what_was_read_of_a_namespace_makes_no_leases_node_after_its_deletion() -> None:
+async def test_deleted_namespace_gets_no_leases_node() -> None:
     """SPK-5: neither a reader's call nor the maker of a topic"""
 
     async with running_log_scene() as scene:
@@ -359,7 +359,7 @@ async def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: 
         assert counted == [1, 1]
 
 
-async def test_a_sweeper_goes_on_after_an_outage_of_the_metadata_store() -> None:
+async def test_sweeper_continues_after_a_metadata_store_outage() -> None:
     """SPK-5"""
 
     async with running_log_scene() as scene:

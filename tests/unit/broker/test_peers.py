@@ -58,7 +58,7 @@ class Other:
         raise AssertionError("peers have calls alone")
 
 
-async def test_the_oldest_that_nobody_uses_is_let_go_and_one_in_use_never_is() -> None:
+async def test_oldest_unused_connection_is_closed_but_none_in_use() -> None:
     """A call that is under way is answered, however many others come."""
     transport, other = Counted(), Other()
     for number in range(6):
@@ -79,7 +79,7 @@ async def test_the_oldest_that_nobody_uses_is_let_go_and_one_in_use_never_is() -
     assert transport.open == []
 
 
-async def test_more_than_may_be_kept_are_used_at_once_and_let_go_afterwards() -> None:
+async def test_connections_above_the_limit_are_closed_after_use() -> None:
     transport, other = Counted(), Other()
     for number in range(5):
         await transport.listen(f"b{number}:1", other)

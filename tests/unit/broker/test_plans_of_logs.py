@@ -77,7 +77,7 @@ def payloads(scene: Scene, plan: pb.PlanAnswer) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
+async def test_reader_following_plans_gets_each_message_once_in_order(seed: int) -> None:
     """SPK-5: striped ledgers, bookies that fail, brokers that take the topic from one another, and trims of what was
     read: a reader who follows the log by plans gets each message once, in order, from the bookies named."""
 
@@ -136,7 +136,7 @@ async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, ReadPlanne
         yield scene, log, making(scene.client)
 
 
-async def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
+async def test_plan_is_recomputed_if_ledger_is_trimmed_before_answer() -> None:
     async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
         find = plans._locations.find
@@ -153,7 +153,7 @@ async def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> 
 
 
 @pytest.mark.parametrize("with_stop", [False, True])
-async def test_what_vanishes_while_it_is_looked_at_is_planned_anew(
+async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
     with_stop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bookie gives an entry whose ledger has just left the list: nothing is planned by what it says."""
@@ -174,7 +174,7 @@ async def test_what_vanishes_while_it_is_looked_at_is_planned_anew(
         assert payloads(scene, plan) == ([] if with_stop else [b"%d" % one for one in range(3, 10) for _ in range(2)])
 
 
-async def test_what_is_needed_goes_back_to_where_a_message_in_chunks_may_have_begun() -> None:
+async def test_needed_from_covers_the_start_of_a_chunked_message() -> None:
     """SPK-1: no further, so that who keeps what he has not read keeps nothing of a topic that has no chunks."""
 
     async with running_log_scene() as scene:
@@ -255,7 +255,7 @@ async def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool)
         assert [entry.chunk.number for entry in found if entry.chunk] == [0, 1, 4]
 
 
-async def test_a_ledger_that_is_lost_is_told() -> None:
+async def test_plan_fails_and_names_a_deleted_ledger() -> None:
     async with _running_log() as (scene, log, plans):
         lost = log.listed.ledgers[1].ledger_id
         await scene.client.ledgers.change(lost, ledger_metadata.tombstone)
@@ -313,7 +313,7 @@ async def test_an_entry_that_may_be_there_is_waited_for() -> None:
         assert (await scene.patiently(plans.plan(log, request(begin)))).pieces
 
 
-async def test_where_closed_ledgers_are_is_remembered_and_read_anew_when_asked() -> None:
+async def test_ledger_locations_are_cached_until_fresh_ones_are_requested() -> None:
     async with _running_log() as (scene, log, plans):
         ledger_id = log.listed.ledgers[0].ledger_id
 

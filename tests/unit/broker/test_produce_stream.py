@@ -27,7 +27,7 @@ from tests.unit.broker.produce_server import running_produce_server
 from tests.unit.broker.topic_scene import NAME
 
 
-async def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
+async def test_entries_are_stored_in_order_and_receipts_are_ranges() -> None:
     """PRD-10, and receipts as ranges: entries that lie one behind the other are one receipt."""
 
     async with running_produce_server() as (server, connect):
@@ -51,7 +51,7 @@ async def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None
         assert server.storage.counters.publish_seconds.count == 100
 
 
-async def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> None:
+async def test_invalid_entry_is_refused_alone_with_both_sizes() -> None:
     """MSG-2: the broker refuses what is too large, whoever sends it, and names both sizes; what follows is stored."""
     too_large = _forged(MAX_MESSAGE_BYTES + 1)
     much_metadata = _forged(1, metadata_bytes=MAX_METADATA_BYTES + 1)
@@ -175,7 +175,7 @@ async def test_a_name_has_one_producer_at_a_time() -> None:
         await other.open(20, "p", instance=b"b")
 
 
-async def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
+async def test_reconnect_fences_stale_producer_and_drops_its_unread_entries() -> None:
     """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, which knows of it."""
 
     async with running_produce_server() as (server, connect):
@@ -209,7 +209,7 @@ async def test_who_connects_again_evicts_its_former_self_whose_unread_entries_ar
         assert await late.code(2) == ErrorCode.PRODUCER_FENCED
 
 
-async def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() -> None:
+async def test_broken_stream_closes_its_producers_and_stores_sent_entries() -> None:
     """PRD-9: the name is free at once; who takes it waits for what is pending, and learns how far it came."""
 
     async with running_produce_server() as (server, connect):
@@ -229,7 +229,7 @@ async def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sen
         assert server.budget.used_bytes == 0
 
 
-async def test_closing_answers_what_was_sent_before() -> None:
+async def test_close_is_answered_after_entries_sent_before_it() -> None:
     """All in one message: opened, stored, receipted, closed."""
 
     async with running_produce_server() as (server, connect):
@@ -253,7 +253,7 @@ async def test_closing_answers_what_was_sent_before() -> None:
         assert server.budget.used_bytes == 0
 
 
-async def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
+async def test_unloaded_topic_ends_its_producers_and_is_reopened() -> None:
     """OWN-2: what had no receipt is unknown; the next one opens another life of the topic."""
 
     async with running_produce_server() as (server, connect):
@@ -310,7 +310,7 @@ async def test_another_incarnation_is_refused() -> None:
 
 
 @pytest.mark.parametrize("what", ["nonsense", "a gap", "an id twice", "bad runs"])
-async def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
+async def test_protocol_violation_ends_the_stream(what: str) -> None:
     async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
@@ -330,7 +330,7 @@ async def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
         assert server.budget.used_bytes == 0
 
 
-async def test_ending_in_peace_tells_what_was_taken_first() -> None:
+async def test_graceful_close_answers_accepted_entries_first() -> None:
     """Nothing needs to be sent again that was taken before: its receipt comes, then the end."""
 
     async with running_produce_server() as (server, connect):

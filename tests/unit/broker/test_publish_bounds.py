@@ -86,7 +86,7 @@ async def test_the_brokers_whole_buffer_is_bounded() -> None:
         assert server.budget.used_bytes == 0
 
 
-async def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
+async def test_stream_is_not_read_while_client_reads_no_answers() -> None:
     async with running_produce_server(max_waiting_publish_answers=20) as (server, connect):
         client = connect()
         client.reading.cancel()
@@ -110,7 +110,7 @@ async def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
         await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
 
 
-async def test_nothing_is_stored_that_came_behind_an_entry_the_log_refused() -> None:
+async def test_entries_after_one_the_log_refused_are_not_stored() -> None:
     """PRD-10, CHK-33: the producer ends at the first refusal, though that is told only when all before it is decided,
     and there is room again by then."""
 

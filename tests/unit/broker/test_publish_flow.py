@@ -48,7 +48,7 @@ async def fill(client: ProduceClient, log: FakeLog, count: int) -> list[bytes]:
     return sent
 
 
-async def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> None:
+async def test_full_topic_does_not_block_producers_of_other_topics() -> None:
     """PRD-1, CHK-66: the topic's pending queue is full, and stays so; others on the same stream publish all the while.
     What was sent for the full topic is stored later, once each and in order."""
 
@@ -75,7 +75,7 @@ async def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after another"])
 @pytest.mark.parametrize("count", range(1, 7))
-async def test_a_healthy_topic_goes_on_while_several_of_the_stream_are_stuck(count: int, at_once: bool) -> None:
+async def test_healthy_topic_publishes_while_other_topics_are_stuck(count: int, at_once: bool) -> None:
     """PRD-1, CHK-66: the bookies of `count` topics are away. Their producers send until they are paused, all in turn or
     each until it is paused. A producer of another topic publishes all the while. Later all is stored, in order."""
 
@@ -157,7 +157,7 @@ async def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_s
 
 
 @pytest.mark.parametrize("first", ["the producer", "the topic"])
-async def test_a_paused_producer_whose_topic_closes_too_is_told_that_entries_were_not_stored(first: str) -> None:
+async def test_paused_producer_of_closing_topic_ends_with_error(first: str) -> None:
     """PRD-1: an entry without a receipt is not stored, and the client is not told that its producer closed as asked."""
 
     async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
@@ -255,7 +255,7 @@ async def test_a_producer_opened_on_a_full_topic_is_paused_at_once() -> None:
         await until(lambda: other.paused == {7: False}, "it is resumed")
 
 
-def test_of_flow_the_last_state_is_told_behind_the_opening_and_not_behind_the_end() -> None:
+def test_last_flow_state_is_sent_between_opening_and_end() -> None:
     answers = ProduceAnswers()
     count = 5_000
     for producer_id in range(count):
@@ -287,7 +287,7 @@ class ServesClients(ProduceServer):
         return LookupAnswer(address=ADDRESS).SerializeToString()
 
 
-async def test_the_clients_producers_of_other_topics_go_on_while_one_has_no_room() -> None:
+async def test_full_topic_does_not_block_other_client_producers() -> None:
     """CHK-66: the SDK's producers share a stream. The one whose topic is full keeps what it has, far more than its
     topic's bound and the stream's, and sends it, in order, when there is room."""
 

@@ -49,7 +49,7 @@ def test_the_highest_sequence_id_of_a_name_is_remembered() -> None:
     assert names.last_sequence_id("q") == NOTHING_STORED
 
 
-def test_of_names_that_have_gone_the_latest_are_remembered() -> None:
+def test_only_the_latest_released_producer_names_are_remembered() -> None:
     """CHK-49: a client that takes one name after the other does not take memory without end."""
     names: ProducerNames[int] = ProducerNames(max_remembered=10)
     names.claim("stays", b"a", 7, -1)
@@ -70,7 +70,7 @@ def spread(answer: ProduceAnswer) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_receipts_of_neighbours_are_one_and_what_has_left_grows_no_more() -> None:
+def test_adjacent_receipts_are_merged_until_they_are_sent() -> None:
     answers = ProduceAnswers()
     for number in range(5):
         answers.add_stored(1, number, Position(7, 10 + 2 * number))  # another producer's lie between

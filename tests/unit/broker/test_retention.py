@@ -70,7 +70,7 @@ def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
     assert deletable(a_list(1_000, is_open=False), None, RetentionWithoutSubscription(None, 0), 1_000) == [1]
 
 
-def test_with_a_subscription_what_it_has_acknowledged_goes() -> None:
+def test_ledgers_acknowledged_by_the_subscription_are_deletable() -> None:
     """RET-1: without retention, where no ledger was written before the subscription."""
     listed = a_list(1_000, 2_000, 3_000)
     for up_to, expected in (

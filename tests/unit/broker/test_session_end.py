@@ -34,7 +34,7 @@ async def _pass(clock: ManualClock, seconds: float, over: asyncio.Task[str]) -> 
         (2.0, 1.5),
     ],
 )
-async def test_it_is_believed_until_shortly_before_it_may_be_given_up(timeout_s: float, believed_s: float) -> None:
+async def test_session_is_trusted_until_shortly_before_its_timeout(timeout_s: float, believed_s: float) -> None:
     """OWN-2, CHK-40: counted from the sending of the last request that was answered, which is never long ago."""
     clock = ManualClock()
     server = MemoryServer(clock, session_timeout_s=timeout_s)
@@ -54,7 +54,7 @@ async def test_it_is_believed_until_shortly_before_it_may_be_given_up(timeout_s:
 
 
 @pytest.mark.parametrize("timeout_s", [2.0, 10.0])
-async def test_one_answer_that_comes_late_is_no_end(timeout_s: float) -> None:
+async def test_late_answer_does_not_end_the_session(timeout_s: float) -> None:
     """Suspended is not lost: half of the time that is left may pass without one."""
     clock = ManualClock()
     server = MemoryServer(clock, session_timeout_s=timeout_s)

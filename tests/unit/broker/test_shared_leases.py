@@ -183,7 +183,7 @@ def check_bound_of_finished(leases: Leases, one: bytes, lease_ms: int, now: floa
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_read_has_what_it_was_promised(seed: int) -> None:
+def test_shared_lease_holds_the_ledgers_of_every_read(seed: int) -> None:
     """SPK-5: any mix of plans, renewals, ends, finished parts, changes of the node and take-overs by seed. The lease
     holds every ledger of every read for its time here, and the node says so to a successor."""
     chance, now = SeededRandomness(seed), 1_000.0

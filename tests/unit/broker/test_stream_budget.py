@@ -18,7 +18,7 @@ def fill(budget: StreamBudget, own_bytes: int, step_bytes: int = 1) -> int:
     return own_bytes
 
 
-def test_one_producer_alone_gets_half_of_the_bound() -> None:
+def test_single_producer_gets_half_of_the_stream_budget() -> None:
     assert fill(StreamBudget(BOUND), 0) == BOUND // 2
 
 

@@ -88,7 +88,7 @@ async def test_a_consumer_that_joins_after_a_deletion_reads_no_deleted_subscript
     ],
     ids=["skip", "skip_all", "expire"],
 )
-async def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(change: Change, entries: int) -> None:
+async def test_new_consumer_receives_no_skipped_or_expired_entries(change: Change, entries: int) -> None:
     """CHK-69"""
     replaced = Replaced(SHARED)
     await replaced.run(lambda subscriptions, _: change(subscriptions))
@@ -98,7 +98,7 @@ async def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(
     assert stats.backlog_entries == stats.unacked_messages == 4 - entries
 
 
-async def test_the_number_of_skipped_entries_has_none_that_were_published_meanwhile() -> None:
+async def test_skip_count_excludes_entries_published_during_the_skip() -> None:
     scene = Scene()
     scene.add(5)
     await scene.subscriptions.create("s", EARLIEST)
@@ -158,7 +158,7 @@ async def test_a_consumer_that_has_left_changes_nothing_for_the_next_one(
     assert replaced.backlog == 0
 
 
-async def test_each_change_finds_what_the_one_before_has_left() -> None:
+async def test_concurrent_changes_apply_in_request_order() -> None:
     """CHK-69: of changes that are asked for in one turn, the last ones act on a subscription that was not there yet."""
     scene = Scene()
     entries = scene.add(4)

@@ -80,7 +80,7 @@ async def test_subscribing_makes_none_where_that_is_off() -> None:
     assert refusal.value.code == ErrorCode.ALREADY_EXISTS
 
 
-async def test_many_who_subscribe_at_once_share_one_subscription_and_cancelling_one_hurts_nobody() -> None:
+async def test_concurrent_subscribes_create_one_subscription_despite_cancel() -> None:
     scene = Scene()
     scene.add(1)
     scene.cursors.gate = asyncio.Event()
@@ -118,7 +118,7 @@ async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_
     await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="third")
 
 
-async def test_a_reader_replaces_its_disconnected_consumer_and_gets_new_entries() -> None:
+async def test_reconnecting_reader_replaces_its_disconnected_consumer() -> None:
     """A subscription that is not durable begins at the start of its new consumer."""
     scene = Scene()
     entries = scene.add(4)
@@ -132,7 +132,7 @@ async def test_a_reader_replaces_its_disconnected_consumer_and_gets_new_entries(
     assert scene.subscriptions.consumers == 1
 
 
-async def test_failover_serves_one_by_priority_and_order_and_hands_on_what_is_not_acknowledged() -> None:
+async def test_failover_selects_by_priority_and_redelivers_unacked_entries() -> None:
     """SUB-3"""
     scene = Scene()
     entries = scene.add(4)
@@ -174,7 +174,7 @@ async def test_failover_spreads_partitions_over_the_highest_priority_by_name() -
         assert active == ["abc"[partition % 3]]
 
 
-async def test_shared_goes_round_by_permits_among_the_highest_priority_and_has_no_cumulative_ack() -> None:
+async def test_shared_is_round_robin_by_priority_and_refuses_cumulative_ack() -> None:
     """SUB-4"""
     scene = Scene()
     _, low = await scene.subscribe(kind=SHARED, priority=1)
@@ -191,7 +191,7 @@ async def test_shared_goes_round_by_permits_among_the_highest_priority_and_has_n
     assert scene.stats().backlog_entries == 10
 
 
-async def test_a_backlog_is_dealt_evenly_to_shared_consumers() -> None:
+async def test_backlog_is_dispatched_evenly_to_shared_consumers() -> None:
     """SUB-4"""
     scene = Scene()
     entries = scene.add(40)
@@ -209,7 +209,7 @@ async def test_a_backlog_is_dealt_evenly_to_shared_consumers() -> None:
     assert all(5 <= len(sink.positions) <= 15 for sink in sinks)
 
 
-async def test_redelivered_positions_go_first_in_order_and_what_nobody_took_joins_them() -> None:
+async def test_redelivered_and_undelivered_entries_precede_new_ones() -> None:
     """SUB-14"""
     scene = Scene()
     entries = scene.add(6)
@@ -246,7 +246,7 @@ async def test_redelivered_positions_go_first_in_order_and_what_nobody_took_join
     ]
 
 
-async def test_what_is_not_durable_goes_with_its_consumer_and_may_share_a_name() -> None:
+async def test_non_durable_subscription_ends_with_consumer_and_may_share_name() -> None:
     """SUB-7"""
     scene = Scene()
     entries = scene.add(3)
@@ -323,7 +323,7 @@ async def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
     assert [(position, bits) for position, _, _, bits in gets.delivered[-1:]] == [(batch, 0b11)]
 
 
-async def test_to_ask_for_what_was_trimmed_meanwhile_is_not_to_ask_for_everything() -> None:
+async def test_redelivery_of_a_trimmed_entry_redelivers_no_others() -> None:
     scene = Scene(per_ledger=2)
     entries = scene.add(6)
     consumer, sink = await scene.subscribe(kind=SHARED)
@@ -403,7 +403,7 @@ async def test_late_acks_do_not_count_after_a_take_over() -> None:
     assert scene.stats().backlog_entries == 3
 
 
-async def test_acks_from_before_a_reconnect_count_unless_another_was_served_meanwhile() -> None:
+async def test_acks_survive_reconnect_unless_another_consumer_was_active() -> None:
     """SUB-9, CHK-52"""
     scene = Scene()
     entries = scene.add(8)
@@ -434,7 +434,7 @@ async def test_acks_from_before_a_reconnect_count_unless_another_was_served_mean
     assert b.moves not in (known, known_by_b)
 
 
-async def test_a_seek_that_comes_late_does_not_undo_a_later_one() -> None:
+async def test_late_seek_is_refused_after_a_newer_seek() -> None:
     """SUB-9"""
     scene = Scene()
     entries = scene.add(3)
@@ -494,7 +494,7 @@ async def test_a_reader_that_is_closed_leaves_nothing() -> None:
     assert scene.subscriptions.stats() == []
 
 
-async def test_a_seek_of_a_shared_subscription_begins_an_epoch_for_all_and_forgets_what_they_held() -> None:
+async def test_shared_seek_starts_new_epoch_and_clears_pending_acks() -> None:
     """SUB-9, CHK-52"""
     scene = Scene()
     entries = scene.add(4)
@@ -518,7 +518,7 @@ async def test_a_seek_of_a_shared_subscription_begins_an_epoch_for_all_and_forge
     assert sorted(gets_one.take() + gets_two.take()) == new
 
 
-async def test_what_was_being_read_when_a_seek_came_is_not_delivered() -> None:
+async def test_seek_discards_entries_of_a_read_in_flight() -> None:
     """CHK-52"""
     scene = Scene()
     entries = scene.add(5)
@@ -561,7 +561,7 @@ async def test_skip_skip_all_and_expire_acknowledge_for_good() -> None:
     assert missing.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
 
 
-async def test_what_is_skipped_is_held_by_nobody() -> None:
+async def test_skipped_entries_no_longer_count_as_unacked() -> None:
     scene = Scene(max_unacked_messages_per_consumer=2)
     entries = scene.add(4)
     _, gets = await scene.subscribe(kind=SHARED)
@@ -572,7 +572,7 @@ async def test_what_is_skipped_is_held_by_nobody() -> None:
     assert gets.take() == new
 
 
-async def test_what_is_not_acknowledged_is_held_up_to_a_bound_and_goes_to_others() -> None:
+async def test_unacked_limit_blocks_one_consumer_and_leaving_redelivers() -> None:
     """ACK-3"""
     scene = Scene(max_unacked_messages_per_consumer=3)
     one, gets_one = await scene.subscribe(kind=SHARED)
@@ -612,7 +612,7 @@ async def test_a_shared_subscription_as_a_whole_holds_up_to_a_bound() -> None:
     assert sorted(gets_one.positions + gets_two.positions) == entries[:5]
 
 
-async def test_permits_and_bounds_count_messages_and_a_batch_comes_again_without_what_is_done() -> None:
+async def test_permits_count_messages_and_redelivered_batch_omits_acked_ones() -> None:
     scene = Scene(max_unacked_messages_per_consumer=10)
     batch = scene.log.add(4, batch=True)
     other = scene.log.add(9, batch=True)
@@ -665,7 +665,7 @@ async def test_redelivery_to_one_consumer_is_everything_in_order_in_a_new_epoch_
     assert [count for _, _, count, _ in gets.delivered] == [3, 3, 2, 1]
 
 
-async def test_acks_that_name_nonsense_are_refused_and_what_is_not_there_does_not_count() -> None:
+async def test_invalid_acks_are_refused_and_missing_entries_not_counted() -> None:
     scene = Scene()
     entries = scene.add(3)
     consumer, _ = await scene.subscribe(kind=SHARED)
@@ -784,7 +784,7 @@ async def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> 
     assert scene.subscriptions.stats() == []
 
 
-async def test_reading_is_tried_again_and_the_statistics_say_why_nothing_comes() -> None:
+async def test_failed_reads_are_retried_and_reported_in_stats() -> None:
     scene = Scene()
     entries = scene.add(2)
     scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
@@ -809,7 +809,7 @@ async def test_reading_is_tried_again_and_the_statistics_say_why_nothing_comes()
     assert gets.take() == entries
 
 
-async def test_entries_that_come_while_it_reads_are_delivered() -> None:
+async def test_entries_added_during_a_read_are_delivered() -> None:
     scene = Scene()
     scene.add(1)
     scene.log.at_hand = False
@@ -857,7 +857,7 @@ async def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> Non
     assert gets_slow.take() == entries
 
 
-async def test_closing_ends_consumers_receipts_and_what_is_being_done() -> None:
+async def test_close_ends_consumers_and_fails_pending_acks_and_seeks() -> None:
     scene = Scene()
     scene.add(2)
     consumer, gets = await scene.subscribe()
@@ -904,7 +904,7 @@ async def test_receipts_are_answered_by_as_few_saves_as_there_can_be() -> None:
     assert not scene.subscriptions._loaded  # it stayed for the receipt alone
 
 
-async def test_a_seek_whose_caller_goes_away_is_done_whole() -> None:
+async def test_seek_completes_after_its_caller_is_cancelled() -> None:
     scene = Scene()
     entries = scene.add(3)
     consumer, gets = await scene.subscribe()
@@ -959,7 +959,7 @@ async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-async def test_what_is_asked_of_a_log_that_has_ended_waits_for_the_topics_end(
+async def test_consumer_requests_on_a_fenced_log_raise_no_error(
     kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The consumer is told of that a moment later; whoever asks has done nothing wrong, through whatever door."""

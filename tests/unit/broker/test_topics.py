@@ -52,7 +52,7 @@ def log_of(topic: Topic) -> FakeLog:
     return log
 
 
-async def test_a_topic_is_opened_once_however_many_ask_and_whoever_goes_away() -> None:
+async def test_concurrent_requests_open_a_topic_once_despite_cancellation() -> None:
     storage = FakeStorage()
     topics = topics_on(storage)
     storage.gate.clear()
@@ -69,7 +69,7 @@ async def test_a_topic_is_opened_once_however_many_ask_and_whoever_goes_away() -
     assert await topics.get(NAME, create=False) in found
 
 
-async def test_who_wants_it_made_does_not_fail_with_who_does_not() -> None:
+async def test_get_with_create_does_not_fail_with_get_without_create() -> None:
     """TOP-2: an opening that was begun by somebody who would not have it made is none for one who would."""
     storage = FakeStorage()
     topics = topics_on(storage)
@@ -85,7 +85,7 @@ async def test_who_wants_it_made_does_not_fail_with_who_does_not() -> None:
     assert (await second).name == NAME
 
 
-async def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() -> None:
+async def test_explicit_creation_succeeds_when_auto_creation_is_disabled() -> None:
     """TOP-2: `allow_auto_topic_creation`."""
     storage, catalog = FakeStorage(), FakeCatalog()
     topics = topics_on(storage, catalog)
@@ -104,7 +104,7 @@ async def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() ->
     await topics.get(NAME, create=True)
 
 
-async def test_so_many_are_opened_at_a_time() -> None:
+async def test_concurrent_topic_loads_are_limited() -> None:
     storage = FakeStorage(TopicSettings(max_concurrent_topic_load_request=3))
     topics = topics_on(storage)
     storage.gate.clear()
@@ -117,7 +117,7 @@ async def test_so_many_are_opened_at_a_time() -> None:
     assert len(topics) == 20
 
 
-async def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again() -> None:
+async def test_failed_topic_load_is_reported_and_can_be_retried() -> None:
     storage = FakeStorage(TopicSettings(topic_load_timeout_seconds=0.05))
     topics = topics_on(storage)
     storage.gate.clear()
@@ -133,7 +133,7 @@ async def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_
     await topics.get(NAME, create=True)
 
 
-async def test_a_topic_takes_messages_as_soon_as_its_log_is_open() -> None:
+async def test_topic_accepts_publishes_before_its_cursors_are_loaded() -> None:
     """OWN-2: after a take-over producers don't wait for cursors; callers that need cursors do."""
     storage = FakeStorage()
     topics = topics_on(storage)
@@ -179,7 +179,7 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     assert third not in (topic, again)
 
 
-async def test_a_topic_that_is_gone_after_its_log_was_open_is_created_again() -> None:
+async def test_topic_deleted_while_its_cursors_load_is_recreated() -> None:
     """CHK-57, CHK-69: it was deleted by another broker meanwhile. Producers get the new topic, as soon as its log is
     open."""
     storage = FakeStorage()
@@ -238,7 +238,7 @@ async def test_an_unload_that_is_cancelled_while_a_cursor_fails_is_logged(caplog
     assert unretrieved == []
 
 
-async def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
+async def test_get_of_a_closing_topic_waits_and_reopens_it() -> None:
     """There are never two lives of a topic at a time."""
     storage = FakeStorage()
     topics = topics_on(storage)
@@ -274,7 +274,7 @@ async def test_a_log_that_does_not_close_is_abandoned() -> None:
 
 @pytest.mark.parametrize("loaded", [True, False])
 @pytest.mark.parametrize("steps", range(4))
-async def test_a_deletion_in_flight_does_not_hold_up_what_was_given_up(loaded: bool, steps: int) -> None:
+async def test_session_loss_aborts_a_deletion_in_flight(loaded: bool, steps: int) -> None:
     """OWN-2: it is broken off, as by a kill. So the broker goes on with its next session at once."""
     storage = FakeStorage()
     storage.there[NAME] = "i1"
@@ -320,7 +320,7 @@ async def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> N
     assert refused.value.code == ErrorCode.INCARNATION_CHANGED
 
 
-async def test_a_lost_topic_is_told_and_gone_once() -> None:
+async def test_topic_lost_twice_is_closed_once_and_reopened() -> None:
     """OWN-2: given up by its log or its cursors, at whatever moment, also while it is being opened."""
     storage = FakeStorage()
     topics = topics_on(storage)
@@ -334,7 +334,7 @@ async def test_a_lost_topic_is_told_and_gone_once() -> None:
     assert topics.loaded() == [again]
 
 
-async def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> None:
+async def test_closing_all_topics_refuses_pending_and_new_requests() -> None:
     storage = FakeStorage()
     for in_peace in (True, False):
         topics = topics_on(storage)
@@ -359,7 +359,7 @@ async def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() 
 
 @pytest.mark.parametrize("steps", range(4))
 @pytest.mark.parametrize("in_peace", [True, False])
-async def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool, steps: int) -> None:
+async def test_consumers_are_notified_once_when_a_close_is_aborted(in_peace: bool, steps: int) -> None:
     """OWN-2: a topic that is being closed is given up, by its session's end and by its bundle's."""
     topics = topics_on(FakeStorage())
     topic = await topics.get(NAME, create=True)
@@ -389,7 +389,7 @@ async def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -
         await asking
 
 
-async def test_housekeeping_trims_as_soon_as_a_ledger_is_done_with_and_goes_on_after_a_failure() -> None:
+async def test_housekeeping_trims_consumed_ledgers_and_continues_after_failure() -> None:
     """RET-1, RET-3: each topic is ticked and trimmed by what is durable, and one's trouble is not the others'. A ledger
     goes when the slowest cursor has come to its end, though it stands in it still and nothing follows."""
     clock = ManualClock()
@@ -420,7 +420,7 @@ async def test_housekeeping_trims_as_soon_as_a_ledger_is_done_with_and_goes_on_a
     await asyncio.wait([keeping])
 
 
-async def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_for() -> None:
+async def test_idle_topics_are_unloaded_and_inactive_ones_deleted_if_enabled() -> None:
     """TOP-2: inactive topics are deleted as the policy says; one with a subscription never is."""
     clock = ManualClock()
     options = TopicSettings(
@@ -476,7 +476,7 @@ async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
     await asyncio.wait([keeping])
 
 
-async def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_topic(
+async def test_lease_taken_as_deletion_begins_prevents_the_deletion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """TOP-2: whose the topic is is looked at in between."""

@@ -91,7 +91,7 @@ def test_zookeeper_is_not_removed(tmp_path: Path) -> None:
         members.removable(state, "zookeeper-7")
 
 
-def test_a_broker_of_before_gets_a_port_for_pulsars_clients(tmp_path: Path) -> None:
+def test_broker_stored_without_pulsar_port_is_assigned_one(tmp_path: Path) -> None:
     """One that was written down when brokers had none; the port stays from then on."""
     state = ClusterState(brokers={"broker-1": BrokerState(port=7, http_port=8, settled=True)})
     save(tmp_path, state)
@@ -120,7 +120,7 @@ def test_a_broker_of_before_gets_a_port_for_pulsars_clients(tmp_path: Path) -> N
         [],
     ],
 )
-def test_what_is_not_ours_is_not_guessed_at(tmp_path: Path, stored: Any) -> None:
+def test_unrecognized_cluster_state_is_refused(tmp_path: Path, stored: Any) -> None:
     (tmp_path / "cluster.json").write_text(json.dumps(stored))
     with pytest.raises(ClusterError, match=r"cluster\.json"):
         load(tmp_path)

@@ -107,7 +107,7 @@ def test_the_statuses_that_are_documented_are_those_that_there_are() -> None:
     ],
     ids=" ".join,
 )
-def test_what_can_not_be_is_wrong_usage(words: tuple[str, ...]) -> None:
+def test_invalid_topic_names_and_urls_are_usage_errors(words: tuple[str, ...]) -> None:
     """Seen before anybody is asked: no broker answers there."""
     ended = CliRunner().invoke(app, list(words), env={"MAGNETAR_URL": "magnetar://127.0.0.1:1"})
     assert ended.exit_code == ExitCode.USAGE
@@ -137,7 +137,7 @@ def test_without_a_broker_a_command_warns_before_its_time_is_over(words: tuple[s
         assert process.returncode == ExitCode.INTERRUPTED
 
 
-def test_an_error_about_a_missing_broker_says_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker_error_does_not_repeat_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "PATIENCE_S", 0.2)
     with unused_port() as address:
         ended = CliRunner().invoke(app, ["topics", "list"], env={"MAGNETAR_URL": f"magnetar://{address}"})
@@ -174,7 +174,7 @@ def test_the_version_is_shown() -> None:
     assert magnetar.__version__ == installed
 
 
-def test_the_version_costs_an_application_nothing_before_it_asks() -> None:
+def test_importing_magnetar_does_not_import_importlib_metadata() -> None:
     code = "import sys, magnetar; print('importlib.metadata' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "False\n"

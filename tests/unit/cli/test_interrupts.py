@@ -19,7 +19,7 @@ def strike(number: signal.Signals = signal.SIGINT) -> None:
     os.kill(os.getpid(), number)
 
 
-def test_one_raises_within_and_is_kept_without() -> None:
+def test_interrupt_raises_inside_the_block_and_is_deferred_outside() -> None:
     reached = []
     with Interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt), interrupts.raised():
@@ -35,7 +35,7 @@ def test_one_raises_within_and_is_kept_without() -> None:
     assert reached == ["between", "not twice"]
 
 
-def test_one_that_comes_on_the_way_out_is_kept() -> None:
+def test_second_interrupt_during_cleanup_is_deferred() -> None:
     with Interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt), interrupts.raised():
             try:
@@ -58,7 +58,7 @@ def test_the_last_one_decides_the_exit_status_and_all_is_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("waits", ["for input", "for messages"])
-def test_one_that_comes_just_before_a_wait_ends_it(waits: str) -> None:
+def test_interrupt_just_before_a_blocking_wait_ends_the_wait(waits: str) -> None:
     """Here it comes on another thread: either way the wait's system call does not hear of it."""
     readable, writable = os.pipe()
     try:

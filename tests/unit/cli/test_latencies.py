@@ -50,7 +50,7 @@ class StoppingClock:
         self.now += seconds
 
 
-def test_what_was_due_while_the_sender_stood_still_is_due_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_delayed_by_a_stall_retain_their_due_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coordinated omission is not left out."""
     clock = StoppingClock()
     monkeypatch.setattr(producing, "time", clock)

@@ -21,7 +21,7 @@ def _fake(folder: Path, version: str) -> Path:
 @pytest.mark.parametrize(
     ("version", "taken"), [("17.0.1", True), ("21", True), ("11.0.2", False), ("1.8.0_392", False)]
 )
-def test_java_home_is_taken_if_it_is_new_enough(
+def test_java_home_is_used_only_if_it_is_new_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
 ) -> None:
     java = _fake(tmp_path, version)
@@ -38,7 +38,7 @@ def test_without_any_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         local_java.find_java()
 
 
-def test_spark_gets_a_java_that_leaves_out_the_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_java_wrapper_drops_the_missing_module_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "it's here" / "java"
     java.parent.mkdir()
     java.write_text('#!/bin/sh\nfor each in "$@"; do echo "<$each>"; done\n')

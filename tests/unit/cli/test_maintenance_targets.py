@@ -41,7 +41,7 @@ def test_a_mistyped_location_is_an_error_and_creates_nothing(words: tuple[str, .
 
 
 @pytest.mark.parametrize("words", _COMMANDS, ids=" ".join)
-def test_a_command_without_a_cluster_says_which_options_name_one(
+def test_command_without_a_cluster_names_the_options_that_select_one(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,7 +134,7 @@ def test_a_url_and_a_folder_together_are_wrong_usage(words: tuple[str, ...]) -> 
 
 
 @pytest.mark.usefixtures("cluster")
-def test_env_of_a_cluster_that_is_down_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_of_a_stopped_cluster_warns_that_no_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     up = CliRunner().invoke(app, ["cluster", "env"])
     monkeypatch.setattr(LocalCluster, "running", lambda _, name: False)
     down = CliRunner().invoke(app, ["cluster", "env"])
@@ -144,7 +144,7 @@ def test_env_of_a_cluster_that_is_down_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("cluster")
-def test_env_prints_what_a_shell_exports() -> None:
+def test_env_prints_shell_export_lines() -> None:
     ended = CliRunner().invoke(app, ["cluster", "env"])
     assert ended.exit_code == 0
     assert ended.stdout.splitlines() == [
@@ -155,7 +155,7 @@ def test_env_prints_what_a_shell_exports() -> None:
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("words", [("topics", "list"), ("produce", "t", "x"), ("tail", "t")], ids=" ".join)
-def test_a_client_that_reaches_no_broker_beside_a_cluster_is_told_of_env(
+def test_unreachable_broker_error_suggests_env_of_a_running_cluster(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = {"MAGNETAR_URL": "magnetar://127.0.0.1:4"}

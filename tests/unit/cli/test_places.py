@@ -16,7 +16,7 @@ def test_an_id_is_read_as_it_is_written(message_id: MessageId) -> None:
     assert parse_place(id_text(message_id)) == message_id
 
 
-def test_places() -> None:
+def test_valid_positions_are_parsed() -> None:
     assert parse_place("earliest") == MessageId.earliest
     assert parse_place("latest") == MessageId.latest
     assert parse_place("12:3") == MessageId(-1, 12, 3)
@@ -28,7 +28,7 @@ def test_places() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "12:", "12:3:4:5:6", "-1:3", f"{2**64}:1", "9" * 20, "10 parsecs"])
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_invalid_positions_are_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_place(text)
 

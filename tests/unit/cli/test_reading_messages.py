@@ -13,7 +13,7 @@ from magnetar_cli.messages.reading import BadInput, Given, all_of, cut, json_mes
 
 @pytest.mark.parametrize("separator", [b"\n", b"\0", b"\r\n", b"ab", b"aab", b"aaa"])
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-def test_it_is_cut_the_same_however_it_comes(separator: bytes, size: int) -> None:
+def test_input_is_split_identically_for_any_read_size(separator: bytes, size: int) -> None:
     for parts in itertools.product([b"", b"x", b"a", b"aa"], repeat=4):
         text = separator.join(parts)
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
@@ -23,7 +23,7 @@ def test_it_is_cut_the_same_however_it_comes(separator: bytes, size: int) -> Non
         assert [one for found in cut(pieces, separator) for one in found] == expected, (text, separator)
 
 
-def test_what_came_is_given_out_before_more_is_read() -> None:
+def test_complete_lines_are_yielded_before_more_input_is_read() -> None:
     read: list[bytes] = []
 
     def pieces() -> Iterator[bytes]:
@@ -82,6 +82,6 @@ def test_json_objects() -> None:
         (b'{"value": "a", "event_time": {}}', "event_time is not a time"),
     ],
 )
-def test_what_is_no_message_is_refused_with_the_reason(line: bytes, why: str) -> None:
+def test_invalid_json_messages_are_refused_with_the_reason(line: bytes, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         json_message(line)

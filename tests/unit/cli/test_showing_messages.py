@@ -44,7 +44,7 @@ def test_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "key" not in null
 
 
-def test_raw_is_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_format_writes_payload_bytes_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written(monkeypatch, Format.RAW, shown(b"\x00\xff"), shown(None)) == b"\x00\xff\n\n"
 
 

@@ -58,7 +58,7 @@ def test_bounds_of_topics_that_contradict_each_other_are_refused(flag: str, name
         load(StandaloneSettings, flags=[flag])
 
 
-def test_a_folder_is_one_process_s_and_says_whose(tmp_path: Path) -> None:
+def test_locked_data_folder_error_names_the_owning_process(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path / "a" / "b")
     folder.tell({"grpc": "magnetar://somewhere:1"})
     with pytest.raises(FolderTaken, match=f"process {os.getpid()}, which serves magnetar://somewhere:1"):
@@ -72,7 +72,7 @@ def test_a_folder_is_one_process_s_and_says_whose(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b").exists()
 
 
-def test_a_forked_child_keeps_nothing_locked(tmp_path: Path) -> None:
+def test_forked_child_does_not_hold_the_folder_lock(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path / "data")
     running, runs = os.pipe()
     ending, ends = os.pipe()
@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         DataFolder.open(tmp_path / "file")
 
 
-def test_only_abandoned_ephemeral_folders_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_abandoned_ephemeral_folders_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     living, abandoned = DataFolder.ephemeral_one(), DataFolder.ephemeral_one()
     (abandoned.path / "x").mkdir()

@@ -74,7 +74,7 @@ def test_lapsed_leases_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows(capsys.readouterr().out)["lapsed leases"] == "3, not renewed in time"
 
 
-def test_a_topic_that_has_lost_nothing_has_no_such_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stats_omit_loss_rows_for_a_topic_without_losses(capsys: pytest.CaptureFixture[str]) -> None:
     print_topic_stats(replace(TOPIC, subscriptions=(SUBSCRIPTION,)))
     print_internal_stats("t", INTERNAL)
     assert not rows(capsys.readouterr().out).keys() & {"lost", "damaged", "lapsed leases"}

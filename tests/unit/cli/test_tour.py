@@ -19,7 +19,7 @@ from magnetar_cli.tour.story import _table
 _NOW_MS = 1_700_000_000_000
 
 
-def test_readings_are_the_same_each_time_and_counted_by_minute_and_room() -> None:
+def test_readings_are_deterministic_and_counted_by_minute() -> None:
     made = list(readings(5_000, _NOW_MS))
     assert made == list(readings(5_000, _NOW_MS))
     assert [number_of(reading.value) for reading in made] == list(range(5_000))
@@ -32,7 +32,7 @@ def test_readings_are_the_same_each_time_and_counted_by_minute_and_room() -> Non
     assert found[made[0].time_ms // MINUTE_MS * MINUTE_MS, made[0].room] > 0
 
 
-def test_a_message_that_comes_twice_is_seen_and_one_that_does_not_come() -> None:
+def test_duplicate_and_missing_messages_are_detected() -> None:
     seen = _Seen(3, lambda count: None)
     seen.note(0)
     seen.note(2)
@@ -45,7 +45,7 @@ def test_a_message_that_comes_twice_is_seen_and_one_that_does_not_come() -> None
     seen.must_be_whole()
 
 
-def test_what_a_thread_met_is_raised_by_who_waits() -> None:
+def test_consumer_thread_error_is_raised_in_the_waiting_thread() -> None:
     seen = _Seen(3, lambda count: None)
 
     def fail(at: int) -> None:
@@ -57,7 +57,7 @@ def test_what_a_thread_met_is_raised_by_who_waits() -> None:
         seen.must_be_whole()
 
 
-def test_what_is_told_fits_a_terminal_and_nothing_is_cut_off_elsewhere() -> None:
+def test_narration_fits_the_terminal_and_is_not_truncated() -> None:
     for width in (80, 200):
         file = io.StringIO()
         narrator = Narrator(Console(file=file, width=width))
@@ -93,7 +93,7 @@ def test_a_child_is_read_by_lines_up_to_its_end(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_child_that_says_nothing_is_given_up_and_one_that_does_not_end_is_killed(folder: Path) -> None:
+def test_silent_child_times_out_and_stubborn_child_is_killed(folder: Path) -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)"
     with Child(folder / "log", "obeys", stubborn, "time.sleep(600)") as child:
         assert child.line(60) == "ready"
@@ -104,7 +104,7 @@ def test_a_child_that_says_nothing_is_given_up_and_one_that_does_not_end_is_kill
 
 
 @pytest.mark.slow
-def test_a_spark_that_fails_is_told_with_its_error_and_without_its_traceback(folder: Path) -> None:
+def test_spark_failure_shows_its_error_without_the_traceback(folder: Path) -> None:
     log = r"print('WARN noise\nTraceback (most recent call last):\n  File x\nbad.Error: no topic', file=sys.stderr)"
     with Child(folder / "log", "obeys", 'print(\'{"spark": "4.3.0"}\')', log, "sys.exit(1)") as child:
         spark = SparkStep(child)
@@ -117,7 +117,7 @@ def test_a_spark_that_fails_is_told_with_its_error_and_without_its_traceback(fol
 
 
 @pytest.mark.slow
-def test_what_spark_counted_comes_with_its_progress(folder: Path) -> None:
+def test_spark_step_reports_progress_and_returns_counts(folder: Path) -> None:
     rows = '{"counts": [{"minute_ms": 60000, "room": "hall", "count": 3}]}'
     told: list[int] = []
     with Child(folder / "log", "obeys", f"print('{{\"messages\": 2}}'); print('{rows}')") as child:

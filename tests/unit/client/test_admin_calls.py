@@ -111,7 +111,7 @@ LOST: list[Callable[[], Told]] = [
 
 
 @pytest.mark.parametrize("trouble", [*NOTHING_DONE, *LOST])
-def test_who_looks_goes_on_to_the_next_broker_after_any_trouble(trouble: Callable[[], Told]) -> None:
+def test_read_call_tries_the_next_broker_after_any_error(trouble: Callable[[], Told]) -> None:
     """ADM-1."""
     brokers = Brokers(a=[trouble()], b=[trouble()], c=[TENANTS])
     assert brokers.look() == ["public"]
@@ -121,7 +121,7 @@ def test_who_looks_goes_on_to_the_next_broker_after_any_trouble(trouble: Callabl
     assert brokers.asked[3:] == ["c"]
 
 
-def test_a_fault_of_a_broker_is_told_at_once() -> None:
+def test_internal_error_of_a_broker_is_raised_without_retry() -> None:
     """The next one would meet it too, and each writes a traceback."""
     brokers = Brokers(a=[pb.NamesAnswer(problem=problem(ErrorCode.INTERNAL_ERROR))], b=[TENANTS])
     with pytest.raises(exceptions.BrokerFailed, match="said the broker"):
@@ -130,7 +130,7 @@ def test_a_fault_of_a_broker_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("trouble", NOTHING_DONE)
-def test_a_change_goes_on_where_nothing_was_done(trouble: Callable[[], Told]) -> None:
+def test_change_is_retried_on_the_next_broker_if_not_executed(trouble: Callable[[], Told]) -> None:
     """ADM-1."""
     brokers = Brokers(a=[trouble()], b=[pb.Done()])
     brokers.change()
@@ -142,7 +142,7 @@ def test_a_change_goes_on_where_nothing_was_done(trouble: Callable[[], Told]) ->
 
 
 @pytest.mark.parametrize("trouble", LOST)
-def test_a_change_whose_answer_was_lost_is_never_made_again(trouble: Callable[[], Told]) -> None:
+def test_change_with_a_lost_answer_is_never_retried(trouble: Callable[[], Told]) -> None:
     """Unknown is not no."""
     brokers = Brokers(a=[trouble()], b=[pb.Done()])
     with pytest.raises(exceptions.MagnetarException) as unknown:
@@ -153,7 +153,7 @@ def test_a_change_whose_answer_was_lost_is_never_made_again(trouble: Callable[[]
         assert "not known" in str(unknown.value)
 
 
-def test_while_a_broker_is_silent_another_one_is_asked_what_there_is() -> None:
+def test_read_call_tries_another_broker_while_one_is_silent() -> None:
     brokers = Brokers(a=[SILENT], b=[SILENT], c=[TENANTS])
     began = brokers.clock.monotonic()
     assert brokers.look() == ["public"]
@@ -163,7 +163,7 @@ def test_while_a_broker_is_silent_another_one_is_asked_what_there_is() -> None:
     assert brokers.asked[3:] == ["c"]
 
 
-def test_a_change_waits_for_its_answer_and_the_next_one_goes_to_another_broker() -> None:
+def test_unanswered_change_times_out_and_next_uses_another_broker() -> None:
     brokers = Brokers(a=[NotReached("nobody there")], b=[DeadlinePassed("no answer")], c=[pb.Done()])
     with pytest.raises(exceptions.ConnectError, match="not known"):
         brokers.change()
@@ -187,7 +187,7 @@ def test_a_no_is_a_no_at_every_broker() -> None:
             assert brokers.asked == ["a"]
 
 
-def test_nobody_is_asked_for_ever() -> None:
+def test_admin_calls_stop_retrying_at_the_timeout() -> None:
     for ask in (Brokers.change, Brokers.look):
         brokers = Brokers(a=[NotReached("nobody there")], b=[Rejected(Code.UNAVAILABLE, "no session")])
         began = brokers.clock.monotonic()
@@ -199,7 +199,7 @@ def test_nobody_is_asked_for_ever() -> None:
 
 
 @pytest.mark.parametrize("trouble", [lambda: Disconnected("cut"), lambda: DeadlinePassed("silent")])
-def test_a_look_that_fails_says_where_it_was_asked_and_for_how_long(trouble: Callable[[], Told]) -> None:
+def test_failed_read_call_error_names_brokers_and_duration(trouble: Callable[[], Told]) -> None:
     """ADM-1: it changes nothing, so whether it was done does not matter; it does of a change."""
     brokers = Brokers(a=[trouble()], b=[trouble()])
     with pytest.raises(

@@ -62,7 +62,7 @@ def test_every_name_of_the_stock_package_is_there() -> None:
     assert missing - _NOT_THEIR_OWN == _LEFT_OUT
 
 
-async def test_what_is_not_supported_says_what_to_do_instead() -> None:
+async def test_unsupported_method_error_names_an_alternative() -> None:
     with magnetar.Client(URL) as client:
         with pytest.raises(OperationNotSupported, match=r"TableView .*: read the topic from MessageId"):
             client.create_table_view("t")
@@ -169,7 +169,7 @@ def test_reprs_of_administrators() -> None:
     assert repr(admin) == f"Admin('{URL}', closed)"
 
 
-def test_clients_and_what_they_make_can_t_be_pickled() -> None:
+def test_clients_producers_consumers_and_readers_cannot_be_pickled() -> None:
     """The error says so, and what to do: Spark and multiprocessing pickle what a function refers to."""
     with sync_scene() as made, Admin(URL) as admin:
         client = made.client()

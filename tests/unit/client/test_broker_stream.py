@@ -79,7 +79,7 @@ def stream_of(made: ClientCore) -> ProduceStream:
     return made.pool.stream(ADDRESS, ProduceStream)
 
 
-async def test_requests_are_sent_together_and_each_channel_gets_its_own_answers() -> None:
+async def test_requests_share_a_frame_and_answers_reach_their_channels() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)
@@ -102,7 +102,7 @@ async def test_requests_are_sent_together_and_each_channel_gets_its_own_answers(
     await made.shutdown()
 
 
-async def test_a_full_frame_lets_other_producers_take_turns_in_order() -> None:
+async def test_full_frame_does_not_block_other_producers_or_reorder() -> None:
     transport = InProcessTransport()
     broker = await FakeBroker().start(transport)
     made = core_of(transport)

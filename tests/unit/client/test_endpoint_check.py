@@ -61,7 +61,7 @@ def warnings_in(log: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in log.records if record.levelno >= logging.WARNING]
 
 
-async def test_one_warning_says_that_no_broker_answers_and_where(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_warning_names_the_address_where_no_broker_answers(caplog: pytest.LogCaptureFixture) -> None:
     """One for any number of operations, and the next one only after a broker has answered. The client retries."""
     clock = ManualClock()
     async with connections(clock) as (transport, made):
@@ -120,7 +120,7 @@ async def test_an_answer_within_a_second_and_a_slow_broker_cause_no_warning(
         await broker.stop()
 
 
-async def test_the_error_says_once_what_was_found() -> None:
+async def test_connect_error_states_the_probe_result_once() -> None:
     clock = ManualClock()
     async with connections(clock, operation_timeout_seconds=10.0) as (_, made):
         failing = asyncio.create_task(

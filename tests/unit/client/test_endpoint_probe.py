@@ -37,7 +37,7 @@ CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"
         (b"", "here:1 accepts connections and sends nothing"),
     ],
 )
-def test_a_reply_tells_the_protocol(reply: bytes, told: str) -> None:
+def test_protocol_is_identified_from_the_reply(reply: bytes, told: str) -> None:
     """SPK-1"""
     assert describe_reply("here:1", reply).startswith(told)
 
@@ -85,7 +85,7 @@ async def server_that_answers(replies: dict[bytes, bytes]) -> AsyncIterator[str]
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_addresses_are_asked_in_both_protocols() -> None:
+async def test_addresses_are_probed_with_both_protocols() -> None:
     """SPK-1: the port of HTTP, that of Pulsar's clients, one that no process has, a name that there is not"""
     async with (
         server_that_answers({b"PRI ": b"HTTP/1.1 400 Bad Request\r\n"}) as http,

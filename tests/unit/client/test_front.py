@@ -105,7 +105,7 @@ def test_numbers_of_results_are_those_of_the_stock_client() -> None:
     assert ours == theirs
 
 
-def test_names_that_an_application_imports_are_there_and_say_what_is_not_there_yet() -> None:
+def test_pulsar_client_names_exist_and_unsupported_ones_raise() -> None:
     for name in _unsupported.__all__:
         if name != "Unsupported":
             with pytest.raises(exceptions.OperationNotSupported, match=name):
@@ -217,7 +217,7 @@ def test_options_of_a_client(options: dict[str, Any], error: type[Exception]) ->
         magnetar.aio.Client("magnetar://localhost:6652", **options)
 
 
-def test_an_option_that_asks_for_nothing_is_accepted() -> None:
+def test_options_that_disable_unsupported_features_are_accepted() -> None:
     """Applications pass them to the stock client: no statistics in its log, no file."""
     magnetar.Client("magnetar://localhost:6652", stats_interval_in_seconds=0, log_conf_file_path="").close()
 

@@ -72,7 +72,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", list(LIES))
-async def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_answers_not_matching_a_sent_message_are_ignored(lie: str, caplog: pytest.LogCaptureFixture) -> None:
     transport = InProcessTransport()
     listener = await transport.listen(ADDRESS, Liar(LIES[lie]))
     async with aio.Client(URL, _transport=transport) as client:
@@ -87,7 +87,7 @@ async def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, capl
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_a_receipt_is_taken_once_and_the_second_says_nothing() -> None:
+async def test_duplicate_receipt_is_ignored() -> None:
     transport = InProcessTransport()
     first = ProduceAnswer(receipts=[Receipt(producer_id=1, first=0, count=1, ledger_id=1, first_entry_id=1)])
     listener = await transport.listen(ADDRESS, Liar(first, first))
@@ -100,7 +100,7 @@ async def test_a_receipt_is_taken_once_and_the_second_says_nothing() -> None:
     await listener.close()
 
 
-async def test_a_duplicate_s_receipt_has_no_place() -> None:
+async def test_send_of_a_duplicate_returns_no_position() -> None:
     """DUP-1's (-1,-1), as the client meets it."""
     transport = InProcessTransport()
     known = Receipt(producer_id=1, first=0, count=1, ledger_id=-1, first_entry_id=-1)

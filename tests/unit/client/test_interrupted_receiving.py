@@ -46,7 +46,7 @@ def _publish(on: SyncConsumeScene, until_number: int, number: int = 0) -> None:
 
 
 @pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
-def test_an_interrupted_receive_loses_no_message_and_keeps_the_order(how: str) -> None:
+def test_interrupted_receive_loses_no_message_and_preserves_order(how: str) -> None:
     """CON-2: messages that an interrupted receive had taken are returned by the next one."""
     policy = ConsumerBatchReceivePolicy(9, -1, 50)
     with sync_consume_scene() as on, Interrupter() as interrupter:
@@ -145,7 +145,7 @@ def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ctrl_c_during_a_fork_comes_behind_it_and_the_parent_goes_on() -> None:
+def test_ctrl_c_during_fork_is_raised_after_the_fork() -> None:
     """CHK-60: Ctrl-C in the middle of a fork leaves no client suspended, and is raised when the fork is over. At the
     edges of a fork, Python itself ignores it."""
     pytest.importorskip("grpc")
@@ -175,7 +175,7 @@ def test_ctrl_c_during_a_fork_comes_behind_it_and_the_parent_goes_on() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", ["before_fork", "after_fork_in_parent"])
-def test_ctrl_c_as_a_function_of_a_fork_begins_keeps_no_lock(function: str) -> None:
+def test_ctrl_c_in_a_fork_hook_leaves_no_lock_held(function: str) -> None:
     """CHK-60: Python ignores it there, and other threads use their clients afterwards."""
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:

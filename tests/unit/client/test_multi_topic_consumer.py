@@ -35,7 +35,7 @@ def has_waiting(consumer: aio.Consumer, count: int) -> bool:
     return len(consumer._core.queue) == count
 
 
-async def test_a_second_exclusive_consumer_is_refused_and_gets_all_partitions_or_none() -> None:
+async def test_exclusive_consumer_gets_all_partitions_or_is_refused() -> None:
     """SUB-2"""
     async with client_of() as (broker, client):
         broker.partitioned[P + "t"] = 5
@@ -117,7 +117,7 @@ async def test_a_list_of_topics() -> None:
                 await client.subscribe(wrong, "s")
 
 
-async def test_a_consumer_whose_creation_is_cancelled_is_closed() -> None:
+async def test_cancelled_subscribe_leaves_no_consumer_open() -> None:
     async with client_of() as (broker, client):
         broker.partitioned[P + "t"] = 2
         for steps in range(60):

@@ -66,7 +66,7 @@ async def minute(clock: ManualClock, seconds: float = MINUTE_S, each: Callable[[
         each()
 
 
-async def test_what_is_sent_while_all_brokers_are_away_fails_in_order_and_the_producer_goes_on() -> None:
+async def test_sends_time_out_in_order_during_outage_and_producer_recovers() -> None:
     """PRD-9: typed, after the send time-out and not before; sends wait while the queue is full; what was sent when
     the brokers came back in time is stored. And nobody is hammered."""
     clock = ManualClock()
@@ -104,7 +104,7 @@ async def test_what_is_sent_while_all_brokers_are_away_fails_in_order_and_the_pr
         assert broker.topic("t").payloads() == [b"%d" % number for number in range(100, 150)]
 
 
-def test_callbacks_are_called_once_each_in_order_and_a_blocked_sender_goes_on() -> None:
+def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
     """PRD-1, PRD-9, of the synchronous client, with a short time-out: `block_if_queue_full` waits for room, which comes
     when the oldest has failed."""
     with sync_scene() as made, made.client() as client:
@@ -132,7 +132,7 @@ def test_callbacks_are_called_once_each_in_order_and_a_blocked_sender_goes_on() 
 
 
 @pytest.mark.parametrize("what", ["consumer", "reader"])
-async def test_who_receives_resumes_where_it_was(what: str) -> None:
+async def test_receiving_resumes_at_the_same_position_after_an_outage(what: str) -> None:
     """CON-2: without the application's help; a receive with a time-out keeps its word meanwhile, and one without waits.
     And nobody is hammered."""
     clock = ManualClock()
@@ -198,7 +198,7 @@ async def test_a_consumer_closes_at_once_while_all_brokers_are_away() -> None:
         assert await pass_time(clock, closing) < 0.5
 
 
-async def test_a_hundred_partitions_do_not_hammer_a_broker_that_comes_back() -> None:
+async def test_hundred_partitions_reconnect_without_flooding_the_broker() -> None:
     """Each looks for its broker at its own times, two seconds apart at most; and all find it."""
     clock = ManualClock()
     async with scene(FakeBroker, clock) as (broker, client, transport):

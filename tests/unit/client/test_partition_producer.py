@@ -138,7 +138,7 @@ async def test_a_broker_that_restarts() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOO_MANY_REQUESTS, ErrorCode.SERVICE_NOT_READY])
-async def test_a_broker_that_closes_producers_again_and_again_gets_fewer_requests(code: ErrorCode) -> None:
+async def test_repeatedly_closed_producer_reopens_with_backoff(code: ErrorCode) -> None:
     """PRD-9: a producer that is closed at once is reopened after growing pauses; one that was open long, at once."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
@@ -354,7 +354,7 @@ async def test_a_cancelled_creation_leaves_nothing_at_the_broker() -> None:
             assert not broker.topic("t").producers
 
 
-async def test_a_cancelled_send_loses_nothing_and_takes_nothing_back() -> None:
+async def test_cancelled_send_recalls_no_sent_message_and_loses_no_other() -> None:
     async with scene() as (broker, client):
         producer = await client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
         broker.receipting.clear()
@@ -369,7 +369,7 @@ async def test_a_cancelled_send_loses_nothing_and_takes_nothing_back() -> None:
         assert broker.topic("t").payloads() == [b"1", b"2", b"4", b"5"]
 
 
-async def test_closing_waits_for_a_broker_that_comes_back_and_leaves_no_task() -> None:
+async def test_close_waits_for_a_restarted_broker_and_leaves_no_task() -> None:
     async with scene() as (broker, client):
         producer = await client.create_producer("t")
         await broker.stop()

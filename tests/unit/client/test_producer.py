@@ -422,7 +422,7 @@ def test_shutdown_fails_pending_messages() -> None:
         made.on_loop(lambda broker: broker.receipting.set())
 
 
-def test_a_blocked_sender_gets_an_error_when_the_client_is_shut_down() -> None:
+def test_blocked_send_raises_when_the_client_is_shut_down() -> None:
     with sync_scene() as made:
         client = made.client()
         made.on_loop(lambda broker: broker.receipting.clear())

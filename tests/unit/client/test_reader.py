@@ -158,7 +158,7 @@ async def test_a_reader_reads_all_partitions_and_can_t_start_at_the_id_of_a_mess
                 await client.create_reader("t", wrong)  # type: ignore[arg-type]
 
 
-async def test_a_reader_listener_gets_all_messages_and_a_closed_reader_raises() -> None:
+async def test_reader_listener_receives_all_messages_and_closed_reader_raises() -> None:
     """CON-2"""
     async with client_of() as (broker, client):
         got = []

@@ -62,7 +62,7 @@ class Driven:
         return self.queue.take_batches(self.now)[0]
 
 
-def test_the_loop_is_woken_once_until_it_has_taken() -> None:
+def test_event_loop_is_woken_once_until_it_takes_the_batches() -> None:
     driven = Driven()
     for _ in range(35):
         driven.send()

@@ -176,14 +176,14 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
         (consumer_options, {"consumer_type": ConsumerType.KeyShared}, "KeyShared .*: use Failover"),
     ],
 )
-def test_an_unsupported_option_says_what_to_do_instead(
+def test_unsupported_option_error_names_an_alternative(
     check: Callable[[dict[str, Any]], object], options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(exceptions.OperationNotSupported, match=told):
         check({"subscription_name": "s", **options})
 
 
-def test_a_default_that_is_made_anew_may_be_given_as_none() -> None:
+def test_none_is_accepted_for_options_with_factory_defaults() -> None:
     options = consumer_options({"subscription_name": "s", "properties": None, "batch_receive_policy": None})
     assert options.properties == {}
     assert options.batch_receive_policy.timeout_ms == 100

@@ -46,7 +46,7 @@ async def scene() -> Scene:
     return Scene()
 
 
-async def test_a_delete_that_was_made_is_not_told_as_refused(scene: Scene) -> None:
+async def test_applied_delete_is_not_reported_as_refused(scene: Scene) -> None:
     """The repeat meets another's node with a child: its `NotEmpty` says nothing about the first copy."""
     await scene.change(lambda _: b"mine")
     deleting = await scene.change_losing_its_answer(lambda _: DELETE)
@@ -57,7 +57,7 @@ async def test_a_delete_that_was_made_is_not_told_as_refused(scene: Scene) -> No
         await deleting
 
 
-async def test_a_delete_that_was_not_made_is_told_as_refused(scene: Scene) -> None:
+async def test_unapplied_delete_is_reported_as_refused(scene: Scene) -> None:
     """The same incarnation with a child: the delete was lost, and the refusal of a fresh one is the caller's."""
     await scene.change(lambda _: b"mine")
     scene.server.next_request(scene.ours, None, Fault.LOSE_REQUEST)
@@ -108,13 +108,13 @@ async def test_a_repeat_refused_for_another_reason_proves_nothing(made: bool) ->
             await scene.change(lambda _: b"2")
 
 
-async def test_a_refusal_of_what_was_never_unknown_is_the_callers(scene: Scene) -> None:
+async def test_refusal_of_a_first_attempt_is_raised_to_the_caller(scene: Scene) -> None:
     Answers(scene.ours, lambda _: Refused("over quota", "/n"), made=[])
     with pytest.raises(Refused, match="over quota"):
         await scene.change(lambda _: b"1")
 
 
-async def test_a_repeated_create_is_another_incarnation_than_the_one_deleted_meanwhile(scene: Scene) -> None:
+async def test_repeated_create_has_another_incarnation_than_the_deleted_node(scene: Scene) -> None:
     creating = await scene.change_losing_its_answer(lambda _: b"mine")
     first = await read(scene.other, "/n")
     assert first is not None
@@ -135,7 +135,7 @@ async def test_a_create_that_was_made_is_known_by_the_token_of_its_first_copy(sc
     assert (await scene.ours.exists("/n")).version == 1  # type: ignore[union-attr]
 
 
-async def test_a_store_that_turns_requests_away_is_not_asked_without_pause(scene: Scene) -> None:
+async def test_throttled_changes_are_retried_with_pauses(scene: Scene) -> None:
     answers = Answers(scene.ours, lambda _: NotSent("throttled"), made=[])
     changing = asyncio.create_task(scene.change(lambda _: b"x", timeout_s=10))
     while not changing.done():

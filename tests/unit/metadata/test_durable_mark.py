@@ -56,7 +56,7 @@ def test_each_write_leaves_the_number_before_it_in_another_block(
         assert _spoil_each_block_that_changed(tmp_path, before) == [number - 1]
 
 
-def test_mark_that_begins_anew_forgets_the_former_slots(tmp_path: Path) -> None:
+def test_beginning_a_mark_discards_old_slots(tmp_path: Path) -> None:
     (tmp_path / "durable-mark").write_bytes(b"".join(_slot(number).ljust(512, b"\0") for number in (8, 9)))
     mark = DurableMark.open(tmp_path)
     mark.begin(tmp_path, 3)

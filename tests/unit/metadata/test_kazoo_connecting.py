@@ -42,7 +42,7 @@ class _StartingServer:
         writer.close()
 
 
-async def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before_the_session_time_out(
+async def test_unanswered_connect_request_is_repeated_before_session_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """OWN-2: a server that was started again is used as soon as it answers, also one that needs longer to answer."""

@@ -48,7 +48,7 @@ def test_each_error_code_is_a_definite_no_or_unknown(code: int) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Invalid error code"), KazooTimeoutError(), OSError(), ValueError()])
-def test_what_is_no_error_code_is_unknown(error: Exception) -> None:
+def test_errors_without_a_code_map_to_outcome_unknown(error: Exception) -> None:
     assert type(to_metadata_error(error, "/a")) is OutcomeUnknown
 
 

@@ -25,7 +25,7 @@ from tests.running import run
         ("embedded:///with%20space", EmbeddedLocation(Path("/with space"))),
     ],
 )
-def test_what_a_location_means(location: str, means: object) -> None:
+def test_valid_locations_are_parsed(location: str, means: object) -> None:
     assert parse_location(location) == means
 
 
@@ -60,14 +60,14 @@ def test_what_a_location_means(location: str, means: object) -> None:
         ("zookeeper://[::1", "is not a metadata store"),
     ],
 )
-def test_what_is_no_location_says_why_and_what_is_one(location: str, problem: str) -> None:
+def test_invalid_location_error_gives_reason_and_valid_format(location: str, problem: str) -> None:
     with pytest.raises(InvalidLocation) as invalid:
         parse_location(location)
     assert problem in str(invalid.value)
     assert "zookeeper://host:port,host:port/chroot or embedded:///folder" in str(invalid.value)
 
 
-async def test_the_embedded_store_is_opened_where_it_says(tmp_path: Path) -> None:
+async def test_embedded_store_is_opened_in_the_given_folder(tmp_path: Path) -> None:
     for round_ in range(2):
         async with await open_metadata(f"embedded://{tmp_path}/meta", SystemClock()) as store:
             if not round_:

@@ -64,9 +64,7 @@ async def test_a_lost_answer_belongs_to_an_applied_request(clock: ManualClock, s
     assert await other.get("/a") == Node(b"x", Stat(0))
 
 
-async def test_a_held_request_lands_after_others_unless_a_later_one_was_taken(
-    clock: ManualClock, server: MemoryServer
-) -> None:
+async def test_held_request_is_applied_late_unless_its_session_syncs(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     for path in ("/a", "/b"):
         server.next_request(store, Fault.HOLD_REQUEST)
@@ -101,7 +99,9 @@ async def test_a_session_runs_out_by_the_clock_and_its_store_hears_on_resuming(
         await store.get("/e")
 
 
-async def test_a_suspended_session_that_comes_back_in_time_lives_on(clock: ManualClock, server: MemoryServer) -> None:
+async def test_suspended_session_survives_if_resumed_before_its_timeout(
+    clock: ManualClock, server: MemoryServer
+) -> None:
     store = server.connect()
     await store.put("/e", b"", ABSENT, ephemeral=True)
     server.suspend(store)
@@ -148,7 +148,7 @@ async def test_a_lagging_reader_sees_the_past_until_it_syncs_and_then_its_watche
     await asyncio.gather(*waits)
 
 
-async def test_compare_and_set_gives_up_at_its_deadline_and_says_what_is_true(
+async def test_compare_and_set_reports_the_correct_outcome_at_its_deadline(
     clock: ManualClock, server: MemoryServer
 ) -> None:
     store = server.connect()
@@ -167,7 +167,9 @@ async def test_compare_and_set_gives_up_at_its_deadline_and_says_what_is_true(
         server.resume(store)
 
 
-async def test_compare_and_set_says_unknown_when_too_much_happened(clock: ManualClock, server: MemoryServer) -> None:
+async def test_compare_and_set_raises_unknown_after_too_many_other_changes(
+    clock: ManualClock, server: MemoryServer
+) -> None:
     store, other = server.connect(), server.connect()
     ours, theirs = SeededRandomness(1), SeededRandomness(2)
     await change(other, "/c", lambda _: b"", clock=clock, randomness=theirs)
@@ -186,9 +188,7 @@ async def test_compare_and_set_says_unknown_when_too_much_happened(clock: Manual
             await changing
 
 
-async def test_safe_until_keeps_an_owner_that_hears_nothing_from_owning_with_another(
-    clock: ManualClock, server: MemoryServer
-) -> None:
+async def test_safe_until_ends_before_another_client_can_own_the_node(clock: ManualClock, server: MemoryServer) -> None:
     """The server gives the session up while its client still thinks that it is connected."""
     owner, other = server.connect(), server.connect()
     await owner.put("/owner", b"", ABSENT, ephemeral=True)
@@ -211,7 +211,7 @@ async def test_safe_until_keeps_an_owner_that_hears_nothing_from_owning_with_ano
 
 
 @pytest.mark.parametrize("requests", [True, False])
-async def test_an_unanswered_request_is_given_up_and_was_made_if_it_arrived(requests: bool) -> None:
+async def test_unanswered_request_times_out_and_is_applied_if_it_arrived(requests: bool) -> None:
     clock = ManualClock()
     server = MemoryServer(clock, session_timeout_s=9)
     store, other = server.connect(), server.connect()
@@ -248,7 +248,9 @@ async def test_heartbeats_keep_a_silent_session_alive(clock: ManualClock, server
     assert await other.exists("/e") is None
 
 
-async def test_an_end_that_is_not_told_comes_with_the_next_answer(clock: ManualClock, server: MemoryServer) -> None:
+async def test_unnotified_session_expiry_is_detected_at_the_next_answer(
+    clock: ManualClock, server: MemoryServer
+) -> None:
     asking, waiting = server.connect(), server.connect()
     for store in (asking, waiting):
         server.expire(store, notify=False)
@@ -301,7 +303,7 @@ async def test_a_server_forgets_sessions_that_are_over(clock: ManualClock, serve
         assert server.release(store) == 0
 
 
-async def test_watches_go_up_when_vanished_answers_come_again(clock: ManualClock, server: MemoryServer) -> None:
+async def test_missed_watches_fire_when_the_connection_heals(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     watch = store.watch("/a")
     await watch.wait()

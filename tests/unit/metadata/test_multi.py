@@ -15,7 +15,7 @@ def _find(plan: MultiPlan, path: str) -> Operation:
     return next(each for each in plan.operations() if each.path == path)
 
 
-def test_an_any_put_learns_what_is_there() -> None:
+def test_put_of_any_version_switches_between_set_and_create() -> None:
     plan = MultiPlan([Put("/a/b/c", b"", ANY)], ())
     assert _shape(plan) == [("set", "change", "/a/b/c")]
     assert plan.learn(_find(plan, "/a/b/c"), Refusal.NO_NODE) is Next.AGAIN
@@ -29,7 +29,7 @@ def test_an_any_put_learns_what_is_there() -> None:
     assert _shape(plan) == [("set", "change", "/a/b/c")]
 
 
-def test_parents_are_created_once_and_not_if_the_transaction_puts_them() -> None:
+def test_missing_parents_are_created_once_unless_the_transaction_does() -> None:
     changes: list[Change] = [Put("/a", b"", ABSENT), Put("/a/b/c", b"", ABSENT), Put("/a/b/d", b"", ABSENT)]
     plan = MultiPlan(changes, ())
     plan.set_missing_parents(["/a", "/a/b"])
@@ -37,7 +37,7 @@ def test_parents_are_created_once_and_not_if_the_transaction_puts_them() -> None
     assert [each.index for each in plan.operations()] == [0, 1, 1, 2]
 
 
-def test_counters_of_changed_subtrees_come_last_and_once() -> None:
+def test_counters_of_changed_subtrees_are_updated_last_and_once() -> None:
     changes: list[Change] = [Put("/r/a", b"", 0), Delete("/r/b", 0), Check("/s/c", 0), Put("/t/u/v", b"", 0)]
     plan = MultiPlan(changes, ("/r", "/s", "/t", "/t/u"))
     assert [each.path for each in plan.operations() if each.role is Role.COUNTER] == [
@@ -52,7 +52,7 @@ def test_counters_of_different_roots_are_different_nodes() -> None:
     assert len({counter_path(root) for root in roots}) == len(roots)
 
 
-def test_what_the_caller_must_hear() -> None:
+def test_refusals_are_reported_except_missing_parents_of_a_create() -> None:
     changes: list[Change] = [Put("/a", b"", 3), Delete("/b", ANY), Check("/c", 0), Put("/d", b"", ABSENT)]
     plan = MultiPlan(changes, ())
     for operation in plan.operations():
@@ -63,7 +63,7 @@ def test_what_the_caller_must_hear() -> None:
             assert plan.learn(operation, why) is expected
 
 
-def test_a_replaced_node_gets_another_version_than_the_old_one() -> None:
+def test_replaced_ephemeral_node_gets_a_different_version() -> None:
     """OWN-2: a client that expects the old node's version does not replace the new one."""
     changes: list[Change] = [Put("/a", b"", 0, ephemeral=True), Put("/b", b"", 7, ephemeral=True)]
     assert _shape(MultiPlan(changes, ())) == [

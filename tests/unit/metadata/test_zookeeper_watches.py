@@ -33,7 +33,7 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_server_that_turns_requests_away_is_not_asked_without_pause() -> None:
+async def test_throttled_watches_are_retried_with_pauses() -> None:
     clock, kazoo = ManualClock(), Throttling(refusals=12)
     watches = ZooKeeperWatches(kazoo, clock)  # type: ignore[arg-type]
     flag = watches.watch("/a", with_children=True)

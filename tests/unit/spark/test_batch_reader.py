@@ -65,7 +65,7 @@ def test_a_batch_waits_for_its_topic(service: FakeService) -> None:
     assert service.messages_of(slices) == [7]
 
 
-def test_at_least_so_many_tasks(service: FakeService) -> None:
+def test_min_tasks_sets_the_minimum_number_of_slices(service: FakeService) -> None:
     """SPK-3: minTasks, of little that there is to read"""
     for number in range(20):
         service[f"t-partition-{number % 2}"].publish([number])

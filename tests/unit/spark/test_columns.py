@@ -12,7 +12,7 @@ from magnetar_spark.columns import COLUMNS, arrow_schema, choose_columns, spark_
 from magnetar_spark.errors import InvalidColumns
 
 
-def test_spark_takes_the_arrow_schema_for_its_own() -> None:
+def test_spark_schema_converts_to_the_exact_arrow_schema() -> None:
     """SPK-3: Spark refuses record batches whose types are not exactly those that its schema comes to."""
     for columns in (COLUMNS, COLUMNS[::-1], ("properties", "message_id"), ("value",)):
         assert to_arrow_schema(spark_schema(columns), timezone="UTC").equals(arrow_schema(columns))

@@ -98,7 +98,7 @@ def all_of(*counts: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("striping", [ALL_HOLD_ALL, Striping(3, 2, 2), Striping(4, 1, 1)], ids=str)
-async def test_pieces_come_in_order_and_nothing_past_them_is_asked_for(striping: Striping) -> None:
+async def test_pieces_are_read_in_order_and_not_past_their_end(striping: Striping) -> None:
     """SPK-5: plain range reads, several at a time and in order, that fence nothing and never pass the piece."""
     scene = Scene(striping, (30, 3, 17))
     assert read_of(await scene.all()) == all_of(30, 3, 17)
@@ -111,13 +111,13 @@ async def test_pieces_come_in_order_and_nothing_past_them_is_asked_for(striping:
     assert not scene.planned
 
 
-async def test_a_piece_begins_and_ends_where_it_says() -> None:
+async def test_piece_is_read_from_its_first_to_its_last_entry() -> None:
     scene = Scene()
     scene.pieces = [scene.piece(7, 11, 11), scene.piece(7, 13, 22)]
     assert read_of(await scene.all()) == [(7, 11), *((7, entry_id) for entry_id in range(13, 23))]
 
 
-async def test_so_many_answers_are_read_ahead_and_no_more() -> None:
+async def test_read_ahead_is_limited() -> None:
     scene = Scene(counts=(30,))
 
     runs = scene.runs()
@@ -149,7 +149,7 @@ def _shortened(answer: pb.ReadAnswer, first: int, count: int) -> pb.ReadAnswer:
 
 
 @pytest.mark.parametrize("striping", [ALL_HOLD_ALL, Striping(3, 2, 2)], ids=str)
-async def test_another_replica_gives_what_one_does_not(striping: Striping) -> None:
+async def test_entries_unreadable_on_one_replica_are_read_from_another(striping: Striping) -> None:
     """SPK-5: of replicas that fail, lack entries, hold them damaged or lie, the next one is asked."""
 
     def fails(bookie: HonestBookie) -> None:
@@ -181,7 +181,7 @@ async def test_another_replica_gives_what_one_does_not(striping: Striping) -> No
         assert not scene.planned, trouble.__name__
 
 
-async def test_a_bookie_that_goes_while_it_is_read_from_is_not_missed() -> None:
+async def test_bookie_failure_during_a_read_loses_no_entry() -> None:
     scene = Scene(counts=(40,))
     asked = itertools.count()
 
@@ -204,7 +204,7 @@ async def test_replicas_that_have_moved_are_found_by_one_new_plan() -> None:
     assert scene.planned == [(7, 0, 29), (8, 0, 9)]
 
 
-async def test_what_all_replicas_lack_is_gone_and_the_rest_is_read() -> None:
+async def test_entries_lost_on_all_replicas_are_reported_and_others_read() -> None:
     scene = Scene(Striping(3, 3, 2), (30,))
     for bookie in scene.bookies.values():
         for entry_id in range(9, 14):
@@ -225,7 +225,7 @@ def _ids(gone: Gone) -> range:
 
 
 @pytest.mark.parametrize("deleted", Deleted)
-async def test_a_ledger_that_was_deleted_is_gone_from_where_it_was(deleted: Deleted) -> None:
+async def test_deleted_ledger_is_reported_lost_and_the_rest_is_read(deleted: Deleted) -> None:
     scene = Scene(counts=(30, 30))
     for bookie in scene.bookies.values():
         bookie.ledger(7).deleted = True
@@ -246,7 +246,7 @@ async def test_a_ledger_that_was_deleted_is_gone_from_where_it_was(deleted: Dele
 
 
 @pytest.mark.parametrize("deleted", Deleted)
-async def test_what_a_deleted_topic_s_leases_keep_is_read_on(deleted: Deleted) -> None:
+async def test_entries_leased_from_a_deleted_topic_are_still_read(deleted: Deleted) -> None:
     """SPK-5, protocol.md's Leases, 4: bookies that are busy for a moment have not said that it is gone"""
     scene = Scene(counts=(30,))
     for bookie in scene.bookies.values():
@@ -262,7 +262,7 @@ async def test_what_a_deleted_topic_s_leases_keep_is_read_on(deleted: Deleted) -
     assert len(scene.planned) == 1
 
 
-async def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_gone() -> None:
+async def test_unreachable_ledger_is_lost_only_if_deleted_from_its_log() -> None:
     """A deleted topic has nobody to say so: unknown is not no."""
     scene = Scene(counts=(10,))
     scene.bookies.clear()
@@ -297,7 +297,7 @@ async def test_bookies_that_are_restarted_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize("how", ["unreached", "failing", "limbo"])
-async def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str) -> None:
+async def test_entries_are_not_reported_lost_if_a_replica_cannot_answer(how: str) -> None:
     """Unknown is not no: two say that they lack it, and the third can't be asked; or all may have lost it."""
     scene = Scene(counts=(10,))
     for name in ("b0", "b1"):
@@ -352,7 +352,7 @@ async def _all_of(runs: EntryRuns) -> list[EntryRun | Gone]:
     return found
 
 
-async def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
+async def test_missing_entries_of_the_open_fragment_are_not_reported_lost() -> None:
     """CHK-67: in an open ledger's last fragment only an entry that all replicas have damaged is lost. Before it, and
     once the ledger is closed or has left the log, each entry is that all of them lack."""
 
@@ -393,7 +393,7 @@ async def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
     assert await gone(scene) == [20]
 
 
-async def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:
+async def test_overloaded_or_restarting_bookie_is_retried() -> None:
     """One bookie, as a standalone has: whatever many tasks ask at once, each gets its rows."""
     scene = Scene(Striping(1, 1, 1), (30,))
     asked = itertools.count()
@@ -410,7 +410,7 @@ async def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_f
     assert len(scene.planned) == 1
 
 
-async def test_who_is_cancelled_while_he_waits_loses_nothing_and_close_leaves_nothing() -> None:
+async def test_cancelled_read_loses_no_entry_and_close_leaves_no_task() -> None:
     scene = Scene(counts=(30,))
 
     for name in scene.names:

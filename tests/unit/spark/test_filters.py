@@ -94,7 +94,7 @@ def test_fewer_entries_are_planned(service: FakeService) -> None:
     assert len(service.messages_of(plan_slices(service, [StringStartsWith(("topic",), "x")]))) == 300
 
 
-def test_what_was_deleted_and_may_have_passed_is_a_loss(service: FakeService) -> None:
+def test_deleted_messages_that_may_pass_the_filter_count_as_lost(service: FakeService) -> None:
     """SPK-2: as it is without the filter"""
     service.create("t")
     log = service["t"]
@@ -113,7 +113,7 @@ def test_what_was_deleted_and_may_have_passed_is_a_loss(service: FakeService) ->
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_a_log_that_is_trimmed_behind_the_place_that_was_found(service: FakeService, fail: str) -> None:
+def test_log_trimmed_past_the_filter_position_raises_no_data_loss(service: FakeService, fail: str) -> None:
     """SPK-2: what lies in front of it was not asked for, so it is no loss"""
     service.create("t")
     log = service["t"]
@@ -158,7 +158,7 @@ def test_old_marks_are_removed_and_looked_for_once_an_hour(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_marks_are_not_kept_behind_a_link_that_another_user_may_have_made(tmp_path: Path, there: bool) -> None:
+def test_marks_are_not_written_through_a_symlink_of_another_user(tmp_path: Path, there: bool) -> None:
     if there:
         (tmp_path / "theirs").mkdir()
     (tmp_path / f"magnetar-spark-{os.getuid()}").symlink_to(tmp_path / "theirs")

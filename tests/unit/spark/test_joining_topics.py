@@ -61,7 +61,7 @@ async def counts(stream: TopicStream, start: Mapping[str, Any]) -> tuple[dict[st
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_topics_that_join_a_stream_lose_nothing_while_it_runs_and_it_tells_what_they_lost_before(
+async def test_new_topics_lose_messages_only_while_the_stream_is_stopped(
     fails: bool,
 ) -> None:
     """SPK-1, SPK-5, RET-1: two topics come while it runs, and are acknowledged and trimmed before it looks; another one
@@ -135,7 +135,7 @@ async def test_a_log_that_joins_begins_with_its_first_message() -> None:
         await query.plan()
 
 
-async def test_a_refused_lease_on_a_namespace_is_asked_for_again(
+async def test_refused_namespace_lease_is_requested_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SPK-5: with failOnDataLoss=false a stream starts while a broker restarts, and has its lease soon after"""

@@ -43,7 +43,7 @@ class Scene:
         return float(shown["total"]["published_per_second"])
 
 
-async def test_logs_that_were_not_planned_are_asked_for_now_and_then() -> None:
+async def test_lag_of_unplanned_logs_is_refreshed_at_intervals() -> None:
     """SPK-2: at first, and again when a while has passed; by a question that takes no lease"""
     scene = Scene()
     assert await scene.behind() == [4, 4, 4]
@@ -56,7 +56,7 @@ async def test_logs_that_were_not_planned_are_asked_for_now_and_then() -> None:
     assert not any(scene.service[log].leases for log in LOGS)
 
 
-async def test_a_log_that_does_not_answer_keeps_the_lag_that_is_known() -> None:
+async def test_lag_of_an_unreachable_log_retains_its_last_value() -> None:
     """SPK-2: and fails no query"""
     scene = Scene()
     scene.service.failing["plan"] = ConnectError("a broker moves")
@@ -84,7 +84,7 @@ async def test_a_deleted_log_has_no_messages_and_the_number_of_a_recreated_one_i
     assert await scene.lag.measure(places) == 8
 
 
-async def test_a_deleted_log_is_not_shown_nor_asked_for_at_each_batch() -> None:
+async def test_deleted_log_is_excluded_from_lag_and_not_queried_again() -> None:
     """SPK-2: its messages are not counted as lag"""
     scene = Scene()
     places = scene.places()

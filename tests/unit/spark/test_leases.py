@@ -39,7 +39,7 @@ async def test_a_renewal_that_fails_is_made_up_for_in_half_of_a_leases_time(trou
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_lease_that_has_ended_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_ended_lease_is_logged_only_once(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         service = FakeService()
         service.create("t", 2)

@@ -53,7 +53,7 @@ async def batch(service: FakeService, fails: bool, **options: str) -> list[int]:
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-async def test_a_batch_whose_middle_was_deleted_while_it_was_planned(fails: bool) -> None:
+async def test_batch_planning_detects_ledgers_deleted_in_the_middle(fails: bool) -> None:
     """SPK-2: its lease may be over by then"""
     service = ledgers_of_one()
     at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
@@ -65,7 +65,7 @@ async def test_a_batch_whose_middle_was_deleted_while_it_was_planned(fails: bool
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-async def test_a_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
+async def test_batch_planning_detects_a_recreated_topic(fails: bool) -> None:
     """TOP-7: half of it is not said to be all"""
     service = ledgers_of_one()
     at_answer(service, 3, lambda: made_again(service))
@@ -105,7 +105,7 @@ async def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> 
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("fails", LOSSES)
-async def test_a_micro_batch_whose_middle_was_deleted(fails: bool, again: bool) -> None:
+async def test_micro_batch_planning_detects_ledgers_deleted_in_the_middle(fails: bool, again: bool) -> None:
     """SPK-2: while it is planned, or planned again after a crash"""
     service = ledgers_of_one()
     query = Query(service, failOnDataLoss=str(fails).lower())
@@ -130,7 +130,7 @@ async def planned_ledgers(query: Query, again: bool = False, limits: Limits = AL
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-async def test_a_micro_batch_that_is_continued_behind_what_was_deleted(fails: bool) -> None:
+async def test_micro_batch_continuation_detects_deleted_ledgers(fails: bool) -> None:
     """SPK-2: one log takes what the other has left of the limit"""
     service = ledgers_of_one()
     service.create("u")
@@ -146,7 +146,7 @@ async def test_a_micro_batch_that_is_continued_behind_what_was_deleted(fails: bo
 
 
 @pytest.mark.parametrize("fails", LOSSES)
-async def test_a_micro_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
+async def test_micro_batch_planning_detects_a_recreated_topic(fails: bool) -> None:
     service = ledgers_of_one()
     query = Query(service, failOnDataLoss=str(fails).lower())
     await query.stream.initial()

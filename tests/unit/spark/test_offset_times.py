@@ -57,7 +57,7 @@ def test_seconds_where_milliseconds_are_meant_are_refused(seconds: int) -> None:
             ms_of(text)
 
 
-def test_the_refusal_shows_what_is_meant() -> None:
+def test_refusal_of_seconds_suggests_milliseconds_and_iso_time() -> None:
     with pytest.raises(InvalidOptions, match=rf"use {SUMMER_MS}, or 2026-07-01T10:00:00Z"):
         ms_of(str(SUMMER_MS // 1000))
 
@@ -69,7 +69,7 @@ def test_microseconds_and_nanoseconds_are_refused() -> None:
 
 
 @pytest.mark.parametrize("ms", [1, 978_307_199, 4_102_444_800, SUMMER_MS, 253_402_300_799_999])
-def test_other_milliseconds_are_taken(ms: int) -> None:
+def test_numbers_unlike_recent_seconds_are_read_as_milliseconds(ms: int) -> None:
     assert ms_of(str(ms)) == ms
 
 
@@ -95,7 +95,7 @@ def test_a_time_before_all_messages_is_earliest(text: str) -> None:
         ("2262-04-11T23:47:16.001Z", 9_223_372_036_001),
     ],
 )
-def test_a_written_out_time_is_not_taken_for_seconds(text: str, ms: int) -> None:
+def test_iso_times_are_never_mistaken_for_seconds(text: str, ms: int) -> None:
     """SPK-1: only numbers can have the wrong unit. To the millisecond, without rounding."""
     assert ms_of(text) == ms
 

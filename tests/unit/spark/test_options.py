@@ -125,7 +125,7 @@ def test_the_error_for_an_unknown_option_lists_all_where_there_is_no_hint() -> N
         ("startingOffsetsByTimestamp", "takes a time"),
     ],
 )
-def test_options_of_other_connectors_are_refused_with_what_to_do(foreign: str, told: str) -> None:
+def test_options_of_other_connectors_are_refused_with_advice(foreign: str, told: str) -> None:
     """SPK-1"""
     with pytest.raises(InvalidOptions, match=f"no option '{foreign}': .*{told}") as raised:
         batch(**{foreign: "x"})
@@ -192,7 +192,7 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
         ({"waitForTopic": "8d"}, "use a duration of up to 7d"),
     ],
 )
-def test_what_can_not_be_meant(options: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused_with_the_reason(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         batch(**options)
     assert told in str(raised.value)
@@ -238,7 +238,7 @@ def test_patterns_that_are_none(pattern: str, told: str) -> None:
     assert told in str(raised.value)
 
 
-def test_places_by_partition_and_topic() -> None:
+def test_starting_positions_are_set_by_partition_and_topic() -> None:
     given = '{"t": "latest", "u-partition-1": {"ledger_id": 7, "entry_id": 3, "batch_index": -1}, "w": 1700000000000}'
     bound = batch(startingOffsets=given).starting
     assert bound.of("persistent://public/default/t-partition-5") == "latest"
@@ -275,7 +275,7 @@ def test_a_position_without_a_topic() -> None:
         batch(startingOffsets=kafka)
 
 
-def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_defaults_to_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAGNETAR_URL", raising=False)
     with pytest.raises(InvalidOptions, match="the option 'url' is missing"):
         batch_options({"topic": "t"})

@@ -43,7 +43,7 @@ async def test_where_nobody_is_the_work_is_not_waited_for() -> None:
     assert ended == [True]
 
 
-async def test_a_server_that_is_no_broker_is_told_apart_from_a_slow_one() -> None:
+async def test_non_broker_server_is_distinguished_from_a_slow_broker() -> None:
     """SPK-1: gRPC reports it as a failed request, which a broker may meet too."""
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
@@ -55,7 +55,7 @@ async def test_a_server_that_is_no_broker_is_told_apart_from_a_slow_one() -> Non
         await server.stop(None)
 
 
-async def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
+async def test_non_broker_magnetar_server_is_reported_at_once() -> None:
     """SPK-1: a bookie's port, say"""
 
     async def refused() -> None:
@@ -87,7 +87,7 @@ async def test_where_somebody_is_slow_the_work_is_waited_for() -> None:
         assert await waiting == 7
 
 
-async def test_what_is_answered_at_once_is_not_looked_after() -> None:
+async def test_immediate_results_and_errors_are_passed_through() -> None:
     async def seven() -> int:
         return 7
 

@@ -83,7 +83,7 @@ def test_a_stream_that_has_begun_outlasts_a_restart_of_the_cluster(
         (InvalidArgument("never"), InvalidArgument, "^never$"),
     ],
 )
-def test_a_stream_whose_brokers_stay_away_names_the_option(
+def test_stream_outage_error_names_the_reconnect_option(
     service: Service, error: MagnetarException, raised: type[Exception], told: str
 ) -> None:
     stream = reader()

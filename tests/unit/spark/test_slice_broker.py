@@ -114,7 +114,7 @@ async def test_tasks_that_are_over_in_a_moment_renew_them_one_after_the_other() 
     assert set(times(broker).values()) == {1}
 
 
-async def test_a_task_that_ends_does_not_wait_for_a_broker_that_hangs_and_another_task_asks_again() -> None:
+async def test_hanging_lease_renewal_does_not_delay_close_and_is_repeated() -> None:
     broker = Broker()
     broker.hangs = True
     one = leased(3_000, planned_s_ago=10.0, logs=1)
@@ -129,7 +129,7 @@ async def test_a_task_that_ends_does_not_wait_for_a_broker_that_hangs_and_anothe
     await following.close()
 
 
-async def test_what_was_planned_just_now_is_renewed_within_an_interval_wherever_a_clock_stands() -> None:
+async def test_new_lease_is_renewed_within_an_interval_despite_clock_skew() -> None:
     now = asyncio.get_running_loop().time()
     for planned_s_ago, earliest, latest in ((0.0, 0, 600), (-5_000.0, 0, 600), (900.0, -900, -300)):
         held = leased(3_600_000, planned_s_ago, logs=100).lease
@@ -152,7 +152,7 @@ async def test_two_batches_of_a_driver_renew_each_for_itself() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["none", "hangs", "refused"])
-async def test_a_slice_that_was_read_is_reported_whatever_becomes_of_the_report(trouble: str) -> None:
+async def test_read_slice_is_reported_even_if_the_report_fails(trouble: str) -> None:
     """SPK-5: a batch whose slices are all read gives its lease back. The task does not depend on that."""
     broker = Broker()
     broker.hangs = trouble == "hangs"
@@ -178,7 +178,7 @@ async def test_a_stream_s_lease_is_left_to_its_driver() -> None:
     assert not broker.closed  # there was none
 
 
-async def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_ended_lease_is_logged_once_and_reading_continues(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         broker = Broker()
         broker.refusal = NotFound("it has ended")
@@ -196,7 +196,7 @@ async def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog
         await body()
 
 
-async def test_a_new_plan_says_where_entries_are_now() -> None:
+async def test_new_plan_returns_the_current_locations_of_entries() -> None:
     broker = Broker()
     reading = broker.of(SLICE)
     where = await reading.new_plan(7, 2, 9)

@@ -30,7 +30,7 @@ QUERY = {"url": URL, "topic": "t"}
         {"external": "true", "location": "file:/there", "path": "file:/there", "option.path": "/there"},
     ],
 )
-def test_a_table_is_created_whatever_spark_adds_to_its_options(added: dict[str, str]) -> None:
+def test_table_creation_ignores_options_added_by_spark(added: dict[str, str]) -> None:
     """SPK-1"""
     definition = {"provider": "magnetar", "owner": "root", **added}
     assert MagnetarDataSource(definition).schema() == spark_schema(COLUMNS)
@@ -55,7 +55,7 @@ def test_options_of_a_table_that_no_query_receives_are_refused(given: dict[str, 
         MagnetarDataSource(definition).schema()
 
 
-def test_a_query_of_a_table_without_options_is_told_how_to_give_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_of_table_without_options_explains_how_to_set_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-1: SELECT … FROM t, to which Spark passes nothing at all"""
     for url, missing in (("", "the option 'url' is missing"), (URL, "the option 'topic' is missing")):
         monkeypatch.setenv("MAGNETAR_URL", url)
@@ -87,7 +87,7 @@ def test_a_query_of_a_table_reads_the_columns_of_the_table() -> None:
         {"url": "http://not/ours"},
     ],
 )
-def test_there_is_no_sink_whatever_the_options_of_the_writer_are(options: dict[str, str]) -> None:
+def test_writing_is_refused_for_any_writer_options(options: dict[str, str]) -> None:
     """SPK-4 is not there yet, and that is what the user reads."""
     schema = StructType([StructField("value", BinaryType()), StructField("other", StringType())])
     source = MagnetarDataSource(options)

@@ -191,7 +191,7 @@ async def test_new_partitions_and_topics_are_read_from_their_earliest() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_every_message_once_whatever_crashes_between(seed: int) -> None:
+async def test_every_message_is_read_exactly_once_across_crashes(seed: int) -> None:
     """SPK-1: over restarts from a checkpoint, at any point of a batch, with messages, partitions and ledgers that come,
     and ledgers that go once they have been committed"""
     chance = random.Random(seed)
@@ -238,7 +238,7 @@ async def test_every_message_once_whatever_crashes_between(seed: int) -> None:
     assert sorted(query.read) == list(range(published))
 
 
-async def test_what_is_planned_is_what_is_read_without_asking_again() -> None:
+async def test_batch_is_read_with_a_single_plan_request() -> None:
     service = filled()
     query = Query(service)
     await query.stream.initial()
@@ -262,7 +262,7 @@ async def test_long_ranges_are_planned_under_one_lease_from_their_beginning() ->
     assert log.leases == {}
 
 
-async def test_a_limit_is_dealt_out_among_partitions() -> None:
+async def test_message_limit_is_divided_among_partitions() -> None:
     """SPK-2: all get something, and what one has not is the others'"""
     service = FakeService()
     service.create("t", 4)
@@ -282,7 +282,7 @@ async def test_a_limit_is_dealt_out_among_partitions() -> None:
     assert {one[0] // 1000 for one in small} == {0, 1}
 
 
-async def test_where_a_log_began_is_kept_for_good() -> None:
+async def test_start_position_of_a_log_is_stored_in_all_offsets() -> None:
     """SPK-1: what was deleted when the query entered a log at its earliest message is no loss of its later"""
     service = filled()
     first = service["t"].first._asdict()
@@ -296,7 +296,7 @@ async def test_where_a_log_began_is_kept_for_good() -> None:
     assert "entered" not in (await late.stream.initial())["persistent://public/default/t"]
 
 
-async def test_with_a_target_nothing_is_read_that_comes_later() -> None:
+async def test_available_now_excludes_messages_published_later() -> None:
     """SPK-2: Trigger.AvailableNow"""
     service = filled()
     query = Query(service)
@@ -341,7 +341,7 @@ async def test_the_lag_is_that_of_all_partitions_though_a_batch_plans_some() -> 
         assert sum(one["messages_behind"] for log, one in lag.items() if log != "total") == 50 - 2 * batch
 
 
-async def test_a_batch_waits_for_so_many_messages() -> None:
+async def test_batch_waits_for_min_messages_per_trigger() -> None:
     """SPK-2: minMessagesPerTrigger; what waits is in the lag; a log that comes or changes meanwhile loses nothing"""
     service = FakeService()
     service.create("t", 2)
@@ -430,7 +430,7 @@ async def test_no_message_waits_longer_than_the_delay() -> None:
     assert lag["total"]["waited_ms"] >= 30
 
 
-async def test_a_query_that_ends_with_what_there_is_does_not_wait() -> None:
+async def test_available_now_and_once_do_not_wait_for_min_messages() -> None:
     """SPK-2: with Trigger.AvailableNow, and with Trigger.Once, which asks for all"""
     service = filled()
     query = Query(service, minMessagesPerTrigger="100", maxTriggerDelay="1h")
@@ -442,7 +442,7 @@ async def test_a_query_that_ends_with_what_there_is_does_not_wait() -> None:
     assert await query.batch() == list(range(30))
 
 
-async def test_what_a_batch_waits_for_is_held_after_a_restart() -> None:
+async def test_waiting_batch_takes_a_lease_after_a_restart() -> None:
     """SPK-5: the lease is taken though nothing is planned yet; and a query whose messages nobody keeps is refused"""
     service = filled()
     query = Query(service, minMessagesPerTrigger="10", maxTriggerDelay="1h")
@@ -496,7 +496,7 @@ async def test_a_stream_waits_for_its_namespace() -> None:
     assert list(await a_stream(service, waitForTopic="1h").initial()) == [LOG]
 
 
-async def test_a_stream_whose_messages_nobody_keeps_does_not_start() -> None:
+async def test_stream_without_retention_or_subscription_does_not_start() -> None:
     """SPK-1: it names both ways out, and starts if losses are all right; from a checkpoint, too"""
     service = filled(retained=False)
     with pytest.raises(NothingKept, match=r"(?s)retention.*progressSubscription"):
@@ -512,7 +512,7 @@ async def test_a_stream_whose_messages_nobody_keeps_does_not_start() -> None:
     assert service["t"].progress == {"mine": service["t"].first}
 
 
-async def test_the_progress_is_moved_to_what_is_committed_and_no_further() -> None:
+async def test_progress_subscription_advances_only_to_the_committed_offset() -> None:
     service = filled(retained=False)
     log = service["t"]
     query = Query(service, progressSubscription="mine")
@@ -528,7 +528,7 @@ async def test_the_progress_is_moved_to_what_is_committed_and_no_further() -> No
     assert log.progress == {"mine": log.place_of(7)}
 
 
-async def test_a_query_that_ends_with_what_there_is_has_moved_its_progress_to_there() -> None:
+async def test_available_now_advances_progress_to_the_end() -> None:
     """Spark commits a batch to the source when the next one begins, and the last one of such a query has none; but it
     asks once more how far to go. A query that goes on is not moved by that: its batch may be done again."""
     service = filled(retained=False)
@@ -618,7 +618,7 @@ async def test_a_subscription_that_nobody_has_claimed_is_not_ahead_of_the_query_
     assert "ahead" not in str(raised.value)
 
 
-async def test_a_query_whose_subscription_is_ahead_of_its_checkpoint() -> None:
+async def test_checkpoint_behind_its_subscription_is_read_or_reported_lost() -> None:
     """SPK-1: it was restarted from an older copy. What is there still is read; where it is gone, the error says where
     both are."""
     service = filled(retained=False)
@@ -675,7 +675,7 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
     assert (await a_stream(service, startingOffsets=starting).initial())[LOG]["entry_id"] == end.entry_id
 
 
-async def test_the_progress_stays_where_messages_began_that_go_on_behind_what_is_committed() -> None:
+async def test_progress_does_not_pass_first_chunks_of_incomplete_messages() -> None:
     """SPK-1: their first chunks are needed by whoever goes on from the checkpoint, when this query's leases are over"""
     service = filled(retained=False)
     log = service["t"]
@@ -748,7 +748,7 @@ async def test_a_topic_that_was_deleted_and_made_again(fails: bool) -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_a_topic_that_is_gone(fails: bool) -> None:
+async def test_deleted_topic_fails_the_query_unless_losses_are_allowed(fails: bool) -> None:
     """SPK-2"""
     service = filled()
     service.create("other")
@@ -764,7 +764,7 @@ async def test_a_topic_that_is_gone(fails: bool) -> None:
         assert await query.all_batches() == [[51]]
 
 
-async def test_a_batch_whose_messages_are_gone_when_it_is_done_again() -> None:
+async def test_replayed_batch_detects_deleted_messages() -> None:
     """SPK-2"""
     for fails in (True, False):
         service = filled()
@@ -810,7 +810,7 @@ async def test_offsets_of_another_source_are_refused(offsets: dict[str, Any]) ->
         await a_stream(filled()).latest(offsets, ALL)
 
 
-async def test_starting_offsets_of_what_is_not_read() -> None:
+async def test_starting_offsets_of_an_unread_topic_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="names persistent://public/default/elsewhere"):
         await a_stream(filled(), startingOffsets='{"elsewhere": "earliest"}').initial()
 

@@ -174,7 +174,7 @@ def test_columns_that_need_no_payload_never_fail(kind: Callable[..., Any]) -> No
             read(log, FAIL, (name, "message_id"))
 
 
-def test_what_compaction_has_left_of_a_batch() -> None:
+def test_compacted_batch_yields_rows_only_for_retained_messages() -> None:
     metadata = shared(num_messages_in_batch=9, compacted_batch_indexes=[0, 3, 8])
     log = in_log([encode_entry(*encrypted(metadata, b"secret"))], [9])
     rows = read(log, NULL)
@@ -193,7 +193,7 @@ def test_what_compaction_has_left_of_a_batch() -> None:
         {"num_messages_in_batch": 3, "compacted_batch_indexes": [1, 3]},
     ],
 )
-def test_a_batch_that_does_not_tell_its_messages_is_skipped(of_batch: dict[str, Any]) -> None:
+def test_batch_with_unknown_message_count_is_skipped(of_batch: dict[str, Any]) -> None:
     """No broker takes one; it makes no rows out of nothing, nor takes memory for them."""
     problems = ProblemCounts("t")
     log = in_log([encode_entry(*encrypted(shared(**of_batch), b"secret")), good(1)], [1, 1])
@@ -248,7 +248,7 @@ def test_a_message_in_chunks_that_needs_too_much_memory(first: int) -> None:
     assert sorted(places(read(log, Decoding(max_chunk_bytes=little), without, first=first))) == [(2, -1), (3, -1)]
 
 
-def test_an_encrypted_message_in_chunks_takes_no_memory_for_its_payload() -> None:
+def test_encrypted_chunked_message_is_refused_regardless_of_size() -> None:
     """SPK-1: so it is refused for what it is, however large"""
     log = in_log(chunks(encrypted, 150_000), [1] * 3)
     with pytest.raises(UnreadableEntry, match=r"entry 7:2 of .* is encrypted with the keys"):
@@ -318,7 +318,7 @@ _COMPRESS: Final[dict[str, tuple[CompressionType, Callable[[bytes], bytes]]]] = 
 
 
 @pytest.mark.parametrize("name", _COMPRESS)
-def test_decompression_takes_no_more_memory_than_its_limit(name: str) -> None:
+def test_decompression_memory_is_bounded_by_its_limit(name: str) -> None:
     """SPK-1: whether the entry says how large its payload is, or lies"""
     compression, compress = _COMPRESS[name]
     limit, bomb = 1 << 20, bytes(64 << 20)

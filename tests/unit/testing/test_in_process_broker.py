@@ -111,7 +111,7 @@ def test_it_serves_health_over_http(magnetar_empty_broker: InProcessBroker) -> N
         assert answer.status == 200
 
 
-def test_what_is_closed_can_be_closed_again() -> None:
+def test_close_is_idempotent() -> None:
     broker = InProcessBroker()
     broker.close()
     broker.start()

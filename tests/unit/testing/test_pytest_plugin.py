@@ -50,7 +50,7 @@ def test_nothing_is_imported(request):
     assert "1 passed" in ended.stdout
 
 
-def test_each_fixture_says_what_it_is(tmp_path: Path) -> None:
+def test_each_fixture_is_documented(tmp_path: Path) -> None:
     shown = _pytest(tmp_path, "", "--fixtures").stdout.splitlines()
     docs = {line.split()[0]: shown[number + 1] for number, line in enumerate(shown) if line.startswith("magnetar_")}
     assert set(docs) == set(_FIXTURES)
@@ -59,7 +59,7 @@ def test_each_fixture_says_what_it_is(tmp_path: Path) -> None:
     assert [name for name in _FIXTURES if f"`{name}`" not in page and f"`{name}(" not in page] == []
 
 
-def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
+def test_missing_extra_error_names_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("""
 import sys
 
@@ -76,7 +76,7 @@ sys.meta_path.insert(0, Missing())
     assert "Traceback" not in ended.stdout
 
 
-def test_a_bug_in_an_import_is_not_taken_for_a_missing_extra(tmp_path: Path) -> None:
+def test_import_bug_is_not_reported_as_a_missing_extra(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import sys\nsys.modules['magnetar_testing.in_process_broker'] = None\n")
     ended = _pytest(tmp_path, "def test_it(magnetar_broker): pass")
     assert ended.returncode == 1

@@ -114,7 +114,7 @@ def test_a_required_setting_is_named_with_all_ways_to_set_it() -> None:
         assert way in str(raised.value)
 
 
-def test_all_errors_are_reported_together_with_their_places(tmp_path: Path) -> None:
+def test_all_errors_are_reported_together_with_their_sources(tmp_path: Path) -> None:
     file = written(tmp_path, 'max_message_size = 0\nwrite_quorum = "many"')
     with pytest.raises(InvalidConfiguration) as raised:
         load(Sample, file=file, flags=["ensemble=1"])
@@ -145,7 +145,7 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     assert "s3cret" not in str(raised.value)
 
 
-def test_lists_and_tables_come_from_the_command_line_too() -> None:
+def test_lists_and_tables_can_be_set_on_the_command_line() -> None:
     settings = load(Sample, flags=["tokens=a,b", 'role_limits={"reader": 3}'])
     assert settings.tokens == [SecretStr("a"), SecretStr("b")]
     assert settings.role_limits == {"reader": 3}

@@ -34,7 +34,7 @@ class Ordered(Configuration):
     b: int = setting(2, "Count.", subject=Subject.TOPICS, unit="topics")
 
 
-def test_another_default_keeps_all_else() -> None:
+def test_overriding_a_default_preserves_other_attributes() -> None:
     inherited, own = settings_of(Part)["close_timeout_seconds"], settings_of(Process)["close_timeout_seconds"]
     assert (load(Part).close_timeout_seconds, load(Process).close_timeout_seconds) == (10.0, 2.0)
     assert own.default_because == "it is a test"

@@ -52,7 +52,7 @@ def ordered(found: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CHUNKED])
-def test_a_stock_client_s_messages_come_out_as_they_were_sent(name: str) -> None:
+def test_stock_client_messages_are_decoded_as_sent(name: str) -> None:
     case = CASES[name]
     found: list[dict[str, Any]] = []
     for sent in case["sent"]:

@@ -141,7 +141,7 @@ async def test_topics_are_made_listed_and_deleted() -> None:
         await admin.topics.create("orders")
 
 
-async def test_what_was_truncated_is_gone_and_the_topic_goes_on() -> None:
+async def test_truncate_deletes_stored_messages_and_topic_stays_usable() -> None:
     """TOP-7."""
 
     async with running_broker() as scene:
@@ -241,7 +241,7 @@ async def _is(value: Any, expected: int) -> bool:
     return bool(await value == expected)
 
 
-async def test_listings_come_in_pages() -> None:
+async def test_listings_are_paged() -> None:
     async with running_broker(admin_max_names=3) as scene:
         names = sorted(f"persistent://public/default/t{number}" for number in range(7))
         await asyncio.gather(*(scene.admin.topics.create(name) for name in names))
@@ -260,7 +260,7 @@ async def _call(scene: BrokerScene, method: str, request: bytes) -> bytes:
         await connection.close()
 
 
-async def test_what_cannot_be_read_or_is_not_known_is_refused() -> None:
+async def test_malformed_or_unknown_requests_are_refused() -> None:
     async with running_broker() as scene:
         with pytest.raises(Rejected) as refused:
             await _call(scene, "format_disk", b"")
@@ -289,7 +289,7 @@ async def test_what_cannot_be_read_or_is_not_known_is_refused() -> None:
             assert problem.code == ErrorCode.INVALID_ARGUMENT, method
 
 
-async def test_a_broker_says_what_it_is() -> None:
+async def test_broker_info_reports_address_cluster_and_topic_count() -> None:
     async with running_broker() as scene:
         await scene.admin.topics.create("t")
         info = await scene.admin.brokers.info()
@@ -312,7 +312,7 @@ async def test_any_of_the_addresses_does() -> None:
                 await admin.tenants.create("acme")
 
 
-async def test_a_start_is_a_place_in_a_topic() -> None:
+async def test_invalid_subscription_start_is_refused() -> None:
     async with running_broker() as scene:
         nonsense: list[Any] = ["earliest", 0, -5, True, None, 1.5]
         for one in nonsense:

@@ -16,7 +16,7 @@ from tests.unit.broker.admin.many_brokers import admins, is_gone, publish, servi
 from tests.unit.broker.cluster_scene import kill, running_brokers
 
 
-async def test_what_concerns_a_topic_is_done_by_its_owner_whoever_is_asked() -> None:
+async def test_any_broker_forwards_topic_calls_to_the_owner() -> None:
     """ADM-1, SUB-9: also stats, peek, skip, reset, truncate, unload and delete at a broker that does not have it."""
 
     async with running_brokers() as scene, admins(scene) as (_, admin), scene.client() as client:
@@ -144,7 +144,7 @@ async def test_a_deleted_namespace_leaves_nothing_in_the_metadata_store() -> Non
             assert await is_gone(scene, paths.owners(namespace))
 
 
-async def test_a_namespace_goes_with_all_that_brokers_have_of_it() -> None:
+async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() -> None:
     """ADM-1: topics at several brokers, and their bundles."""
 
     async with (
@@ -222,7 +222,7 @@ async def test_a_call_waits_for_the_next_owner_when_its_topics_broker_has_died()
         assert (await two.topics.stats(topic)).subscription("s").backlog_entries == 1
 
 
-async def test_a_broker_whose_metadata_session_is_suspended_is_passed_over() -> None:
+async def test_admin_skips_broker_with_suspended_metadata_session() -> None:
     """OWN-2: another one is asked, also for changes; that one it still answers about the topics that it has open."""
 
     async with running_brokers() as scene, admins(scene) as (one, two), scene.client() as client:

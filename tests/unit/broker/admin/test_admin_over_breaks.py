@@ -88,7 +88,7 @@ async def healed(scene: ClusterScene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_what_was_broken_off_is_finished_by_the_same_call(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_call_completes_an_interrupted_change(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """TOP-3, ADM-1, OWN-1: and none of it is a fault of ours, which would be logged as an error."""
 
     caplog.set_level(logging.ERROR)

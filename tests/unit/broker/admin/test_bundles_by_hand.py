@@ -14,7 +14,7 @@ from tests.unit.broker.admin.many_brokers import admins, publish, serving, sprea
 from tests.unit.broker.cluster_scene import ClusterScene, running_brokers
 
 
-async def test_unloading_a_namespace_asks_the_metadata_store_for_each_bundle_a_few_times() -> None:
+async def test_namespace_unload_makes_few_store_reads_per_bundle() -> None:
     """However many there are: what is asked grows with them, and not with their square."""
 
     async def requests(bundles: int) -> int:
@@ -50,7 +50,7 @@ async def test_unloading_a_namespace_asks_the_metadata_store_for_each_bundle_a_f
     assert many <= few * 64 / 4 + 64
 
 
-async def test_any_broker_shows_brokers_bundles_and_who_serves_what() -> None:
+async def test_any_broker_lists_brokers_bundles_and_owners() -> None:
     """ADM-1, OWN-1."""
 
     async with running_brokers(brokers=3) as scene, admins(scene) as every:
@@ -89,7 +89,7 @@ async def test_any_broker_shows_brokers_bundles_and_who_serves_what() -> None:
                 await admin.topics.lookup("none")
 
 
-async def test_a_bundle_is_unloaded_by_hand_and_its_clients_follow() -> None:
+async def test_manual_bundle_unload_moves_its_clients() -> None:
     """OWN-1, OWN-3: unload by hand, to a broker that is named, and to whichever takes it; at any broker."""
 
     async with running_brokers(brokers=3) as scene, admins(scene) as (one, two, three), scene.client() as client:
@@ -146,7 +146,7 @@ async def test_a_namespace_is_unloaded_whole() -> None:
             assert (await one.topics.stats(topic)).owner_broker
 
 
-async def test_a_bundle_is_split_by_hand() -> None:
+async def test_bundle_is_split_manually() -> None:
     """OWN-1, OWN-3: by its range, by its topics, at a hash; whoever is asked, and where nobody had it."""
 
     async with running_brokers() as scene, admins(scene) as (one, two), scene.client() as client:
@@ -182,7 +182,7 @@ async def test_a_bundle_is_split_by_hand() -> None:
             assert (await two.topics.stats(topic)).messages_ever == 2
 
 
-async def test_what_cannot_be_split_is_refused_and_stays() -> None:
+async def test_invalid_split_is_refused_and_changes_nothing() -> None:
     """OWN-1."""
 
     async with running_brokers(load_balancer_namespace_maximum_bundles=4) as scene, admins(scene) as (one, two):

@@ -146,7 +146,7 @@ async def test_the_option_makes_no_topics() -> None:
     await scene.make_topic(events.partition(1))
 
 
-async def test_a_namespace_has_so_many_topics_at_most() -> None:
+async def test_namespace_topic_count_is_limited() -> None:
     scene = CatalogScene(CatalogSettings(max_topics_per_namespace=2))
     await scene.start()
     await scene.make_topic(TOPIC)
@@ -178,13 +178,13 @@ async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene)
         assert await code_of(scene.catalog.partitioned.grow(TOPIC, bad, _nothing)) == ErrorCode.INVALID_ARGUMENT
 
 
-async def test_a_topic_without_partitions_keeps_its_name(scene: CatalogScene) -> None:
+async def test_partitioned_topic_creation_is_refused_for_existing_topic(scene: CatalogScene) -> None:
     await scene.make_topic(TOPIC)
     assert await code_of(scene.catalog.partitioned.create(TOPIC, 2, {})) == ErrorCode.ALREADY_EXISTS
     assert await scene.catalog.partitions(TOPIC, False) == 0
 
 
-async def test_growth_is_told_when_the_new_partitions_are_ready(scene: CatalogScene) -> None:
+async def test_new_partition_count_is_visible_only_after_preparation(scene: CatalogScene) -> None:
     """TOP-3: N can grow, and never falls."""
     await scene.catalog.partitioned.create(TOPIC, 2, {})
     prepared: list[TopicName] = []
@@ -203,7 +203,7 @@ async def test_growth_is_told_when_the_new_partitions_are_ready(scene: CatalogSc
     await scene.catalog.partitioned.grow(TOPIC, 4, _nothing)
 
 
-async def test_listings_hide_what_is_the_systems(scene: CatalogScene) -> None:
+async def test_listings_hide_system_topics(scene: CatalogScene) -> None:
     """TOP-6: and users don't make it."""
     await scene.make_topic(TOPIC)
     await scene.catalog.partitioned.create(TopicName.parse("acme/shop/größe 1"), 1, {})
@@ -232,7 +232,7 @@ async def test_topics_that_are_not_persistent_are_refused(scene: CatalogScene) -
     )
 
 
-async def test_without_its_metadata_the_catalog_says_so(scene: CatalogScene) -> None:
+async def test_catalog_reports_unavailable_metadata_store(scene: CatalogScene) -> None:
     scene.server.suspend(scene.store)
     catalog = scene.another(scene.store)
     assert await code_of(catalog.check_topic(TOPIC)) == ErrorCode.METADATA_ERROR

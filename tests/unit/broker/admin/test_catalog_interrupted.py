@@ -103,7 +103,7 @@ async def _tenant_gone(scene: CatalogScene) -> bool:
         (_delete_tenant, _tenant_gone),
     ],
 )
-async def test_what_was_killed_is_finished_by_the_same_call(operation: Operation, holds: Holds, made: bool) -> None:
+async def test_repeated_call_completes_a_killed_operation(operation: Operation, holds: Holds, made: bool) -> None:
     """TOP-3, TOP-4: killed before, or right after, each of its changes."""
 
     async def killed_after(changes: int) -> bool:
@@ -155,7 +155,7 @@ async def test_a_deletion_that_finds_topics_leaves_the_namespace_as_it_was(scene
     await scene.make_topic(TOPIC)
 
 
-async def test_creating_a_namespace_takes_away_the_mark_of_a_deletion_that_was_killed(scene: CatalogScene) -> None:
+async def test_namespace_creation_removes_mark_of_interrupted_deletion(scene: CatalogScene) -> None:
     await scene.make_topic(PLAIN)
     catalog, store = scene.killed_after(1, made=False)  # the mark is made, and not taken away
     await code_of(catalog.delete_namespace(NAMESPACE, None))

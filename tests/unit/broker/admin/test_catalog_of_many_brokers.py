@@ -35,7 +35,7 @@ async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogSce
     assert await code_of(other.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
 
 
-async def test_what_was_made_at_one_broker_is_found_at_any(scene: CatalogScene) -> None:
+async def test_created_resources_are_visible_at_every_broker(scene: CatalogScene) -> None:
     """TOP-3."""
     # A partitioned topic: no client makes one without partitions in its place.
     other = lagging(scene)
@@ -67,7 +67,7 @@ async def test_what_was_made_at_one_broker_is_found_at_any(scene: CatalogScene) 
 async def _nothing(names: object) -> None: ...
 
 
-async def test_what_is_gone_is_believed_to_be_gone_when_it_is_looked_up_afresh(scene: CatalogScene) -> None:
+async def test_deletion_at_one_broker_is_visible_at_lagging_broker(scene: CatalogScene) -> None:
     await scene.catalog.partitioned.create(TOPIC, 2, {})
     other = lagging(scene)
     await scene.catalog.partitioned.delete(TOPIC, scene.delete_topics)
@@ -75,7 +75,7 @@ async def test_what_is_gone_is_believed_to_be_gone_when_it_is_looked_up_afresh(s
     assert await code_of(other.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
 
 
-async def test_a_mark_that_was_taken_away_elsewhere_keeps_nobody_from_its_topics(scene: CatalogScene) -> None:
+async def test_removed_deletion_mark_no_longer_blocks_other_brokers(scene: CatalogScene) -> None:
     await scene.make_topic(TOPIC)
     other = scene.another()
 
@@ -113,7 +113,7 @@ async def test_four_bundles_are_the_default(scene: CatalogScene) -> None:
     assert list(starts) == [0, 0x4000_0000, 0x8000_0000, 0xC000_0000]
 
 
-async def test_bundles_are_let_go_of_before_their_namespace_is_gone(scene: CatalogScene) -> None:
+async def test_bundles_are_released_before_namespace_is_deleted(scene: CatalogScene) -> None:
     there: list[bool] = []
 
     async def release(name: NamespaceName) -> None:

@@ -67,7 +67,7 @@ async def test_no_deleted_subscription_is_peeked_at() -> None:
     assert gone.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
 
 
-async def test_statistics_leave_out_a_subscription_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stats_omit_concurrently_deleted_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-69"""
 
     async with running_broker() as scene:

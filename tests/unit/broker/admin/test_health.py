@@ -102,7 +102,7 @@ async def test_without_metadata_a_broker_is_not_healthy() -> None:
         assert scene.broker_session is not before
 
 
-async def test_a_broker_without_a_session_says_so() -> None:
+async def test_broker_without_session_is_unhealthy() -> None:
     async with running_broker() as scene:
         life, scene.broker.session = scene.broker.session, None
         healthy, reasons = await scene.broker.health.check()
@@ -111,7 +111,7 @@ async def test_a_broker_without_a_session_says_so() -> None:
         scene.broker.session = life
 
 
-async def test_many_who_ask_share_one_message() -> None:
+async def test_concurrent_health_checks_share_one_message() -> None:
     async with running_broker(health_check_timeout_seconds=30.0, health_check_max_age_seconds=1000.0) as scene:
         answers = await within(asyncio.gather(*(scene.broker.health.check() for _ in range(50))), "50 answers")
         assert all(healthy for healthy, _ in answers)

@@ -41,7 +41,7 @@ async def until(condition: Callable[[], Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_topics_and_partitions_that_come_later_are_retained_from_their_first_message() -> None:
+async def test_namespace_lease_retains_messages_of_new_topics_and_partitions() -> None:
     """SPK-5, RET-1, TOP-3: of those with the prefix, though everything is acknowledged; until the lease is ended."""
 
     async with running_broker(**_OPTIONS) as scene:
@@ -78,7 +78,7 @@ async def test_topics_and_partitions_that_come_later_are_retained_from_their_fir
         assert (plan.messages, plan.trimmed, plan.first) == (0, True, plan.end)
 
 
-async def test_what_is_asked_of_a_namespace_is_checked() -> None:
+async def test_namespace_lease_requests_are_validated() -> None:
     """CHK-49, SPK-5"""
 
     async with running_broker(max_leases_per_namespace=1, **_OPTIONS) as scene:
@@ -101,7 +101,7 @@ async def test_what_is_asked_of_a_namespace_is_checked() -> None:
                 await hasty.reading.hold_namespace("public/default", "", OTHER, _HOUR_MS)
 
 
-async def test_a_reader_that_is_gone_leaves_nothing() -> None:
+async def test_abandoned_namespace_lease_lapses_and_is_removed() -> None:
     """SPK-5, CHK-58: its lease lapses and is counted; a namespace takes its node along when it is deleted."""
 
     async with running_broker(**_OPTIONS) as scene:

@@ -125,7 +125,7 @@ async def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
         await until(gone)
 
 
-async def test_a_lease_is_ended_by_what_is_shown_of_it() -> None:
+async def test_administrator_ends_a_lease_listed_in_topic_stats() -> None:
     """SPK-5: that of a reader who is gone, by an administrator, also where there is room for no other."""
 
     async with running_broker(managed_ledger_max_leases_per_topic=1, **_OPTIONS) as scene:
@@ -141,7 +141,7 @@ async def test_a_lease_is_ended_by_what_is_shown_of_it() -> None:
 
 
 @pytest.mark.parametrize("with_its_namespace", [False, True])
-async def test_a_topic_deleted_by_force_leaves_what_is_leased(with_its_namespace: bool) -> None:
+async def test_force_deleted_topic_retains_leased_ledgers(with_its_namespace: bool) -> None:
     """SPK-5, TOP-7: for the lease's full time; renewals are refused, and it is swept in the end."""
 
     async with running_broker(**_OPTIONS) as scene:

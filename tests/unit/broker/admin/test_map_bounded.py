@@ -44,7 +44,7 @@ async def test_some_are_done_at_a_time_and_none_behind_one_that_failed() -> None
     assert await map_bounded([], work) == []
 
 
-async def test_a_cancelled_caller_ends_what_is_under_way() -> None:
+async def test_cancellation_cancels_running_tasks() -> None:
     ended: list[int] = []
 
     async def work(item: int) -> None:

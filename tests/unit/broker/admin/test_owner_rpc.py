@@ -125,7 +125,7 @@ def raises(error: BrokerError) -> Callable[[], Message]:
     return do
 
 
-def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
+def test_call_is_executed_locally_or_sent_to_the_owner() -> None:
     """ADM-1."""
     scene = Scene(FakeOwnership(home("a", here=True)))
     scene.ask()
@@ -145,7 +145,7 @@ def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
         Rejected(Code.RESOURCE_EXHAUSTED, "too many"),
     ],
 )
-def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, repeat: bool) -> None:
+def test_unexecuted_call_is_retried_at_the_new_owner(no: TransportError, repeat: bool) -> None:
     """OWN-1: a call that comes while a bundle moves, or its broker has just died, waits for the next owner."""
     scene = Scene(FakeOwnership(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
     scene.ask(repeat=repeat)
@@ -160,7 +160,7 @@ def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, repe
     assert len(scene.transport.calls) == 1
 
 
-def test_nobody_is_asked_for_ever() -> None:
+def test_retries_and_timeouts_are_bounded() -> None:
     scene = Scene(FakeOwnership(home("b")), b=[Rejected(Code.UNAVAILABLE, "it is not here")])
     assert fails(scene).code == ErrorCode.SERVICE_NOT_READY
     assert 5 < scene.owners.asked < 100
@@ -177,7 +177,7 @@ def test_nobody_is_asked_for_ever() -> None:
 @pytest.mark.parametrize(
     "lost", [Disconnected("cut"), DeadlinePassed("no answer"), Failed("a fault"), Rejected(Code.ABORTED, "a no")]
 )
-def test_a_lost_answer_is_unknown_unless_it_may_be_done_twice(lost: TransportError) -> None:
+def test_lost_response_is_unknown_unless_call_is_repeatable(lost: TransportError) -> None:
     """Unknown is not no, and what changes something is not done twice by itself."""
     told: list[Message | Exception] = [lost, pb.Done()]
     scene = Scene(FakeOwnership(home("b")), b=list(told))
@@ -192,7 +192,7 @@ def test_a_lost_answer_is_unknown_unless_it_may_be_done_twice(lost: TransportErr
     assert len(scene.transport.calls) == 2
 
 
-def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown() -> None:
+def test_topic_unload_during_change_makes_outcome_unknown() -> None:
     problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was taken away")
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
@@ -203,7 +203,7 @@ def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown(
     scene.ask(repeat=True)
 
 
-def test_what_the_owner_says_is_told() -> None:
+def test_owner_error_is_returned_to_the_caller() -> None:
     problem = Problem(code=ErrorCode.NOT_ALLOWED, text="in use")
     scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem)])
     error = fails(scene, repeat=True)
@@ -228,14 +228,14 @@ def refused(local: LocalCalls, name: str, request: bytes) -> Code:
     return refusal.value.code
 
 
-def test_a_call_is_never_passed_on_by_the_one_that_is_asked() -> None:
+def test_forwarded_call_is_never_forwarded_again() -> None:
     """Two brokers that each believe the topic to be the other's don't send a call back and forth."""
     scene = Scene(FakeOwnership(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
     assert refused(scene.local, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
     assert (scene.owners.asked, scene.transport.calls) == (0, [])
 
 
-def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
+def test_failed_forwarded_call_returns_a_specific_error() -> None:
     request = REQUEST.SerializeToString()
     scene = Scene(FakeOwnership(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
     assert served(scene.local, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED

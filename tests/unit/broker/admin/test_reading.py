@@ -45,7 +45,7 @@ def rows(scene: BrokerScene, plan: Plan) -> list[bytes]:
     return found
 
 
-async def test_a_plan_names_what_there_is_and_who_has_it() -> None:
+async def test_plan_lists_entry_ranges_and_their_bookies() -> None:
     """SPK-5: pieces with ledger, first and last entry, bytes, messages and bookies; an end at what is confirmed."""
 
     async with running_broker(**SMALL) as scene:
@@ -147,7 +147,7 @@ def _count_requests(scene: BrokerScene) -> list[str]:
     return requests
 
 
-async def test_places() -> None:
+async def test_read_position_is_resolved_from_id_or_time() -> None:
     """SPK-1: earliest, latest, by id, by time."""
 
     async with running_broker() as scene:
@@ -179,7 +179,7 @@ async def test_places() -> None:
             assert (await reading.place(LOGS, now + datetime.timedelta(days=1))).place == behind.place
 
 
-async def test_what_was_deleted_is_told_and_only_that() -> None:
+async def test_plan_flags_only_starts_within_deleted_messages() -> None:
     async with running_broker(**SMALL) as scene:
         await kept(scene)
         reading = scene.admin.reading
@@ -241,7 +241,7 @@ async def test_another_incarnation_is_not_planned() -> None:
             assert await scene.admin.subscriptions.list(LOGS) == []
 
 
-async def test_a_lease_stands_before_the_plan_is_answered_and_keeps_what_lies_before_it() -> None:
+async def test_plan_lease_retains_planned_and_preceding_ledgers() -> None:
     """SPK-5: what a plan names is kept though all have acknowledged it; `before` among it."""
 
     async with running_broker(**SMALL) as scene:
@@ -277,7 +277,7 @@ async def test_a_lease_stands_before_the_plan_is_answered_and_keeps_what_lies_be
             assert not (await reading.plan(LOGS, start=NextMessage(0, 0, 0))).pieces
 
 
-async def test_what_cannot_be_planned_is_refused_with_the_way_out() -> None:
+async def test_invalid_plan_requests_are_refused() -> None:
     async with running_broker() as scene:
         reading = scene.admin.reading
         await scene.admin.topics.create_partitioned(LOGS, 2)
@@ -320,7 +320,7 @@ async def test_numbers_that_no_message_has_are_refused_at_once() -> None:
         assert await scene.admin.subscriptions.list(LOGS) == ["p"]
 
 
-async def test_bookies_are_named_by_the_listener_that_is_asked_for() -> None:
+async def test_plan_uses_bookie_addresses_of_requested_listener() -> None:
     async with running_broker() as scene:
         async with scene.client() as client:
             await publish(client, 3)

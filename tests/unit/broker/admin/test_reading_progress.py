@@ -18,7 +18,7 @@ from tests.unit.broker.admin.read_logs import LOGS, numbers, publish
 from tests.unit.broker.broker_scene import running_broker
 
 
-async def test_progress_goes_on_and_never_back() -> None:
+async def test_progress_advances_and_never_moves_back() -> None:
     """SPK-1: the progress subscription has acknowledged what was read, within a batch too, and nothing else."""
 
     async with running_broker() as scene:
@@ -49,7 +49,7 @@ async def test_progress_goes_on_and_never_back() -> None:
                 await reading.advance_progress(LOGS, plan.incarnation, "", plan.stop)
 
 
-async def test_what_is_only_made_stays_where_it_is() -> None:
+async def test_create_only_advance_preserves_existing_position() -> None:
     """SPK-1: who begins to read, and begins again before anything is committed, keeps what was to be read first."""
 
     async with running_broker() as scene:
@@ -109,7 +109,7 @@ async def test_progress_belongs_to_its_first_owner() -> None:
             await advance("first")
 
 
-async def test_a_subscription_of_consumers_keeps_no_progress() -> None:
+async def test_advancing_a_consumer_subscription_is_refused() -> None:
     """SPK-1, SUB-1: its messages stay, whether or not a consumer is connected."""
 
     async with running_broker() as scene, scene.client() as client:
@@ -221,7 +221,7 @@ async def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPat
         assert await claim() == plan.start
 
 
-async def test_progress_is_whole_whenever_its_caller_goes() -> None:
+async def test_cancelled_advance_does_not_disturb_concurrent_advance() -> None:
     async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:

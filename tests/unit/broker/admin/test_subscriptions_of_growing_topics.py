@@ -117,7 +117,7 @@ async def test_a_deletion_covers_the_new_partitions_of_a_growth_that_was_broken_
         assert await partitions_with_subscription(scene) == []
 
 
-async def test_a_growth_says_so_where_subscriptions_never_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_growth_fails_while_subscriptions_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-56: it ends, and clients are not told of partitions that lack subscriptions."""
 
     async with running_broker() as scene:

@@ -136,7 +136,7 @@ async def test_calls_on_one_message_take_one_partition() -> None:
         assert scene.called == [(name, str(EVENTS.partition(0)))]
 
 
-async def test_a_call_that_takes_no_partitioned_topic_is_refused() -> None:
+async def test_call_unsupported_for_partitioned_topics_is_refused() -> None:
     missing = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "there is no topic events")
     error = await Scene(lambda index: missing).fail("internal_stats", TRUNCATE)
     assert error.code == ErrorCode.NOT_ALLOWED

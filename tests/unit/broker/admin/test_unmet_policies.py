@@ -37,7 +37,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
         ((1, 1, 1), 0, "can't be met now: 0 of 5"),
     ],
 )
-def test_a_warning_says_how_many_bookies_there_are_and_are_needed(
+def test_warning_states_available_and_required_bookies(
     persistence: tuple[int, int, int] | None, writable: int, expected: str | None
 ) -> None:
     """TOP-4"""
@@ -51,7 +51,7 @@ def test_a_warning_says_how_many_bookies_there_are_and_are_needed(
     assert expected is None or re.search(f"namespace acme/shop: .*{expected}", warnings[0])
 
 
-async def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+async def test_setting_an_unmet_policy_returns_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """TOP-4: it holds all the same, since bookies may be on their way; the broker logs it, too."""
 
     async with running_broker() as scene:
@@ -68,7 +68,7 @@ async def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.Lo
         assert await namespaces.set_policies(_NAMESPACE, NamespacePolicies()) == ()
 
 
-async def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
+async def test_topic_waiting_for_bookies_applies_a_changed_policy() -> None:
     """TOP-4: a log whose first ledger can't be made goes on when the policy is corrected, without an unload."""
 
     async with running_broker(metadata_cache_ttl_seconds=0.02) as scene:
@@ -96,7 +96,7 @@ async def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -
             assert (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
 
 
-async def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
+async def test_cursor_waiting_for_bookies_applies_a_changed_policy() -> None:
     """TOP-4, ACK-1: the receipt of an acknowledgement that needs a ledger comes when the policy is corrected."""
 
     async with running_broker(metadata_cache_ttl_seconds=0.02) as scene:
@@ -122,7 +122,7 @@ async def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() 
             await within(acknowledging, "the receipt")
 
 
-async def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
+async def test_send_timeout_error_explains_why_topic_waits() -> None:
     """PRD-1: as the topic's statistics do, and only as long as it waits."""
 
     async with running_broker(
@@ -154,7 +154,7 @@ async def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
                 bookie.let_go()
 
 
-async def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> None:
+async def test_producer_creation_timeout_explains_why_topic_waits() -> None:
     """PRD-1: it waits for what its predecessor of that name has sent."""
 
     async with running_broker(metadata_cache_ttl_seconds=0.02, topic_housekeeping_interval_seconds=0.02) as scene:

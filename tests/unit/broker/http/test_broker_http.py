@@ -44,7 +44,7 @@ async def scraped(address: str) -> dict[str, dict[tuple[tuple[str, str], ...], f
     return found
 
 
-async def test_health_is_told_as_people_and_as_pulsars_tools_ask() -> None:
+async def test_health_endpoints_report_broker_state() -> None:
     """ADM-2."""
 
     async with running_broker(**_QUICK) as scene, served(scene) as address:
@@ -72,7 +72,7 @@ async def test_health_is_told_as_people_and_as_pulsars_tools_ask() -> None:
         assert (told["topics"], told["waits_for"]) == (1, "")
 
 
-async def test_the_root_says_what_this_is() -> None:
+async def test_root_describes_the_service() -> None:
     async with running_broker() as scene, served(scene) as address:
         status, root = await ask_json(address, "/")
         assert (status, root["service"], root["address"]) == (200, "Magnetar", "broker:6652")
@@ -81,7 +81,7 @@ async def test_the_root_says_what_this_is() -> None:
         assert (await ask(address, "/none"))[0] == 404
 
 
-async def test_metrics_count_what_was_done() -> None:
+async def test_metrics_count_topic_and_broker_activity() -> None:
     """ADM-2."""
 
     async with running_broker(stats_update_frequency_in_secs=1000.0) as scene:

@@ -100,7 +100,7 @@ async def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
         await all_is_there(client, producer)
 
 
-async def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
+async def test_former_owner_does_not_delete_topic_as_inactive() -> None:
     """CHK-30: the users have moved with the topic."""
 
     async with running_brokers(
@@ -136,7 +136,7 @@ def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-async def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded: bool) -> None:
+async def test_topic_taken_over_during_deletion_check_is_not_deleted(loaded: bool) -> None:
     """CHK-30: its life is another one's by then, and the deletion is begun only in the life that was looked at."""
 
     async with running_brokers(**_UNAWARE) as scene:

@@ -81,7 +81,7 @@ async def test_a_topic_is_opened_by_its_owner_alone() -> None:
             await other_than(scene, owner).broker_session.topics.delete(TOPICS[0], force=True)
 
 
-async def test_clients_are_told_the_address_of_the_listener_that_they_name() -> None:
+async def test_lookup_returns_address_of_requested_listener() -> None:
     """OWN-1: advertised listeners; one that there is not is named in the error."""
 
     async with running_brokers() as scene:
@@ -117,7 +117,7 @@ async def test_many_lookups_at_once_read_the_owners_node_once_and_end_with_one_o
         assert len(reads) < 10
 
 
-async def test_an_unloaded_bundle_is_closed_here_and_opened_where_it_goes() -> None:
+async def test_unloaded_bundle_is_closed_and_reopened_at_its_destination() -> None:
     """OWN-1, OWN-4: producers go on at the new owner; what is stored stays where it is."""
 
     async with running_brokers() as scene:
@@ -175,7 +175,7 @@ async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
             await opening
 
 
-async def test_a_split_leaves_topics_open_and_both_halves_here() -> None:
+async def test_bundle_split_keeps_topics_open_and_both_halves_local() -> None:
     """OWN-1: one transaction; other brokers, which know the bundles of before, answer rightly all the same."""
 
     async with running_brokers() as scene:
@@ -217,7 +217,7 @@ async def test_a_bundle_is_not_split_outside_of_it(at: int) -> None:
         assert [one.bundle for one in scene["b1"].ownership.owned()] == [BUNDLES[0]]
 
 
-async def test_ending_in_peace_frees_the_bundles_for_others() -> None:
+async def test_graceful_shutdown_releases_bundles_to_other_brokers() -> None:
     """Nobody gives it any more, and they are open elsewhere before its streams end."""
 
     async with running_brokers() as scene:
@@ -234,7 +234,7 @@ async def test_ending_in_peace_frees_the_bundles_for_others() -> None:
         await client.close()
 
 
-async def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
+async def test_heartbeat_topic_is_always_served_by_its_own_broker() -> None:
     async with running_brokers() as scene:
         for one in scene.brokers:
             healthy, reasons = await one.broker.health.check()
@@ -250,7 +250,7 @@ async def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
         assert scene["b1"].ownership.owned() == []
 
 
-async def test_what_is_owned_is_told() -> None:
+async def test_bundle_owners_are_reported() -> None:
     async with running_brokers() as scene:
         owner = await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[1])
         assert owner.broker_id == "b1"

@@ -61,7 +61,7 @@ async def consistent(scene: ClusterScene) -> None:
 
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("after", [0, 1])
-async def test_a_claim_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
+async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) -> None:
     """Its node is there and held, or it is not there; the lookup that asked for it is answered."""
 
     async with running_brokers() as scene:
@@ -88,7 +88,7 @@ async def test_a_claim_whose_answer_is_lost_is_settled(fault: Fault, after: int)
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-async def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
+async def test_release_is_settled_after_lost_response(fault: Fault) -> None:
     async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
@@ -109,7 +109,7 @@ async def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("after", [0, 1])
-async def test_a_split_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
+async def test_split_is_settled_after_lost_response(fault: Fault, after: int) -> None:
     """The whole, or both halves; never a hash without an owner, or with two."""
 
     async with running_brokers() as scene:
@@ -131,7 +131,7 @@ async def test_a_split_whose_answer_is_lost_is_settled(fault: Fault, after: int)
         )
 
 
-async def test_while_its_session_is_suspended_a_broker_keeps_what_it_has_and_takes_nothing() -> None:
+async def test_broker_with_suspended_session_keeps_bundles_and_claims_none() -> None:
     """CHK-40, OWN-2: topics go on, lookups of its own bundles are answered; no new bundle."""
 
     async with running_brokers() as scene:
@@ -196,7 +196,7 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
         await client.close()
 
 
-async def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
+async def test_deleted_ownership_node_unloads_its_topics() -> None:
     """Found out by a look now and then; until somebody else has it, it may be taken again."""
 
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
@@ -254,7 +254,7 @@ async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
         assert len(scene["b2"].ownership.owned()) == 4
 
 
-async def test_a_broker_that_is_restarted_takes_its_former_nodes_away() -> None:
+async def test_restarted_broker_removes_nodes_of_its_stale_session() -> None:
     """The address that they advertise leads to the new one: nobody else can be behind them. It need not wait until the
     session of the old one is over."""
 
@@ -295,7 +295,7 @@ async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alon
         scene.brokers.remove(twin)
 
 
-async def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None:
+async def test_bundles_of_deleted_namespace_are_released() -> None:
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
         admin = AsyncAdmin(scene.service_url, transport=scene.transport)
@@ -339,7 +339,7 @@ async def _gone(scene: ClusterScene, path: str) -> bool:
 
 
 @pytest.mark.parametrize("what", ["home", "claim", "unload", "split"])
-async def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> None:
+async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: str) -> None:
     """At any of its steps: what was begun is done, and the next one who asks finds all as it should be."""
 
     async with running_brokers() as scene:
@@ -392,7 +392,7 @@ async def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> 
         ClaimRequest(namespace="public/default", bundle="0x80000000_0xC0000000/../x").SerializeToString(),
     ],
 )
-async def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> None:
+async def test_claim_of_invalid_bundle_is_refused(request_bytes: bytes) -> None:
     async with running_brokers(brokers=1) as scene:
         connection = scene.transport.connect(scene["b1"].address)
         answer = ClaimAnswer.FromString(await connection.call("claim", request_bytes, timeout_s=10))
@@ -404,7 +404,7 @@ async def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> 
         assert unreadable.value.code is Code.INVALID_ARGUMENT
 
 
-async def test_what_stands_in_the_store_and_can_not_be_read_is_told() -> None:
+async def test_unreadable_ownership_node_is_reported() -> None:
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         await scene.registry.put(NODE, b"\xff\xff", ABSENT, ephemeral=True)

@@ -27,7 +27,7 @@ BUNDLE = find_bundle(bundle_hash(TOPIC), BUNDLES)
 NODE = paths.owner(NAMESPACE, BUNDLE)
 
 
-async def test_a_claim_that_finds_a_splits_halves_takes_nothing_away() -> None:
+async def test_claim_during_split_keeps_topics_open() -> None:
     """The node of a half is this session's, and the split has not been told yet: the topics stay open."""
 
     async with running_brokers(brokers=1) as scene:
@@ -68,7 +68,7 @@ async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None
         await one.broker_session.topics.get(TOPIC, create=True)
 
 
-async def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
+async def test_split_during_unload_reports_nothing_done() -> None:
     """OWN-1: so whoever asked for it may ask the next owner."""
 
     async with running_brokers() as scene:
@@ -82,7 +82,7 @@ async def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
         await unloading
 
 
-async def test_a_full_store_is_said_and_not_asked_without_end() -> None:
+async def test_full_metadata_store_is_reported_without_retries() -> None:
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         makes, asked = one.session.transaction, 0
@@ -132,7 +132,7 @@ async def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked
         )
 
 
-async def test_an_unload_says_so_where_another_broker_was_faster_than_its_destination() -> None:
+async def test_unload_fails_when_third_broker_claims_the_bundle_first() -> None:
     async with running_brokers(brokers=3) as scene:
         await scene["b1"].ownership.claim(NAMESPACE, BUNDLE)
         assigning = scene["b1"].ownership._assigning
@@ -150,7 +150,7 @@ async def test_an_unload_says_so_where_another_broker_was_faster_than_its_destin
 
 
 @pytest.mark.parametrize("cpu", [float("nan"), float("inf"), -float("inf"), 1e300, -1.0])
-async def test_a_load_that_is_none_keeps_no_bundle_from_an_owner(cpu: float) -> None:
+async def test_invalid_load_report_does_not_block_bundle_assignment(cpu: float) -> None:
     async with running_brokers(brokers=1, bundle_claim_timeout_seconds=0.2) as scene:
         for number, address in enumerate(["", "no address", "::", "nobody:1"]):
             registration = BrokerRegistration(
@@ -251,7 +251,7 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
         assert len(topics._by_hash) == 0
 
 
-async def test_topics_are_forgotten_when_they_have_gone() -> None:
+async def test_unloaded_and_missing_topics_are_removed_from_hash_index() -> None:
     async with running_brokers(brokers=1) as scene:
         topics = scene["b1"].broker_session.topics
         for number in range(5):

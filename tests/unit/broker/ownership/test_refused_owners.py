@@ -41,7 +41,7 @@ async def probe_again(scene: ClusterScene) -> None:
             owner.believed_until = 0.0
 
 
-async def test_the_bundles_of_a_broker_that_is_gone_are_taken_over_before_its_session_ends() -> None:
+async def test_bundles_of_dead_broker_are_taken_over_before_session_expiry() -> None:
     """OWN-2: its address refuses connections, so its nodes are replaced at once, and outlive its session."""
 
     async with running_brokers() as scene:
@@ -73,7 +73,7 @@ async def _unowned(scene: ClusterScene, bundle: BundleRange) -> bool:
     return await node_of(scene, bundle) == ("", 0)
 
 
-async def test_a_broker_that_does_not_answer_keeps_its_bundles() -> None:
+async def test_unresponsive_broker_keeps_its_bundles() -> None:
     """OWN-2: a time-out proves nothing."""
 
     async with running_brokers(bundle_claim_timeout_seconds=0.1) as scene:
@@ -91,7 +91,7 @@ async def test_a_broker_that_does_not_answer_keeps_its_bundles() -> None:
         assert await believed(scene) == ["b1"]
 
 
-async def test_of_several_brokers_that_find_an_owner_gone_one_takes_each_bundle() -> None:
+async def test_concurrent_takeovers_assign_each_bundle_once() -> None:
     """OWN-2: by compare-and-set on the owner's node, so no broker takes what another one has just taken."""
 
     async with running_brokers(brokers=3) as scene:
@@ -108,7 +108,7 @@ async def test_of_several_brokers_that_find_an_owner_gone_one_takes_each_bundle(
         await consistent(scene)
 
 
-async def test_a_broker_that_lives_behind_a_refusal_contradicts_and_keeps_the_rest() -> None:
+async def test_wrongly_suspected_broker_reregisters_and_keeps_other_bundles() -> None:
     """OWN-2, CHK-30: what was taken it gives up, nothing is lost; then the refusal is not believed any more."""
 
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:

@@ -37,7 +37,7 @@ async def _looked_up(
     return answer
 
 
-async def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
+async def test_lookup_defaults_to_the_listener_the_client_reached() -> None:
     """WIRE-1, OWN-1: of another one only if it names that; of one that is not there it is told so."""
 
     machine = Machine()
@@ -67,7 +67,7 @@ async def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> N
         assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
 
 
-async def test_a_broker_without_such_a_listener_says_so() -> None:
+async def test_lookup_reports_owner_without_pulsar_listener() -> None:
     """It is found by others, and clients of Pulsar's protocol are told why not by them."""
 
     machine = Machine()
@@ -89,9 +89,7 @@ async def test_a_broker_without_such_a_listener_says_so() -> None:
         (None, "inside:7000"),
     ],
 )
-async def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(
-    reached: Any, told: str
-) -> None:
+async def test_wildcard_listener_advertises_the_reached_address(reached: Any, told: str) -> None:
     """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
 
     machine = Machine()

@@ -38,7 +38,7 @@ async def _must_wait(client: PulsarClient) -> None:
     assert (refused.type, refused.error.error) == (BaseCommand.ERROR, ServerError.SERVICE_NOT_READY)
 
 
-async def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connections() -> None:
+async def test_broker_shutdown_notifies_clients_before_disconnecting() -> None:
     """WIRE-1: what was sent is decided and told, then the end of producers and consumers; and then nothing more."""
 
     async with running_pulsar_broker() as scene:

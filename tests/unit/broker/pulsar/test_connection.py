@@ -80,7 +80,7 @@ BROKEN: list[tuple[bytes, str]] = [
 ]
 
 
-async def test_who_breaks_the_protocol_is_told_and_closed_and_nobody_else_is() -> None:
+async def test_protocol_error_is_reported_and_closes_only_its_connection() -> None:
     """WIRE-1."""
 
     async with running_pulsar_broker() as scene:
@@ -98,7 +98,7 @@ async def test_who_breaks_the_protocol_is_told_and_closed_and_nobody_else_is() -
         await client.wait_told(BaseCommand.CONNECTED)
 
 
-async def test_what_stands_before_a_bad_frame_is_done() -> None:
+async def test_commands_before_a_malformed_frame_are_executed() -> None:
     async with running_pulsar_broker() as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
@@ -111,7 +111,7 @@ async def test_what_stands_before_a_bad_frame_is_done() -> None:
 # What is answered.
 
 
-async def test_answers_come_in_the_order_of_what_was_asked_where_nothing_has_to_be_waited_for() -> None:
+async def test_immediate_responses_keep_request_order() -> None:
     async with running_pulsar_broker() as scene:
         client = scene.raw_client()
         closed = BaseCommand(
@@ -124,7 +124,7 @@ async def test_answers_come_in_the_order_of_what_was_asked_where_nothing_has_to_
 
 
 @pytest.mark.usefixtures("no_turns")
-async def test_what_is_answered_in_one_turn_is_one_write() -> None:
+async def test_responses_of_one_loop_iteration_use_one_write() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         before = client.transport.writes
@@ -158,7 +158,7 @@ async def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
         assert (await client.answer(100)).type == BaseCommand.PRODUCER_SUCCESS
 
 
-async def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -> None:
+async def test_closing_producer_ignores_messages_and_is_not_open() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         name = (await client.open_producer()).producer_name
@@ -228,7 +228,7 @@ async def test_a_connection_that_has_too_much_undecided_is_held() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-async def test_a_connection_whose_topic_has_too_much_undecided_is_held() -> None:
+async def test_pending_publish_limit_of_topic_pauses_reading() -> None:
     """By more than its share: an eighth of what the connection may have."""
     share = 100 * ENTRY_OVERHEAD_BYTES
     bounds = {"max_pending_publish_bytes_per_topic": 1000, "max_pending_publish_bytes_per_connection": 8 * share}
@@ -244,7 +244,7 @@ async def test_a_connection_is_held_by_the_memory_of_small_entries() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-async def test_a_connection_that_has_asked_too_much_is_held() -> None:
+async def test_pending_request_limit_pauses_reading() -> None:
     await held_by({"max_waiting_requests_per_connection": 10}, _ask)
 
 
@@ -297,7 +297,7 @@ async def test_where_all_answers_together_are_too_many_each_may_have_little() ->
 
 
 @pytest.mark.usefixtures("no_turns")
-async def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> None:
+async def test_reading_resumes_when_responses_are_written_immediately() -> None:
     """The transport tells nothing where it never had much to write."""
 
     async with running_pulsar_broker(max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262144) as scene:
@@ -308,7 +308,7 @@ async def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> N
         assert client.transport.pauses
 
 
-async def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
+async def test_consumer_dispatch_resumes_when_write_buffer_drains() -> None:
     """CON-1, WIRE-1: however little may wait."""
 
     async with running_pulsar_broker(max_queued_bytes_per_stream=65536) as scene:
@@ -324,7 +324,7 @@ async def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> Non
         await slow.wait_delivered(20)
 
 
-async def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
+async def test_many_buffered_commands_yield_to_the_event_loop() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         turns = 0
@@ -344,7 +344,7 @@ async def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
 # Whether it lives.
 
 
-async def test_one_that_says_nothing_is_asked_and_closed_where_nothing_comes() -> None:
+async def test_unresponsive_connection_is_pinged_and_closed() -> None:
     """WIRE-1: keep-alive."""
 
     async with running_pulsar_broker(keep_alive_interval_seconds=0.1) as scene:
@@ -356,7 +356,7 @@ async def test_one_that_says_nothing_is_asked_and_closed_where_nothing_comes() -
         assert not lively.gone
 
 
-async def test_one_that_does_not_connect_is_closed_whatever_it_sends() -> None:
+async def test_connection_without_connect_command_is_closed() -> None:
     async with running_pulsar_broker(keep_alive_interval_seconds=0.2) as scene:
         client = scene.raw_client()
         for byte in (100).to_bytes(4, "big") + (96).to_bytes(4, "big") + b"\x08\x02" * 48:
@@ -367,7 +367,7 @@ async def test_one_that_does_not_connect_is_closed_whatever_it_sends() -> None:
         assert client.gone
 
 
-async def test_one_that_takes_nothing_is_closed_though_it_is_not_read() -> None:
+async def test_paused_connection_of_non_reading_client_is_closed() -> None:
     async with running_pulsar_broker(
         max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262144, keep_alive_interval_seconds=0.2
     ) as scene:
@@ -376,7 +376,7 @@ async def test_one_that_takes_nothing_is_closed_though_it_is_not_read() -> None:
         await client.wait_gone()
 
 
-async def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
+async def test_connection_paused_by_slow_bookies_is_not_closed() -> None:
     """PRD-11: a producer whose topic is slow is not taken for dead, and keeps its name."""
 
     async with running_pulsar_broker(
@@ -397,7 +397,7 @@ async def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-async def test_who_asks_for_what_another_has_gets_it_where_that_one_is_silent(answers: bool) -> None:
+async def test_unresponsive_client_loses_producer_name_and_subscription(answers: bool) -> None:
     """WIRE-1, PRD-11, SUB-1: a connection that broke unseen does not keep its names."""
 
     async with running_pulsar_broker(connection_liveness_check_timeout_millis=100) as scene:

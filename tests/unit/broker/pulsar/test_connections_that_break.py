@@ -171,7 +171,7 @@ STATES: list[State] = [
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_what_it_had_is_given_back_and_others_get_it(state: State) -> None:
+async def test_broken_connection_releases_its_resources_for_others(state: State) -> None:
     """WIRE-1, PRD-11, SUB-1."""
 
     async with running_pulsar_broker(

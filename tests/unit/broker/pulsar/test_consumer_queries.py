@@ -21,7 +21,7 @@ async def _stats(client: PulsarClient, consumer_id: int = 1) -> CommandConsumerS
     return answer.consumer_stats_response
 
 
-async def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
+async def test_consumer_stats_report_permits_unacked_messages_and_backlog() -> None:
     """WIRE-1."""
 
     async with running_pulsar_broker(max_unacked_messages_per_consumer=7) as scene:
@@ -49,7 +49,7 @@ async def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
         assert not other.blocked_consumer_on_unacked_msgs
 
 
-async def test_of_a_consumer_that_is_not_there_it_is_said() -> None:
+async def test_stats_of_unknown_consumer_return_consumer_not_found() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         assert (await _stats(client, 9)).error_code == ServerError.CONSUMER_NOT_FOUND

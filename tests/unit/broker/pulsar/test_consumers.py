@@ -43,7 +43,7 @@ async def published(client: PulsarClient, *entries: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-async def test_permits_that_come_with_a_redelivery_count_once(kind: int) -> None:
+async def test_permits_sent_with_a_redelivery_count_once(kind: int) -> None:
     """WIRE-1, CON-1: what is delivered is never more than was granted, however commands are cut into pieces."""
 
     async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
@@ -85,7 +85,7 @@ async def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches(
         assert [one.open_messages for one in again] == [(0b1001,), (0b0001,)]
 
 
-async def test_up_to_the_place_before_a_ledger_is_everything_before_it() -> None:
+async def test_cumulative_ack_before_first_entry_covers_earlier_ledgers() -> None:
     """WIRE-1, CON-3: so a client says it that counts by entries, of a place in a ledger's first batch."""
 
     async with running_pulsar_broker(
@@ -108,7 +108,7 @@ async def test_up_to_the_place_before_a_ledger_is_everything_before_it() -> None
         assert not (await client.acknowledge(2, [nothing], cumulative=True)).HasField("error")
 
 
-async def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
+async def test_forced_unsubscribe_sends_close_consumer_to_others_only() -> None:
     """WIRE-1: it would make the subscription anew; the others are told."""
 
     async with running_pulsar_broker() as scene:
@@ -122,7 +122,7 @@ async def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
         assert not client.told(BaseCommand.CLOSE_CONSUMER)
 
 
-async def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> None:
+async def test_seek_sends_close_consumer_once_to_each_consumer() -> None:
     """WIRE-1, SUB-9: a library that is told again lets go of what it has just begun anew."""
 
     async with running_pulsar_broker() as scene:
@@ -138,7 +138,7 @@ async def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> N
             assert all(one.type != BaseCommand.ACTIVE_CONSUMER_CHANGE for one in behind)
 
 
-async def test_an_acknowledgement_counts_after_another_consumer_has_taken_over() -> None:
+async def test_cumulative_ack_counts_after_failover_to_another_consumer() -> None:
     """WIRE-1, ACK-1: the libraries send it once, and drop what they have acknowledged when it is delivered again."""
 
     async with running_pulsar_broker() as scene:
@@ -157,7 +157,7 @@ async def test_an_acknowledgement_counts_after_another_consumer_has_taken_over()
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-async def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(kind: int) -> None:
+async def test_partly_acked_batch_uses_permits_for_unacked_messages_only(kind: int) -> None:
     """WIRE-1, MSG-4, CON-1: whoever has acknowledged the others, and however often they come"""
 
     async with running_pulsar_broker() as scene:

@@ -57,7 +57,7 @@ async def test_a_consumer_that_closes_is_not_opened_again_before_it_has() -> Non
         assert len(await client.wait_delivered(4)) == 4
 
 
-async def test_a_consumer_that_closes_is_dealt_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_consumer_is_dispatched_no_more_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """SUB-4: what it does not take any more goes to others at once."""
     found = asyncio.Event()
 
@@ -141,7 +141,7 @@ async def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytes
         assert await come_again(client) == 1
 
 
-async def test_who_acknowledges_thousands_of_parts_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_batch_index_acks_do_not_delay_other_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: entries that one client has the broker read are read in turns with those of others."""
     asked: list[int] = []
     go_on = asyncio.Event()

@@ -45,7 +45,7 @@ def test_each_error_has_the_code_that_pulsars_brokers_choose(name: str) -> None:
     assert ServerError.Name(server_error(ErrorCode.Value(name))) == _AS_PULSAR[name]
 
 
-def test_what_passes_is_tried_again_by_every_library() -> None:
+def test_transient_errors_are_retried_by_every_client_library() -> None:
     """A topic that moves, a store that is away, bookies that fail: none of it ends a producer or a consumer. WIRE-1."""
     for name in ("SERVICE_NOT_READY", "METADATA_ERROR", "PERSISTENCE_ERROR", "INTERNAL_ERROR", "UNKNOWN_ERROR"):
         assert ServerError.Name(server_error(ErrorCode.Value(name))) in _TRIED_AGAIN

@@ -53,7 +53,7 @@ def test_frames_cut_anywhere() -> None:
         assert found + taken(reader) == FRAMES
 
 
-def test_pieces_that_wait_are_taken_behind_each_other() -> None:
+def test_frames_are_parsed_in_order_from_buffered_pieces() -> None:
     reader = FrameReader(MAX_MESSAGE)
     for at in range(0, len(WHOLE), 50_000):
         reader.feed(WHOLE[at : at + 50_000])  # nothing is taken in between
@@ -64,7 +64,7 @@ def test_pieces_that_wait_are_taken_behind_each_other() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 50, 5_000, 60_000, 200_000])
 @pytest.mark.parametrize("takes_at_once", [True, False])
-def test_pieces_that_come_in_the_same_memory(size: int, takes_at_once: bool) -> None:
+def test_frames_are_parsed_from_a_reused_read_buffer(size: int, takes_at_once: bool) -> None:
     """What is not taken of a piece is kept before the next one is read to where it was."""
     reader, memory, found = FrameReader(MAX_MESSAGE), bytearray(size), []
     for at in range(0, len(WHOLE), size):
@@ -93,9 +93,7 @@ def test_pieces_that_come_in_the_same_memory(size: int, takes_at_once: bool) -> 
         (MAX_COMMAND_BYTES + 5, MAX_COMMAND_BYTES + 1, "the maximum is"),
     ],
 )
-def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
-    total: int, command: int, says: str
-) -> None:
+def test_invalid_frame_sizes_are_refused_from_the_header_alone(total: int, command: int, says: str) -> None:
     reader = FrameReader(5_242_880)
     reader.feed(framed(b"good") + total.to_bytes(4, "big") + command.to_bytes(4, "big"))
     assert reader.next_frame() == (b"good", b"")
@@ -112,7 +110,7 @@ def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
         (b"\x7f\0\0\0\0\0\0\0", "the maximum is"),
     ],
 )
-def test_who_came_to_the_wrong_port_is_told_so(begins: bytes, says: str) -> None:
+def test_error_names_the_protocol_sent_to_the_wrong_port(begins: bytes, says: str) -> None:
     """WIRE-1"""
     reader = FrameReader(MAX_MESSAGE)
     reader.feed(begins)
@@ -130,7 +128,7 @@ def test_the_largest_message_and_its_metadata_fit_and_no_more() -> None:
         reader.next_frame()
 
 
-def test_an_idle_reader_keeps_nothing_of_what_was_taken() -> None:
+def test_idle_reader_holds_no_bytes_of_parsed_frames() -> None:
     reader = FrameReader(5_242_880)
     data = framed(b"c", b"p" * 5_000_000)
     for piece in (data[:2_000_000], data[2_000_000:] + b"\0\0"):
@@ -139,7 +137,7 @@ def test_an_idle_reader_keeps_nothing_of_what_was_taken() -> None:
     assert len(reader.unparsed) + reader.incomplete_bytes == 2
 
 
-def test_a_frame_that_comes_byte_by_byte_takes_about_its_size() -> None:
+def test_frame_fed_byte_by_byte_uses_about_its_size() -> None:
     reader = FrameReader(5_242_880)
     size = 30_000
     data = framed(b"c", b"p" * size)
@@ -157,7 +155,7 @@ def test_a_frame_that_comes_byte_by_byte_takes_about_its_size() -> None:
     assert taken(reader) == [(b"c", b"p" * size)]
 
 
-def test_the_beginning_of_a_frame_does_not_keep_what_was_taken_before_it() -> None:
+def test_incomplete_frame_holds_no_memory_of_earlier_frames() -> None:
     """Also where nobody says that the memory is used for another: that of one that was held is its own."""
     reader = FrameReader(MAX_MESSAGE)
     reader.feed(framed(b"c", b"p" * 50_000) + b"\0\0")

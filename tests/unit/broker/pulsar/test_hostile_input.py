@@ -41,7 +41,7 @@ def ack(ids: list[MessageIdData], **parts: int) -> BaseCommand:
 # Very much of something.
 
 
-async def test_a_megabyte_of_ids_is_taken_in_steps_and_what_comes_behind_waits() -> None:
+async def test_megabyte_of_message_ids_delays_only_its_own_connection() -> None:
     """WIRE-1: others have their turn meanwhile."""
 
     async with running_pulsar_broker() as scene:
@@ -79,7 +79,7 @@ async def test_the_number_of_ids_at_once_can_be_set() -> None:
         await client.wait_told(BaseCommand.PONG)
 
 
-async def test_a_megabyte_of_a_bit_set_says_what_its_beginning_says() -> None:
+async def test_oversized_ack_set_is_applied_up_to_batch_size() -> None:
     """In time that does not grow with the square of it."""
 
     async with running_pulsar_broker() as scene:
@@ -226,7 +226,7 @@ FAR = [(0, 0), (2**64 - 1, 2**64 - 1), (2**63 - 1, 2**63 - 1), (2**63, 0), (0, 2
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
-async def test_places_that_are_nowhere_harm_nothing(kind: int) -> None:
+async def test_message_ids_outside_the_topic_do_no_harm(kind: int) -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         ids = await published(client, 20)
@@ -270,7 +270,7 @@ class Sender:
         self._closed.append(self.number)
 
 
-def test_whose_frame_began_first_is_closed_where_all_are_too_much() -> None:
+def test_oldest_incomplete_frame_is_closed_above_the_total_limit() -> None:
     closed: list[int] = []
     unfinished = IncompleteFrames(100)
     a, b, c = (Sender(number, closed) for number in range(3))
@@ -339,7 +339,7 @@ async def test_producers_and_consumers_of_one_connection_are_bounded(options: di
         assert (subscribed.error.error == ServerError.TOO_MANY_REQUESTS) is consumers
 
 
-async def test_thousands_of_consumers_that_find_no_room_cost_nothing_where_there_is_none() -> None:
+async def test_full_connection_does_not_poll_its_waiting_consumers() -> None:
     async with running_pulsar_broker(max_queued_bytes_per_stream=4000) as scene:
         client = await scene.pulsar_client()
         await published(client, 300)

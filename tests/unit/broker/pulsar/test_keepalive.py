@@ -36,7 +36,7 @@ class _SilentPeer:
 
 
 @pytest.mark.parametrize(("waiting_bytes", "taken"), [(100, 1), (100, 0), (0, 1)])
-async def test_a_client_that_takes_waiting_bytes_is_alive(waiting_bytes: int, taken: int) -> None:
+async def test_client_is_alive_if_it_reads_waiting_bytes(waiting_bytes: int, taken: int) -> None:
     """WIRE-1, SUB-1, PRD-11: if no bytes waited, taken ones may lie in a buffer of the system, and prove nothing."""
     peer = _SilentPeer(waiting_bytes=waiting_bytes)
     keepalive = Keepalive(peer, PulsarListenerSettings(connection_liveness_check_timeout_millis=50))
@@ -48,7 +48,7 @@ async def test_a_client_that_takes_waiting_bytes_is_alive(waiting_bytes: int, ta
 
 
 @pytest.mark.parametrize("takes", [True, False])
-async def test_a_client_that_takes_bytes_between_checks_is_not_disconnected(takes: bool) -> None:
+async def test_client_that_reads_bytes_between_checks_stays_connected(takes: bool) -> None:
     """WIRE-1."""
     peer = _SilentPeer(waiting_bytes=100)
     keepalive = Keepalive(peer, PulsarListenerSettings(keep_alive_interval_seconds=1000))

@@ -88,7 +88,7 @@ async def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_fo
         assert not client.gone
 
 
-async def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
+async def test_partition_metadata_of_existing_and_missing_topics() -> None:
     """WIRE-1."""
 
     async with running_pulsar_broker() as scene:
@@ -104,7 +104,7 @@ async def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
         assert other_kind.error == ServerError.NOT_ALLOWED_ERROR
 
 
-async def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_exception_is_answered_with_unknown_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: nobody waits for an answer that never comes."""
     monkeypatch.setattr(logging.getLogger("magnetar_broker.server.pulsar.lookup"), "propagate", False)
 
@@ -132,7 +132,7 @@ async def test_a_listener_that_nobody_knows_is_named_in_few_words() -> None:
         assert not client.gone
 
 
-async def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lookups_above_the_limit_return_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_pulsar_broker(max_concurrent_lookup_request=2) as scene:
         client = await scene.pulsar_client()
         go_on = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_lookups_are_bounded_and_further_ones_told_to_come_again(monkeypat
         assert (await _lookup(client, "other")).response == CommandLookupTopicResponse.CONNECT
 
 
-async def test_the_last_message_is_told_with_its_place_in_its_batch_and_how_far_is_acknowledged() -> None:
+async def test_last_message_id_includes_batch_index_and_mark_delete() -> None:
     """WIRE-1. Libraries hold one against the other to say whether there is more to read."""
 
     async with running_pulsar_broker() as scene:
@@ -200,7 +200,7 @@ async def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
         assert _place(answer.get_last_message_id_response.last_message_id) == _place(receipts[2].message_id)
 
 
-async def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_last_message_id_skips_lost_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-67: a lost last entry is passed over, or a client that reads up to the last message would wait for ever."""
 
     async with running_pulsar_broker() as scene:
@@ -232,7 +232,7 @@ async def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.Mo
         assert (await _try_last(client)).error.error == ServerError.PERSISTENCE_ERROR
 
 
-async def test_whoever_is_no_consumer_is_told_to_come_again() -> None:
+async def test_last_message_id_of_unknown_consumer_returns_not_ready() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         assert (await _try_last(client, 7)).error.error == ServerError.SERVICE_NOT_READY

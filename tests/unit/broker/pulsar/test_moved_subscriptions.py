@@ -16,7 +16,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 _EARLIEST = MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
 
 
-async def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_seek(
+async def test_ack_during_a_seek_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SUB-9, WIRE-1: libraries gather acknowledgements for a moment, and send them when they have asked for the seek
@@ -49,7 +49,7 @@ async def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_see
         assert len(await client.wait_delivered(10, 2)) == 10
 
 
-async def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
+async def test_non_durable_subscription_survives_seek_until_consumers_return() -> None:
     """SUB-7, SUB-9: one that is not durable is gone with its last consumer, and these are about to come back."""
 
     async with running_pulsar_broker() as scene:
@@ -71,7 +71,7 @@ async def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
         assert not list(topic.subscriptions.stats())
 
 
-async def test_who_was_let_go_is_told_once_and_has_no_turn() -> None:
+async def test_seek_closes_each_failover_consumer_without_activating_it() -> None:
     """SUB-3, SUB-9: all consumers leave a subscription that is moved, one after the other; none takes over."""
 
     async with running_pulsar_broker() as scene:

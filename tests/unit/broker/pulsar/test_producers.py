@@ -20,7 +20,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
         ("Pulsar-Java-v4.0.7", ServerError.NOT_ALLOWED_ERROR),
     ],
 )
-async def test_what_may_not_be_stored_is_told_in_its_turn(library: str, error: ServerError) -> None:
+async def test_refused_messages_are_answered_in_publish_order(library: str, error: ServerError) -> None:
     """WIRE-1: whatever is about another message than the oldest pending one has libraries connect again, for ever."""
 
     async with running_pulsar_broker() as scene:
@@ -49,9 +49,7 @@ async def test_what_may_not_be_stored_is_told_in_its_turn(library: str, error: S
 
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 2**64 - 1])
-async def test_a_name_that_the_broker_made_up_goes_to_nobody_else_while_its_connection_lives(
-    epoch: int, alive: bool
-) -> None:
+async def test_generated_name_is_busy_while_connection_is_alive(epoch: int, alive: bool) -> None:
     """WIRE-1, PRD-11: whoever comes is told to come again, never that all is over; once nobody has it, any epoch will
     do."""
 
@@ -76,7 +74,7 @@ async def test_a_name_that_the_broker_made_up_goes_to_nobody_else_while_its_conn
         await third.open_producer(1, epoch=0, **again)
 
 
-async def test_a_name_that_the_application_chose_goes_to_nobody_else_while_its_connection_lives() -> None:
+async def test_user_provided_name_is_busy_while_connection_is_alive() -> None:
     """WIRE-1, PRD-11: in no epoch; where it is silent, its connection is closed, and the name is free."""
 
     async with running_pulsar_broker(connection_liveness_check_timeout_millis=500) as scene:
@@ -92,7 +90,7 @@ async def test_a_name_that_the_application_chose_goes_to_nobody_else_while_its_c
         assert first.gone
 
 
-async def test_a_producer_of_go_is_closed_at_what_may_not_be_stored_and_nothing_behind_it_is_stored() -> None:
+async def test_go_producer_is_closed_at_the_first_refused_message() -> None:
     """WIRE-1: its library hears nothing more of a producer after a SEND_ERROR."""
 
     closed_kind = BaseCommand.CLOSE_PRODUCER
@@ -138,7 +136,7 @@ async def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: 
     assert all("deliver" in one for one in told), told
 
 
-async def test_a_producer_that_is_opened_anew_behind_its_close_is_not_taken_away() -> None:
+async def test_producer_reopens_only_after_its_pending_close() -> None:
     """WIRE-1: libraries close what was not answered in time, and open it again without waiting."""
 
     async with running_pulsar_broker() as scene:

@@ -15,7 +15,7 @@ from tests.running import until, within
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
-async def test_a_connections_other_producers_go_on_while_one_topic_has_no_room() -> None:
+async def test_full_topic_does_not_block_producers_of_other_topics() -> None:
     """CHK-66: entries for the full topic wait, and are stored in order when it has room; a close waits for that."""
 
     async with running_pulsar_broker() as scene:
@@ -82,7 +82,7 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
 
 
 @pytest.mark.parametrize("how", ["cut", "the topic ends"])
-async def test_entries_that_wait_for_room_are_given_back_when_their_producer_ends(how: str) -> None:
+async def test_entries_waiting_for_capacity_are_released_when_producer_ends(how: str) -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await client.open_producer(1, "full", producer_name="p1")

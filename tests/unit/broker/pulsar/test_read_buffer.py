@@ -44,7 +44,7 @@ class _Reads(asyncio.BufferedProtocol):
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_what_is_read_is_told_before_another_connection_is_read(
+def test_read_is_reported_before_another_connection_uses_the_buffer(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def go() -> None:

@@ -42,7 +42,7 @@ async def test_no_topic_has_a_schema() -> None:
         assert not client.gone
 
 
-async def test_a_schema_that_needs_no_registry_is_taken() -> None:
+async def test_schema_without_registry_is_accepted_with_empty_version() -> None:
     """WIRE-1. Its version is there, and empty: Go's library publishes nothing before it has one."""
 
     async with running_pulsar_broker() as scene:

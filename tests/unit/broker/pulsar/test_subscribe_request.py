@@ -27,7 +27,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
         ({}, StartAt(latest=True)),
     ],
 )
-def test_a_subscription_begins_where_it_is_asked_to(asked: dict[str, Any], start: StartAt) -> None:
+def test_subscription_starts_at_the_requested_position(asked: dict[str, Any], start: StartAt) -> None:
     """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
     command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **asked)
     assert make_open_consumer(command, 100_000).start == start
@@ -50,7 +50,7 @@ async def test_a_progress_subscription_refuses_consumers() -> None:
         assert len(await client.wait_delivered(2, 2)) == 2
 
 
-async def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
+async def test_deliveries_carry_the_consumer_epoch_of_the_client() -> None:
     """WIRE-1: it drops what is of an earlier one; without a redelivery it is the one that it subscribed with."""
 
     async with running_pulsar_broker() as scene:

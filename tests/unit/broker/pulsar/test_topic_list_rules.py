@@ -49,7 +49,7 @@ def test_a_pattern_means_whole_topics_without_domain_and_partition(pattern: str,
 
 
 @pytest.mark.parametrize("pattern", ["(", "a(?=b)", "x://a", "persistent://a://b", "(?:\\pL?){900}", "a" * 1001])
-def test_a_pattern_that_is_of_no_use_here_says_so(pattern: str) -> None:
+def test_unusable_topic_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(UnusablePattern, match="pattern"):
         TopicPattern(pattern, 1000)
 
@@ -60,7 +60,7 @@ def test_a_pattern_that_would_take_for_ever_elsewhere_does_not() -> None:
     assert one.matches(_NS + "a" * 700 + "b")
 
 
-def test_a_difference_comes_in_pieces_that_fit() -> None:
+def test_topic_list_difference_is_split_to_fit_the_maximum() -> None:
     before = ["gone", *(f"kept{number}" for number in range(10))]
     after = [*before[1:], *(f"nü{number}" for number in range(10))]
     [whole_gone, whole_new] = differences(before, after, 1_000_000)

@@ -106,7 +106,7 @@ async def test_a_pattern_that_the_broker_does_not_take_leaves_filtering_to_the_c
         assert (await _listed(client, topics_pattern=_NS + "o" * 3)).filtered
 
 
-async def test_a_list_that_no_client_could_take_is_refused_and_the_connection_goes_on() -> None:
+async def test_topic_list_above_max_message_size_is_refused() -> None:
     async with running_pulsar_broker(max_message_size=200000) as scene:
         client = await scene.pulsar_client()
         for number in range(6):
@@ -150,7 +150,7 @@ async def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> N
         assert BaseCommand.ERROR not in {one.type for one in await asyncio.gather(*waiting)}
 
 
-async def test_who_reads_no_lists_gets_no_more() -> None:
+async def test_unread_topic_lists_cause_too_many_requests() -> None:
     """What one connection waits with stays below a bound, however many lists it asks for."""
 
     async with running_pulsar_broker() as scene:

@@ -72,7 +72,7 @@ class _Known:
         assert self.hash == Listing.of(wanted).hash
 
 
-async def test_a_watcher_is_told_as_topics_come_and_go() -> None:
+async def test_watcher_is_notified_of_created_and_deleted_topics() -> None:
     """WIRE-1. Partitions are told before anybody has used them."""
 
     async with running_pulsar_broker(**_SOON) as scene:
@@ -95,7 +95,7 @@ async def test_a_watcher_is_told_as_topics_come_and_go() -> None:
         await known.wait("a2")
 
 
-async def test_changes_within_an_interval_are_one_look_and_whoever_asks_does_not_wait_for_it() -> None:
+async def test_changes_within_an_interval_are_sent_in_one_update() -> None:
     async with running_pulsar_broker(topic_list_watch_interval_seconds=3600) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
@@ -122,7 +122,7 @@ async def test_a_hash_that_is_right_spares_the_list() -> None:
         assert list((await _watch(client, 3, topics_hash="00000000")).topic) == [_NS + "a1"]
 
 
-async def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store() -> None:
+async def test_watchers_of_a_namespace_share_two_metadata_watches() -> None:
     """However many topics it has; and none is left when the last has gone."""
 
     async with running_pulsar_broker(**_SOON) as scene:
@@ -153,7 +153,7 @@ async def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store
         assert not scene.context.topic_watches._watchers
 
 
-async def test_what_changed_while_the_session_was_lost_is_told() -> None:
+async def test_watcher_is_notified_of_changes_during_session_loss() -> None:
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         for name in ("a1", "a2"):
@@ -169,7 +169,7 @@ async def test_what_changed_while_the_session_was_lost_is_told() -> None:
         assert not client.gone
 
 
-async def test_partitions_that_are_added_are_told_though_nobody_has_used_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watcher_is_notified_of_added_unused_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no topic has a subscription no folder is changed by that: it is looked at now and then."""
 
     async def nothing(partitions: object) -> None:
@@ -187,7 +187,7 @@ async def test_partitions_that_are_added_are_told_though_nobody_has_used_them(mo
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows_in_the_end(
+async def test_watcher_converges_after_topic_changes_and_session_losses(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is told twice, and nothing is left out, wherever looking is broken off."""
@@ -219,7 +219,7 @@ async def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows
         await other.close()
 
 
-async def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
+async def test_watch_fails_during_store_outage_and_resumes_after_it() -> None:
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         known = _Known(client, await _watch(client))
@@ -233,7 +233,7 @@ async def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
         await known.wait("a1")
 
 
-async def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_watcher_receives_coalesced_updates_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """And costs nothing meanwhile, nor does anybody else wait for it."""
     monkeypatch.setattr(topic_watches, "_MAX_WAITING_BYTES", 100)
 
@@ -251,7 +251,7 @@ async def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.Mon
         assert slow_known.updates < 6 == quick_known.updates
 
 
-async def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(
+async def test_list_difference_is_computed_once_for_all_watchers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many watch: nothing else at the broker stands still for that."""

@@ -6,7 +6,7 @@ from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError, TransactionRequ
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
-async def test_each_command_of_a_transaction_gets_the_protocols_error_and_the_connection_goes_on() -> None:
+async def test_transaction_commands_are_refused_without_closing_connection() -> None:
     """WIRE-1."""
 
     async with running_pulsar_broker() as scene:
