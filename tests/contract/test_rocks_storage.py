@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, LedgerStorage, StorageFailed
-from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, disk_space, open_rocksdb
+from magnetar_bookie.storage.rocksdb.compaction import Compactor
 from magnetar_bookie.storage.rocksdb.index import Index, entry_key
-from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
 from tests.running import run
@@ -60,7 +60,7 @@ class _Folder(Disk):
         self._monkeypatch.setattr(os, "fdatasync", fail)
 
     async def fill(self) -> None:
-        self._monkeypatch.setattr(space, "free_bytes", lambda _: 0)
+        self._monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0)
 
     async def damage(self, ledger_id: int, entry_id: int) -> None:
         assert self._storage is not None
@@ -144,7 +144,7 @@ def test_index_is_independent_of_how_groups_are_batched(groups: list[list[tuple[
         tempfile.TemporaryDirectory() as other,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(Reclaimer, "kick", lambda _: None)  # it would free what was dropped at some time
+        patch.setattr(Compactor, "kick", lambda _: None)  # it would free what was dropped at some time
         assert run(whole(Path(one), together=True)) == run(whole(Path(other), together=False))
 
 

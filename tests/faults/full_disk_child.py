@@ -17,7 +17,7 @@ from typing import Any
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed, StorageFull
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
-from magnetar_bookie.storage.rocksdb.ballast import BALLAST_NAME
+from magnetar_bookie.storage.rocksdb.disk_space import BALLAST_NAME
 from tests.running import until
 
 _OPTIONS = StorageSettings(

@@ -34,7 +34,7 @@ from typing import Any
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage, open_rocksdb
-from magnetar_bookie.storage.rocksdb.notes import LOST
+from magnetar_bookie.storage.rocksdb.marker_files import LOST
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.faults.failing_disk import FAILURES, fail_disk, preloaded
 from tests.faults.ledger_storage_workload import OPTIONS, Workload, reached, wrong

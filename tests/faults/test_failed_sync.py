@@ -15,7 +15,7 @@ import pytest
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
-from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, put_note
+from magnetar_bookie.storage.rocksdb.marker_files import INDEX_DAMAGED, write_marker
 from magnetar_metadata.locked_folder import DurableMark
 from magnetar_wire.clock import SystemClock
 from tests.faults.forgetful_disk import ForgetfulDisk
@@ -60,7 +60,7 @@ async def test_data_found_after_failed_sync_is_synced_before_use(
     shutil.copytree(first, second)
     disk.moved(first, second)
     if made_anew:
-        put_note(second, INDEX_DAMAGED, "as if")
+        write_marker(second, INDEX_DAMAGED, "as if")
     storage = await open_rocksdb(second, _SMALL)
     assert storage.intact != made_anew
     vouched_for = await _durable(storage)

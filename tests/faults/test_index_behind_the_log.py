@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
-from magnetar_bookie.storage.rocksdb import StorageSettings, open_rocksdb, reclaim
+from magnetar_bookie.storage.rocksdb import StorageSettings, compaction, open_rocksdb
 from magnetar_bookie.storage.rocksdb import storage as storage_module
 from magnetar_bookie.storage.rocksdb.index import Index
 from tests.running import run
@@ -28,7 +28,7 @@ async def test_index_flush_is_not_delayed_while_segment_is_moved(
     due, records = 200, 1200
     monkeypatch.setattr(storage_module, "INDEX_CHANGES", due)
     monkeypatch.setattr(storage_module, "MAX_UNFLUSHED_CHANGES", 2 * due)
-    monkeypatch.setattr(reclaim, "MOVED_RECORDS", 5)
+    monkeypatch.setattr(compaction, "MOVED_RECORDS", 5)
     options = StorageSettings(segment_bytes=1 << 20, rewrite_below=0.7)
 
     storage = await open_rocksdb(tmp_path, options)

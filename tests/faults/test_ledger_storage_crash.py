@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerRecord, StorageFailed, StorageFull
-from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, disk_space, open_rocksdb
 from magnetar_bookie.storage.rocksdb import segments as segments_module
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from magnetar_metadata.locked_folder import sync_folder
@@ -298,7 +298,7 @@ def test_full_disk_accepts_writes_again_only_above_resume_threshold(
 
     async def body(storage: RocksStorage) -> None:
         def free(size: int) -> None:
-            monkeypatch.setattr(space, "free_bytes", lambda _: size)
+            monkeypatch.setattr(disk_space, "free_bytes", lambda _: size)
 
         free((1 << 20) + 500)
         with pytest.raises(StorageFull, match="reserve_disk_bytes"):

@@ -11,8 +11,8 @@ import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
-from magnetar_bookie.storage.rocksdb.check_times import CheckTimes
-from magnetar_bookie.storage.rocksdb.group import HEAD_BYTES, encode_group
+from magnetar_bookie.storage.rocksdb.compaction_rules import CheckSchedule
+from magnetar_bookie.storage.rocksdb.group_format import HEADER_BYTES, encode_group
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.running import run, until
 
@@ -46,7 +46,7 @@ def _rot(path: Path, at: int) -> None:
 
 
 # The magic, the checksum, the group's number, the table's size, the records' size, and the table.
-@pytest.mark.parametrize("byte", [0, 5, 12, 17, 25, HEAD_BYTES + 3])
+@pytest.mark.parametrize("byte", [0, 5, 12, 17, 25, HEADER_BYTES + 3])
 def test_rotten_group_loses_no_other_group_on_index_rebuild(tmp_path: Path, byte: int) -> None:
     """CHK-25: the first group's, so that nothing before it tells where it ends."""
 
@@ -167,11 +167,11 @@ def test_file_with_rotten_group_is_found_and_rewritten(tmp_path: Path) -> None:
 def test_each_file_has_its_turn_once_in_an_interval_whenever_processes_begin() -> None:
     turns: list[int] = []
     for begun in range(0, 100, 7):
-        times = CheckTimes(100.0, 1_000_000.0 + begun)
+        times = CheckSchedule(100.0, 1_000_000.0 + begun)
         for passed in range(1, 8):
             turns += times.due(1_000_000.0 + begun + passed, 30)
     assert set(turns) == set(range(30))
     assert len(turns) <= 33
-    assert sorted(CheckTimes(100.0, 0.0).due(1000.0, 5)) == [0, 1, 2, 3, 4]
-    assert CheckTimes(100.0, 50.0).due(10.0, 5) == []
-    assert CheckTimes(100.0, 0.0).due(10.0, 0) == []
+    assert sorted(CheckSchedule(100.0, 0.0).due(1000.0, 5)) == [0, 1, 2, 3, 4]
+    assert CheckSchedule(100.0, 50.0).due(10.0, 5) == []
+    assert CheckSchedule(100.0, 0.0).due(10.0, 0) == []

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar_bookie.core.commit_group import CommitGroup
-from magnetar_bookie.core.counters import BookieCounters
-from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas
+from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.group_commit_rules import CommitGroup
+from magnetar_bookie.server.ledger_rules import AddDecisions, LedgerRules
 from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.storage.interface import LedgerRecord, StorageFull
 from magnetar_protos.ledger_pb2 import Status
@@ -83,7 +83,7 @@ class BookieRules(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.storage: SimulatedStorage = self.disk.open()
-        self.replicas = LedgerReplicas(self.storage, max_ledgers_in_memory=2)
+        self.replicas = LedgerRules(self.storage, max_ledgers_in_memory=2)
         if self.in_limbo:
             self.replicas.limbo_below, self.replicas.limbo_generation = LIMBO_BELOW, 1
         counters = BookieCounters()
@@ -158,15 +158,15 @@ class BookieRules(RuleBasedStateMachine):
                 self.gathering[self.askers, ledger_id, entry_id] = one
         assert not answered
 
-    def settle(self, decisions: Decisions) -> dict[int, Status]:
+    def settle(self, decisions: AddDecisions) -> dict[int, Status]:
         answers = list(decisions.answers)
-        to_compare = list(decisions.to_compare)
-        while to_compare:
-            add = to_compare.pop(0)
+        duplicates = list(decisions.duplicates)
+        while duplicates:
+            add = duplicates.pop(0)
             (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id], 0))
             more = self.replicas.compared(add, held, self.askers)
             answers += more.answers
-            to_compare += more.to_compare
+            duplicates += more.duplicates
         found: dict[int, Status] = {}
         for answer in answers:
             for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):

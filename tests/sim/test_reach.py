@@ -26,8 +26,8 @@ _BRANCHES: Final = [
     Branch("ReplicatedAdds._settle", "self._released()"),
     Branch("Bookie._look_for_room", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
-    Branch("LedgerReplicas._refusal", "return Status.LIMBO"),
-    Branch("LedgerReplicas._identity_refusal", "return Status.DELETED"),
+    Branch("LedgerRules._refusal", "return Status.LIMBO"),
+    Branch("LedgerRules._identity_refusal", "return Status.DELETED"),
     Branch("GarbageCollector._look_through", "unexplained[ledger_id] = None"),
     Branch("LongPolls.gone", "self.risen(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.

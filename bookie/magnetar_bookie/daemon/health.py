@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess
+from magnetar_bookie.server.ledger_rules import MAX_ENTRY_ID
 from magnetar_bookie.settings.process import BookieSettings
 from magnetar_metadata.store import SessionState
 from magnetar_wire.clock import Clock

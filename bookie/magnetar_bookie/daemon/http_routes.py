@@ -21,10 +21,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from magnetar_bookie.daemon.disk_use import DiskUse
+from magnetar_bookie.daemon.disk_usage import DiskUsageMonitor
 from magnetar_bookie.daemon.health import Health
 from magnetar_bookie.daemon.metrics import Metrics
-from magnetar_bookie.daemon.status import status_of
+from magnetar_bookie.daemon.status import build_status
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_wire.clock import Clock
@@ -37,7 +37,7 @@ _UNAVAILABLE: Final = 503
 
 
 class BookieHttp:
-    def __init__(self, process: BookieProcess, health: Health, disk: DiskUse, clock: Clock) -> None:
+    def __init__(self, process: BookieProcess, health: Health, disk: DiskUsageMonitor, clock: Clock) -> None:
         self._process = process
         self._health = health
         self._disk = disk
@@ -66,7 +66,7 @@ class BookieHttp:
 
     async def _get_status(self, request: Request) -> Response:
         uptime_s = self._clock.monotonic() - self._began
-        return JSONResponse(status_of(self._process, self.address, uptime_s, await self._disk.look()))
+        return JSONResponse(build_status(self._process, self.address, uptime_s, await self._disk.look()))
 
     async def _get_metrics(self, request: Request) -> Response:
         return Response(self._metrics.text(await self._disk.look()), media_type=CONTENT_TYPE_LATEST)

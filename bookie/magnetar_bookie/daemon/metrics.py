@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from prometheus_client.core import Metric
 
-from magnetar_bookie.daemon.disk_use import Use
-from magnetar_bookie.daemon.storage_use import use_of
+from magnetar_bookie.daemon.disk_usage import DiskUsage
+from magnetar_bookie.daemon.storage_use import read_storage_stats
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.storage.rocksdb.use import StorageUse
+from magnetar_bookie.storage.rocksdb.storage_stats import StorageStats
 from magnetar_wire.process.metric_families import MetricFamilies, format_exposition
 
 __all__ = ["Metrics"]
@@ -26,10 +26,10 @@ class Metrics:
     def __init__(self, process: BookieProcess) -> None:
         self._process = process
 
-    def text(self, disk: Use | None) -> bytes:
+    def text(self, disk: DiskUsage | None) -> bytes:
         return format_exposition(list(self.collect(disk)))
 
-    def collect(self, disk: Use | None) -> Iterator[Metric]:
+    def collect(self, disk: DiskUsage | None) -> Iterator[Metric]:
         bookie, process = self._process.bookie, self._process
         counters, collector, repairs = bookie.counters, process.collector, process.repairs
         yield _counter("adds", "Entries in add requests.", counters.adds)
@@ -74,7 +74,7 @@ class Metrics:
             yield _gauge("disk_free_bytes", "Free bytes of the file system.", disk.free_bytes)
             yield _gauge("disk_total_bytes", "Size of the file system in bytes.", disk.total_bytes)
             yield _gauge("folder_bytes", "Bytes of the bookie's files.", disk.folder_bytes)
-        yield from _storage(use_of(bookie.storage))
+        yield from _storage(read_storage_stats(bookie.storage))
         auditing = process.auto_recovery is not None and process.auto_recovery.auditing
         yield _gauge("auditor", "1: this bookie is the auditor.", auditing)
         yield _counter("repair_tasks_done", "Repair tasks finished by the repair worker.", repairs.tasks_done)
@@ -85,7 +85,7 @@ class Metrics:
         )
 
 
-def _storage(use: StorageUse | None) -> Iterator[Metric]:
+def _storage(use: StorageStats | None) -> Iterator[Metric]:
     if use is None:
         return
     yield _gauge("segments", "Log files.", use.segments)

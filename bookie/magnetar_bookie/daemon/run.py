@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magnetar_bookie.daemon.disk_use import DiskUse
+from magnetar_bookie.daemon.disk_usage import DiskUsageMonitor
 from magnetar_bookie.daemon.health import Health
 from magnetar_bookie.daemon.http_routes import BookieHttp
 from magnetar_bookie.errors import BookieRefused
@@ -45,7 +45,7 @@ from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.transport import NotReached, Transport
 
-__all__ = ["BookieDaemon", "Parts", "run_bookie"]
+__all__ = ["BookieDaemon", "BookieParts", "run_bookie"]
 
 _log = logging.getLogger(__name__)
 # What is added to the bounds of all steps, before the process is ended from outside the event loop.
@@ -53,7 +53,7 @@ _MARGIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class BookieParts:
     """What a bookie stands on."""
 
     open_storage: Callable[[], Awaitable[LedgerStorage]]
@@ -85,7 +85,7 @@ async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
     async def storage() -> LedgerStorage:
         return await open_rocksdb(settings.data_folder, select_settings(StorageSettings, settings))
 
-    parts = Parts(storage, GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock)
+    parts = BookieParts(storage, GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock)
     daemon = BookieDaemon(settings, parts)
     loop = asyncio.get_running_loop()
     bound_s = (
@@ -101,7 +101,7 @@ async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
 class BookieDaemon:
     """A bookie with its HTTP, from its start to its end."""
 
-    def __init__(self, settings: BookieSettings, parts: Parts) -> None:
+    def __init__(self, settings: BookieSettings, parts: BookieParts) -> None:
         self._settings = settings
         self._parts = parts
         self._clock = parts.clock
@@ -169,7 +169,7 @@ class BookieDaemon:
         )
         loop_watch = LoopDelayMonitor(self._clock)
         health = Health(process, settings, self._clock, loop_watch)
-        disk = DiskUse(settings.data_folder)
+        disk = DiskUsageMonitor(settings.data_folder)
         http: HttpServer | None = None
         try:
             http = await self._serve_http(process, health, disk)
@@ -214,7 +214,7 @@ class BookieDaemon:
             serving.result()
         return ExitStatus.ENDED
 
-    async def _serve_http(self, process: BookieProcess, health: Health, disk: DiskUse) -> HttpServer | None:
+    async def _serve_http(self, process: BookieProcess, health: Health, disk: DiskUsageMonitor) -> HttpServer | None:
         if not self._settings.http_address:
             return None
         http = BookieHttp(process, health, disk, self._clock)

@@ -6,18 +6,18 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from magnetar_bookie.daemon.disk_use import Use
-from magnetar_bookie.daemon.storage_use import use_of
+from magnetar_bookie.daemon.disk_usage import DiskUsage
+from magnetar_bookie.daemon.storage_use import read_storage_stats
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_wire.process.histogram import Histogram
 from magnetar_wire.process.version import read_version
 
-__all__ = ["status_of"]
+__all__ = ["build_status"]
 
 
-def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: Use | None) -> dict[str, Any]:
+def build_status(process: BookieProcess, http_address: str, uptime_s: float, disk: DiskUsage | None) -> dict[str, Any]:
     bookie, collector = process.bookie, process.collector
-    counters, storage = bookie.counters, use_of(bookie.storage)
+    counters, storage = bookie.counters, read_storage_stats(bookie.storage)
     return {
         "bookie_id": bookie.bookie_id,
         "instance_id": bookie.record.cookie.instance_id.hex(),

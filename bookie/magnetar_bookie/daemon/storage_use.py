@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_bookie.storage.rocksdb.storage import RocksStorage
-from magnetar_bookie.storage.rocksdb.use import StorageUse
+from magnetar_bookie.storage.rocksdb.storage_stats import StorageStats
 
-__all__ = ["use_of"]
+__all__ = ["read_storage_stats"]
 
 
-def use_of(storage: LedgerStorage) -> StorageUse | None:
+def read_storage_stats(storage: LedgerStorage) -> StorageStats | None:
     if not isinstance(storage, RocksStorage):
         return None
     try:

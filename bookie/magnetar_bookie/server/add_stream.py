@@ -16,11 +16,11 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_bookie.adds_at_hand import Answered
-from magnetar_bookie.core.commit_group import Answer
-from magnetar_bookie.core.counters import BookieCounters
-from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
+from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.group_commit_rules import Answer
+from magnetar_bookie.server.ledger_rules import AddDecisions, DuplicateAdd, LedgerRules
 from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import StorageFailed
@@ -41,7 +41,7 @@ class AddStream:
     def __init__(
         self,
         stream: Stream,
-        replicas: LedgerReplicas,
+        replicas: LedgerRules,
         commit: GroupCommit,
         reader: RecordReader,
         settings: BookieServerSettings,
@@ -128,9 +128,9 @@ class AddStream:
         except StorageFailed as error:
             self._commit.fail(error)
             return range(first, first + len(records))  # to meet the failure where it ends the stream
-        left = [add.entry_id for add in decisions.to_compare]
+        left = [add.entry_id for add in decisions.duplicates]
         self._counters.adds += len(records) - len(left)
-        self._counters.add_bytes += sum(map(len, records)) - sum([len(add.record) for add in decisions.to_compare])
+        self._counters.add_bytes += sum(map(len, records)) - sum([len(add.record) for add in decisions.duplicates])
         self._open += len(records) - len(left)
         for answer in decisions.answers:
             self.answered(answer)
@@ -140,19 +140,19 @@ class AddStream:
         self._commit.kick()
 
     async def _take(self, runs: Sequence[tuple[DecodedRun, AddRun]]) -> None:
-        to_compare: list[ToCompare] = []
+        duplicates: list[DuplicateAdd] = []
         for run, said in runs:
             self._open += len(run.entries)
             decisions = self._replicas.add_run(
                 run.channel, said.master_key, run.first, run.entries, said.recovery, self
             )
-            self._decided(decisions, to_compare)
+            self._decided(decisions, duplicates)
         self._commit.kick()
-        while to_compare:
-            again: list[ToCompare] = []
+        while duplicates:
+            again: list[DuplicateAdd] = []
             at = 0
-            while at < len(to_compare):
-                together = _of_one_ledger(to_compare, at)
+            while at < len(duplicates):
+                together = _of_one_ledger(duplicates, at)
                 asked = [add.entry_id for add in together]
                 held = await self._reader.held(together[0].ledger_id, asked, _COMPARED_BYTES)
                 self._commit.check()
@@ -160,10 +160,10 @@ class AddStream:
                     self._decided(self._replicas.compared(add, record, self), again)
                 self._commit.kick()
                 at += len(held)
-            to_compare = again
+            duplicates = again
 
-    def _decided(self, decisions: Decisions, to_compare: list[ToCompare]) -> None:
-        to_compare += decisions.to_compare
+    def _decided(self, decisions: AddDecisions, duplicates: list[DuplicateAdd]) -> None:
+        duplicates += decisions.duplicates
         for answer in decisions.answers:
             self.answered(answer)
 
@@ -230,7 +230,7 @@ def _encode(answers: Sequence[Answer]) -> bytes:
     return AddAnswers(answers=merged).SerializeToString()
 
 
-def _of_one_ledger(adds: Sequence[ToCompare], begin: int) -> Sequence[ToCompare]:
+def _of_one_ledger(adds: Sequence[DuplicateAdd], begin: int) -> Sequence[DuplicateAdd]:
     """Those from this one on that are of the same ledger, as many as are read at a time."""
     end = begin + 1
     while end < min(len(adds), begin + _COMPARED_TOGETHER) and adds[end].ledger_id == adds[begin].ledger_id:

@@ -1,4 +1,4 @@
-"""The bookie's service: requests in, answers out, around the rules of core/ledger_replicas.py.
+"""The bookie's service: requests in, answers out, around the rules of server/ledger_rules.py.
 
 What a request can make the bookie do is bounded: ids and bytes per answer, reads at a time, polls that wait, answers
 that nobody takes, and what is in line for the disk. What can't be read, or asks for something that there is not, is
@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_bookie.core.counters import BookieCounters
-from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, MAX_LEDGER_ID, Durable, LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.server.add_stream import AddStream
+from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.entry_ranges import ranges_of
 from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.ledger_rules import MAX_ENTRY_ID, MAX_LEDGER_ID, CommittedGroup, LedgerRules
 from magnetar_bookie.server.long_polls import LongPolls
-from magnetar_bookie.server.read_only import CONFIGURED, FULL, OPERATOR, ReadOnlyReasons
+from magnetar_bookie.server.read_only_reasons import CONFIGURED, FULL, OPERATOR, ReadOnlyReasons
 from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.settings.server import MAX_ANSWER_BYTES, BookieServerSettings
 from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage, StorageFailed
@@ -60,7 +60,7 @@ class Bookie:
         self._clock = clock
         self.settings = settings or BookieServerSettings()
         self.record = BookieRecord.FromString(storage.bookie() or b"")
-        self._replicas = LedgerReplicas(storage, self.settings.max_ledgers_in_memory)
+        self._replicas = LedgerRules(storage, self.settings.max_ledgers_in_memory)
         self._replicas.limbo_below = self.record.limbo_below
         self._replicas.limbo_generation = self.record.limbo_generation
         self.counters = BookieCounters()
@@ -389,7 +389,7 @@ class Bookie:
         finally:
             self._reads -= 1
 
-    def _durable(self, durable: Durable) -> None:
+    def _durable(self, durable: CommittedGroup) -> None:
         for answer in durable.answers:
             answer.asker.answered(answer)
         for ledger_id, last_add_confirmed in durable.risen.items():

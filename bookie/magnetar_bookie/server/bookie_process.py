@@ -26,14 +26,14 @@ from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.server.collector import GarbageCollector
-from magnetar_bookie.server.identity import establish_identity
-from magnetar_bookie.server.limbo import narrow_limbo, note_loss
-from magnetar_bookie.server.read_only import STOPPING
-from magnetar_bookie.server.registration import Registration, follow_leaving
+from magnetar_bookie.server.cookie_validation import validate_cookie
+from magnetar_bookie.server.counters import RepairCounters
+from magnetar_bookie.server.garbage_collector import GarbageCollector
+from magnetar_bookie.server.limbo import enter_limbo_after_loss, narrow_limbo
+from magnetar_bookie.server.read_only_reasons import STOPPING
+from magnetar_bookie.server.registration import Registration, follow_decommission_mark
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_bookie.settings.client import LedgerClientSettings
@@ -173,7 +173,7 @@ class BookieProcess:
         raise StorageFailed(f"the disk of bookie {self.bookie.bookie_id} failed: {error}") from error
 
     async def _serve(self) -> None:
-        await note_loss(self.bookie)
+        await enter_limbo_after_loss(self.bookie)
         store = await self._settled()
         try:
             listener = await self._transport.listen(self.address, self.bookie)
@@ -198,7 +198,7 @@ class BookieProcess:
         while True:
             store = await self._new_store()
             try:
-                await establish_identity(self.bookie, store, self._clock, self._randomness)
+                await validate_cookie(self.bookie, store, self._clock, self._randomness)
                 await narrow_limbo(self.bookie, LedgerStore(store, self._clock, self._randomness))
                 return store
             except MetadataError as error:
@@ -238,7 +238,9 @@ class BookieProcess:
         try:
             async with OrderedTaskGroup() as tasks:
                 tasks.create_task(self._kept_up("registration", registration.run))
-                tasks.create_task(self._kept_up("leaving", lambda: follow_leaving(bookie, store, clock, self._retry_s)))
+                tasks.create_task(
+                    self._kept_up("leaving", lambda: follow_decommission_mark(bookie, store, clock, self._retry_s))
+                )
                 tasks.create_task(self._kept_up("garbage", lambda: self.collector.run(client.ledgers)))
                 tasks.create_task(self._maintain(client, store))
                 await store.session.wait_lost()

@@ -16,9 +16,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from magnetar_bookie.core.commit_group import CommitGroup
-from magnetar_bookie.core.counters import BookieCounters
-from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
+from magnetar_bookie.server.counters import BookieCounters
+from magnetar_bookie.server.group_commit_rules import CommitGroup
+from magnetar_bookie.server.ledger_rules import CommittedGroup, LedgerRules
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageFull
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
@@ -32,8 +32,8 @@ class GroupCommit:
     def __init__(
         self,
         storage: LedgerStorage,
-        replicas: LedgerReplicas,
-        durable: Callable[[Durable], object],
+        replicas: LedgerRules,
+        durable: Callable[[CommittedGroup], object],
         full: Callable[[], object],
         clock: Clock,
         counters: BookieCounters,

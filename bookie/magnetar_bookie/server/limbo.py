@@ -13,12 +13,12 @@ from typing import Final
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.server.bookie import Bookie
 
-__all__ = ["narrow_limbo", "note_loss"]
+__all__ = ["enter_limbo_after_loss", "narrow_limbo"]
 
 _ALL_LEDGERS: Final = 2**64 - 1
 
 
-async def note_loss(bookie: Bookie) -> None:
+async def enter_limbo_after_loss(bookie: Bookie) -> None:
     if not bookie.storage.intact:
         await bookie.enter_limbo(_ALL_LEDGERS)
 

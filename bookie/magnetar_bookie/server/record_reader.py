@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, TypeGuard
 
-from magnetar_bookie.core.counters import BookieCounters
-from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, all_whole, check_record
+from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.ledger_rules import LedgerRules
 from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, StorageFailed
 
 __all__ = ["RecordReader"]
@@ -28,7 +28,7 @@ _LOOKED_BACK: Final = 100
 
 class RecordReader:
     def __init__(
-        self, storage: LedgerStorage, replicas: LedgerReplicas, commit: GroupCommit, counters: BookieCounters
+        self, storage: LedgerStorage, replicas: LedgerRules, commit: GroupCommit, counters: BookieCounters
     ) -> None:
         self._storage = storage
         self._replicas = replicas

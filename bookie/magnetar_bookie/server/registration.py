@@ -21,14 +21,14 @@ from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.server.read_only import LEAVING
+from magnetar_bookie.server.read_only_reasons import LEAVING
 from magnetar_metadata.errors import BadVersion, NoNode, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
 from magnetar_wire.clock import Clock
 from magnetar_wire.tasks import OrderedTaskGroup
 
-__all__ = ["Registration", "follow_leaving"]
+__all__ = ["Registration", "follow_decommission_mark"]
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def _instance_of(value: bytes) -> bytes | None:
         return None
 
 
-async def follow_leaving(bookie: Bookie, store: MetadataStore, clock: Clock, retry_s: float) -> None:
+async def follow_decommission_mark(bookie: Bookie, store: MetadataStore, clock: Clock, retry_s: float) -> None:
     """Turns the bookie read-only while it is marked as leaving. Raises `SessionLost`."""
     path = paths.leaving(bookie.bookie_id)
     watch = store.watch(path)

@@ -1,4 +1,5 @@
-"""The scrubber: it looks through all that the bookie holds for what has rotted, by the rules of core/scrub.py.
+"""The scrubber: it looks through all that the bookie holds for what has rotted, by the rules of
+server/scrubber_rules.py.
 
 Nobody may read an entry for years, and all that while its copies rot one by one; so damage has to be looked for while
 others are whole still. A ledger with a damaged record gets a repair task, once in a pass: a worker asks for the
@@ -22,11 +23,11 @@ from typing import Final
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core import scrub
-from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
 from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.server import scrubber_rules
 from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.server.ledger_rules import MAX_ENTRY_ID
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_metadata.errors import ForeignValue, Refused, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord, ScrubPosition
@@ -62,11 +63,11 @@ class Scrubber:
         """Until it is cancelled or the session lost (`SessionLost`)."""
         interval_s = self._bookie.settings.scrub_interval_seconds
         while interval_s:
-            await self._clock.sleep(scrub.due_in_s(self.position, self._clock.time_ms(), interval_s))
+            await self._clock.sleep(scrubber_rules.due_in_s(self.position, self._clock.time_ms(), interval_s))
             await self._pass(client)
 
     async def _pass(self, client: LedgerClient) -> None:
-        self.position = scrub.began(self.position, self._clock.time_ms())
+        self.position = scrubber_rules.began(self.position, self._clock.time_ms())
         while portion := self._bookie.storage.ledger_ids(self.position.ledger_id, _LEDGERS):
             began = self._clock.monotonic()
             for ledger_id in portion:
@@ -131,12 +132,12 @@ class Scrubber:
         return repairable_entries(metadata, self._bookie.bookie_id, damaged)
 
     def _at(self, ledger_id: int, entry_id: int = 0, *, done: bool = False) -> None:
-        self.position = scrub.goes_on_at(self.position, ledger_id, entry_id, done=done)
+        self.position = scrubber_rules.goes_on_at(self.position, ledger_id, entry_id, done=done)
 
     async def _pause(self, began: float, size_bytes: int = 0, records: int = 0, ledgers: int = 0) -> None:
         took_s = self._clock.monotonic() - began
         rate = self._bookie.settings.scrub_max_bytes_per_second
-        await self._clock.sleep(scrub.pause_s(size_bytes, records, ledgers, took_s, rate))
+        await self._clock.sleep(scrubber_rules.pause_s(size_bytes, records, ledgers, took_s, rate))
         if self._clock.monotonic() >= self._kept_at + _KEEP_S:
             await self._keep()
 

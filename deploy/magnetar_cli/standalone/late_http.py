@@ -99,12 +99,12 @@ def _made(broker: Broker, bookie: BookieProcess, folder: Path, address: str) -> 
     """The application, and what closes its parts."""
     from prometheus_client.core import Metric
 
-    from magnetar_bookie.daemon.disk_use import DiskUse
+    from magnetar_bookie.daemon.disk_usage import DiskUsageMonitor
     from magnetar_bookie.daemon.metrics import Metrics
     from magnetar_broker.http.metrics import BrokerMetrics
     from magnetar_broker.http.routes import BrokerHttp
 
-    disk = DiskUse(folder)
+    disk = DiskUsageMonitor(folder)
     of_bookie = Metrics(bookie)
 
     async def others() -> Iterable[Metric]:

@@ -1,7 +1,8 @@
 """The log of a process, on standard error: one line per record, as text or as JSON.
 
-    2026-01-31T09:30:00.123Z WARNING magnetar_bookie.server.collector 3 ledgers are …
-    {"time": "2026-01-31T09:30:00.123Z", "level": "WARNING", "logger": "magnetar_bookie.server.collector", "message": …}
+    2026-01-31T09:30:00.123Z WARNING magnetar_bookie.server.garbage_collector 3 ledgers are …
+    {"time": "2026-01-31T09:30:00.123Z", "level": "WARNING", "logger": "magnetar_bookie.server.garbage_collector",
+    "message": …}
 
 Messages may contain data of clients, which must not forge lines: characters that break lines are escaped. A traceback
 follows on lines of its own, indented. In JSON it is the field `trace`, and the values of `extra` are fields beside the

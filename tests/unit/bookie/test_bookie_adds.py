@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from magnetar_bookie.core.ledger_replicas import LedgerReplicas
+from magnetar_bookie.server.ledger_rules import LedgerRules
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
@@ -336,15 +336,15 @@ def test_record_written_again_is_not_overwritten_by_one_that_saw_it_damaged() ->
     storage = disk.open()
     damaged = record(1, 0)[:-1] + b"?"
     storage.write(Changes(records={(1, 0): damaged}, ledgers={1: LedgerRecord(master_key=KEY)}))
-    replicas = LedgerReplicas(storage, 100)
+    replicas = LedgerRules(storage, 100)
     first, second = record(1, 0, b"first"), record(1, 0, b"second")
-    (first_add,) = replicas.add_run(1, KEY, 0, [first], True, "asker").to_compare
-    (second_add,) = replicas.add_run(1, KEY, 0, [second], True, "asker").to_compare
+    (first_add,) = replicas.add_run(1, KEY, 0, [first], True, "asker").duplicates
+    (second_add,) = replicas.add_run(1, KEY, 0, [second], True, "asker").duplicates
     assert replicas.compared(first_add, damaged, "asker").answers == []
     group = replicas.take()
     storage.write(group.changes)
     replicas.durable(group)
-    (again,) = replicas.compared(second_add, damaged, "asker").to_compare
+    (again,) = replicas.compared(second_add, damaged, "asker").duplicates
     (answer,) = replicas.compared(again, first, "asker").answers
     assert answer.status == Status.CONFLICT
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from magnetar_bookie.core.commit_group import CommitGroup
-from magnetar_bookie.core.ledger_replicas import LedgerReplicas
+from magnetar_bookie.server.group_commit_rules import CommitGroup
+from magnetar_bookie.server.ledger_rules import LedgerRules
 from magnetar_bookie.storage.interface import LedgerRecord
 from magnetar_protos.ledger_pb2 import FenceAnswer, ReadAnswer, ReadRequest, Status
 from magnetar_testing.clock import ManualClock
@@ -169,7 +169,7 @@ async def test_add_waiting_for_a_read_is_refused_when_fenced() -> None:
 def test_rules_take_adds_and_fences_in_one_step() -> None:
     """CHK-11: by the rules alone: an add is in the fence's group or an earlier one, or it is refused."""
     disk = SimulatedDisk(ManualClock(), SeededRandomness(1))
-    replicas = LedgerReplicas(disk.open(), 100)
+    replicas = LedgerRules(disk.open(), 100)
     assert replicas.add_run(1, KEY, 0, [record(1, 0)], False, "asker").answers == []
     first = replicas.take()
     assert replicas.add_run(1, KEY, 1, [record(1, 1)], False, "asker").answers == []

@@ -12,13 +12,13 @@ from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.bookie_identity import Step, next_step
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import BookieRefused, DecommissionedBookie, ForeignDisk, NoSuchLedger, WipedBookie
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess, WithSession
-from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.server.cookie_validation_rules import Step, next_step
+from magnetar_bookie.server.garbage_collector import GarbageCollector
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_metadata import compare_and_set

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.daemon.run import BookieDaemon, Parts
+from magnetar_bookie.daemon.run import BookieDaemon, BookieParts
 from magnetar_bookie.settings.process import BookieSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
@@ -75,7 +75,7 @@ class Machine:
         return self.disk.open()
 
     def daemon(self, **changed: Any) -> BookieDaemon:
-        parts = Parts(self.open_storage, self.transport, self.open_metadata, self.clock)
+        parts = BookieParts(self.open_storage, self.transport, self.open_metadata, self.clock)
         return BookieDaemon(self.settings(**changed), parts)
 
     @asynccontextmanager

@@ -19,7 +19,7 @@ from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.server.garbage_collector import GarbageCollector
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
 from magnetar_metadata.store import ABSENT

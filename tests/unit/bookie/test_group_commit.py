@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from magnetar_bookie.core.counters import BookieCounters
-from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
+from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.ledger_rules import CommittedGroup, LedgerRules
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_testing.clock import ManualClock
@@ -30,7 +30,7 @@ class _Scene:
         self.answered: list[int] = []
         self.counters = BookieCounters()
         storage = self.disk.open()
-        self.replicas = LedgerReplicas(storage, 10)
+        self.replicas = LedgerRules(storage, 10)
         self.commit = GroupCommit(storage, self.replicas, self._durable, lambda: None, self.clock, self.counters)
 
     def add(self, entry_id: int) -> None:
@@ -43,7 +43,7 @@ class _Scene:
     def _written(self, changes: Changes) -> None:
         self.groups.append(len(changes.records))
 
-    def _durable(self, durable: Durable) -> None:
+    def _durable(self, durable: CommittedGroup) -> None:
         self.answered += [answer.first_entry_id for answer in durable.answers]
 
 
@@ -103,7 +103,7 @@ async def test_response_failure_stops_group_commit() -> None:
     scene = _Scene()
     failed = asyncio.ensure_future(scene.commit.wait_failed())
 
-    def breaks(durable: Durable) -> None:
+    def breaks(durable: CommittedGroup) -> None:
         raise ValueError("nobody can be told")
 
     scene.commit._durable = breaks

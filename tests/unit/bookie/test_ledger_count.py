@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.server.garbage_collector import GarbageCollector
 from tests.unit.bookie.repair_scene import Scene
 
 

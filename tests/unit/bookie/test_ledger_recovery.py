@@ -19,7 +19,7 @@ from magnetar_bookie.core.ledger_metadata import (
 )
 from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.server.garbage_collector import GarbageCollector
 from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.server.read_only import LEAVING
+from magnetar_bookie.server.read_only_reasons import LEAVING
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 

@@ -13,8 +13,8 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.auto_recovery.worker import Worker
-from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_replaced
+from magnetar_bookie.server import scrubber_rules
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.server import BookieServerSettings
@@ -60,20 +60,20 @@ async def worker(of: Scene) -> None:
     ],
 )
 def test_when_a_pass_is_due(position: ScrubPosition, now_ms: int, due_s: float) -> None:
-    assert scrub.due_in_s(position, now_ms, 10.0) == due_s
+    assert scrubber_rules.due_in_s(position, now_ms, 10.0) == due_s
 
 
 def test_interrupted_pass_resumes_and_finished_pass_restarts() -> None:
     broken_off = ScrubPosition(began_ms=1, ledger_id=7, entry_id=3)
-    assert scrub.began(broken_off, 9) is broken_off
-    assert scrub.began(ScrubPosition(began_ms=1, ledger_id=7, done=True), 9) == ScrubPosition(began_ms=9)
+    assert scrubber_rules.began(broken_off, 9) is broken_off
+    assert scrubber_rules.began(ScrubPosition(began_ms=1, ledger_id=7, done=True), 9) == ScrubPosition(began_ms=9)
 
 
 def test_small_records_cost_time_too() -> None:
-    assert scrub.pause_s(5000, 0, 0, 1.0, 1000) == 4.0
-    assert scrub.pause_s(0, 3, 0, 0.0, 1000) == 3 * scrub.RECORD_COST_BYTES / 1000
-    assert scrub.pause_s(0, 0, 1, 0.0, 1000) == scrub.LEDGER_COST_BYTES / 1000
-    assert scrub.pause_s(5000, 0, 0, 60.0, 1000) == 0.0
+    assert scrubber_rules.pause_s(5000, 0, 0, 1.0, 1000) == 4.0
+    assert scrubber_rules.pause_s(0, 3, 0, 0.0, 1000) == 3 * scrubber_rules.RECORD_COST_BYTES / 1000
+    assert scrubber_rules.pause_s(0, 0, 1, 0.0, 1000) == scrubber_rules.LEDGER_COST_BYTES / 1000
+    assert scrubber_rules.pause_s(5000, 0, 0, 60.0, 1000) == 0.0
 
 
 @pytest.mark.parametrize("unreadable", [False, True], ids=["other bytes", "unreadable"])
@@ -240,7 +240,7 @@ async def test_it_reads_no_faster_than_it_may() -> None:
         await of.until(lambda: found.position.done, "the pass is done")
         bookie = of.bookies["b1"].bookie
         assert bookie is not None
-        cost = bookie.counters.scrubbed_bytes + bookie.counters.scrubbed_records * scrub.RECORD_COST_BYTES
+        cost = bookie.counters.scrubbed_bytes + bookie.counters.scrubbed_records * scrubber_rules.RECORD_COST_BYTES
         assert bookie.counters.scrubbed_records > 0
         assert of.clock.monotonic() - began >= cost / 2000
 

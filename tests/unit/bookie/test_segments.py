@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar_bookie.storage.interface import Changes
-from magnetar_bookie.storage.rocksdb.group import encode_group
+from magnetar_bookie.storage.rocksdb.group_format import encode_group
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
 
 

@@ -17,8 +17,8 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.server import collector
-from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.server import garbage_collector
+from magnetar_bookie.server.garbage_collector import GarbageCollector
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.store import ABSENT, SessionState
@@ -272,7 +272,7 @@ async def test_garbage_collection_ignores_fully_deleted_ledgers() -> None:
     """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(collector, "_PORTION", 2)
+            monkeypatch.setattr(garbage_collector, "_PORTION", 2)
             kept, *deleted = [await of.ledger(1) for _ in range(6)]
             for ledger_id in deleted:
                 await of.client.delete(ledger_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar_bookie.settings.storage import StorageSettings
-from magnetar_bookie.storage.rocksdb.opening import open_rocksdb
+from magnetar_bookie.storage.rocksdb.crash_recovery import open_rocksdb
 from magnetar_bookie.storage.rocksdb.storage import RocksStorage
 
 __all__ = ["RocksStorage", "StorageSettings", "open_rocksdb"]

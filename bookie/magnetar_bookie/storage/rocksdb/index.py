@@ -43,13 +43,13 @@ from rocksdict import (
 )
 
 from magnetar_bookie.storage.interface import LedgerRecord, StorageFailed
-from magnetar_bookie.storage.rocksdb.group import decode_ledger
+from magnetar_bookie.storage.rocksdb.group_format import decode_ledger
 
 __all__ = [
     "Index",
     "IndexBatch",
     "IndexDamaged",
-    "Known",
+    "IndexedUpTo",
     "Location",
     "entry_key",
     "ledger_key",
@@ -86,7 +86,7 @@ class IndexDamaged(StorageFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedUpTo:
     """The index tells of all groups up to this one, which ends there."""
 
     number: int
@@ -122,9 +122,9 @@ class Index:
         without_log.disable_wal = True
         self._without_log = without_log
 
-    def known(self) -> Known | None:
+    def known(self) -> IndexedUpTo | None:
         value = self.get(_KNOWN_KEY)
-        return None if value is None else Known(*_KNOWN.unpack(value))
+        return None if value is None else IndexedUpTo(*_KNOWN.unpack(value))
 
     def bookie(self) -> bytes | None:
         return self.get(_BOOKIE)
@@ -299,7 +299,7 @@ class IndexBatch:
         self.delete = self.batch.delete
 
     def put_known(self, number: int, segment: int, end: int) -> None:
-        """See `Known`."""
+        """See `IndexedUpTo`."""
         self.put(_KNOWN_KEY, _KNOWN.pack(number, segment, end))
 
     def put_bookie(self, record: bytes) -> None:

@@ -4,7 +4,7 @@ They are read up to the first that is not whole or not the next. A group whose h
 records are not was cut off if it may not have been acknowledged; if it was, there it is, and what was damaged since is
 found when it is read.
 
-Who makes the index anew wants what comes behind a group that rotted, too (`groups_passing_over`): where its head says
+Who makes the index anew wants what comes behind a group that rotted, too (`salvage_segment`): where its head says
 that it ends, or where the next magic is with a right checksum. Records are anybody's bytes, and could look like a
 group: so one that was looked for must have a number that fits its place, and the right one behind it.
 """
@@ -20,19 +20,19 @@ from typing import BinaryIO, Final
 
 from crc32c import crc32c
 
-from magnetar_bookie.storage.rocksdb.group import (
-    HEAD_BYTES,
+from magnetar_bookie.storage.rocksdb.group_format import (
+    HEADER_BYTES,
     LEAST_GROUP_BYTES,
     MAGIC_BYTES,
     BadGroup,
-    GroupHead,
+    GroupHeader,
     GroupTable,
-    decode_entry_metadata,
+    decode_group_header,
     decode_table,
 )
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 
-__all__ = ["FoundGroup", "Walk", "groups_in", "groups_passing_over"]
+__all__ = ["FoundGroup", "LogReplay", "salvage_segment", "scan_segment"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,21 +45,21 @@ _ANY: Final = 2**64
 
 @dataclass(frozen=True, slots=True)
 class FoundGroup:
-    head: GroupHead
+    head: GroupHeader
     table: GroupTable
     segment: int
     offset: int
 
     @property
     def records_at(self) -> int:
-        return self.offset + HEAD_BYTES + self.head.table_bytes
+        return self.offset + HEADER_BYTES + self.head.table_bytes
 
     @property
     def end(self) -> int:
         return self.offset + self.head.size
 
 
-class Walk:
+class LogReplay:
     """Through the log, group by group, from behind `number`, which ends in `segment` at `end`."""
 
     def __init__(self, folder: Path, number: int, segment: int, end: int, acknowledged: int) -> None:
@@ -77,7 +77,7 @@ class Walk:
         for segment in segments:
             offset = self.end if segment == self.segment else 0
             try:
-                for group in groups_in(self._folder, segment, offset, self._acknowledged):
+                for group in scan_segment(self._folder, segment, offset, self._acknowledged):
                     if group.head.number != self.number + 1:
                         raise BadGroup(f"group {group.head.number} follows group {self.number}")
                     self.number, self.segment, self.end = group.head.number, segment, group.end
@@ -93,7 +93,7 @@ class Walk:
                 return
 
 
-def groups_in(folder: Path, segment: int, offset: int, acknowledged: int) -> Iterator[FoundGroup]:
+def scan_segment(folder: Path, segment: int, offset: int, acknowledged: int) -> Iterator[FoundGroup]:
     """The groups of one segment from there on. Raises `BadGroup` behind the last one that is there."""
     with segment_path(folder, segment).open("rb") as file:
         size = file.seek(0, 2)
@@ -105,7 +105,7 @@ def groups_in(folder: Path, segment: int, offset: int, acknowledged: int) -> Ite
             offset = group.end
 
 
-def groups_passing_over(folder: Path, segment: int, after: int, acknowledged: int) -> Iterator[FoundGroup]:
+def salvage_segment(folder: Path, segment: int, after: int, acknowledged: int) -> Iterator[FoundGroup]:
     """All groups of one segment that can be read, whatever lies between; they come behind group `after`."""
     path = segment_path(folder, segment)
     with path.open("rb") as file:
@@ -130,7 +130,7 @@ def groups_passing_over(folder: Path, segment: int, after: int, acknowledged: in
 
 def _group_at(file: BinaryIO, size: int, segment: int, offset: int, acknowledged: int) -> FoundGroup:
     file.seek(offset)
-    head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
+    head = decode_group_header(_read_portions(file, HEADER_BYTES))
     if offset + head.size > size:
         raise BadGroup(f"group {head.number} at byte {offset} is truncated")
     table = decode_table(head, _read_portions(file, head.table_bytes))
@@ -143,7 +143,7 @@ def _where_it_says(file: BinaryIO, size: int, segment: int, offset: int) -> Foun
     """The group behind the one that rotted, if that one's length did not: records are not looked into."""
     try:
         file.seek(offset)
-        head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
+        head = decode_group_header(_read_portions(file, HEADER_BYTES))
         found = _group_at(file, size, segment, offset + head.size, _ANY)
     except BadGroup:
         return None
@@ -156,12 +156,12 @@ def _next_one(file: BinaryIO, size: int, segment: int, offset: int, after: int, 
     for at in _places_of_magic(file, offset + 1):
         file.seek(at)
         try:
-            head = decode_entry_metadata(_read_portions(file, HEAD_BYTES))
+            head = decode_group_header(_read_portions(file, HEADER_BYTES))
             # One at least rotted in between, and no more than there is room for.
             highest = last + 1 + (at - offset) // LEAST_GROUP_BYTES if last else _ANY
             if not (last + 1 if last else after) < head.number <= highest or at + head.size > size:
                 continue
-            left -= HEAD_BYTES + head.table_bytes
+            left -= HEADER_BYTES + head.table_bytes
             if left < 0:
                 return None
             found = _group_at(file, size, segment, at, _ANY)

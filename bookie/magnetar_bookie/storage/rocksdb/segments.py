@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from magnetar_bookie.storage.rocksdb.group import EncodedGroup
+from magnetar_bookie.storage.rocksdb.group_format import EncodedGroup
 from magnetar_metadata.locked_folder import sync_folder
 
-__all__ = ["InLine", "OpenFile", "Segments", "segment_path", "segments_in"]
+__all__ = ["OpenFile", "PendingWrites", "Segments", "segment_path", "segments_in"]
 
 _log = logging.getLogger(__name__)
 # The most buffers that one system call takes.
@@ -44,7 +44,7 @@ class OpenFile:
 
 
 @dataclass(slots=True)
-class InLine:
+class PendingWrites:
     """What is to be written next."""
 
     # Segment → the bytes that come at its end.
@@ -66,7 +66,7 @@ class Segments:
         self._max_open = max_open
         self.current = current
         self.end = end
-        self._line = InLine()
+        self._line = PendingWrites()
         # Records that are not written to a file yet: (segment, offset) → record.
         self.in_line: dict[tuple[int, int], bytes] = {}
         self._appended: tuple[int, OpenFile] | None = None
@@ -91,17 +91,17 @@ class Segments:
         self.end = at
         return segment, offset
 
-    def take(self) -> InLine:
+    def take(self) -> PendingWrites:
         """What `sync` is to write. What is appended from now on comes after it."""
-        line, self._line = self._line, InLine()
+        line, self._line = self._line, PendingWrites()
         return line
 
-    def written(self, line: InLine) -> None:
+    def written(self, line: PendingWrites) -> None:
         """`sync` is done with it: it is read from the files."""
         for place in line.places:
             self.in_line.pop(place, None)
 
-    def sync(self, line: InLine) -> None:
+    def sync(self, line: PendingWrites) -> None:
         """Writes what was taken, and makes it durable. After an error nothing is known of the files."""
         for segment, parts in line.parts.items():
             file = self._file_to_append(segment, segment in line.new)

@@ -35,20 +35,19 @@ from typing import Final, ParamSpec, TypeVar
 
 from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord, StorageFailed
-from magnetar_bookie.storage.rocksdb.apply import PlacedGroup, SegmentUse, Usage, apply_groups
-from magnetar_bookie.storage.rocksdb.ballast import make_ballast
-from magnetar_bookie.storage.rocksdb.group import encode_group
+from magnetar_bookie.storage.rocksdb.compaction import Compactor
+from magnetar_bookie.storage.rocksdb.disk_space import DiskSpace, create_ballast
+from magnetar_bookie.storage.rocksdb.group_format import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexDamaged
-from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, put_note, remove_note
-from magnetar_bookie.storage.rocksdb.reading import read_records
-from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
-from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
-from magnetar_bookie.storage.rocksdb.space import Space
+from magnetar_bookie.storage.rocksdb.index_updates import LoggedGroup, SegmentUsage, SegmentUse, apply_groups
+from magnetar_bookie.storage.rocksdb.log_reader import read_records
+from magnetar_bookie.storage.rocksdb.marker_files import INDEX_DAMAGED, LOST, remove_marker, write_marker
+from magnetar_bookie.storage.rocksdb.segments import PendingWrites, Segments
+from magnetar_bookie.storage.rocksdb.storage_stats import StorageStats
 from magnetar_bookie.storage.rocksdb.sync_thread import SyncThread
-from magnetar_bookie.storage.rocksdb.use import StorageUse
 from magnetar_metadata.locked_folder import DurableMark, fork_handling
 
-__all__ = ["Opened", "RocksStorage"]
+__all__ = ["OpenedFolder", "RocksStorage"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,13 +66,13 @@ _RECORDS_BEHIND: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedFolder:
     """What `opening.py` found."""
 
     folder: Path
     mark: DurableMark
     index: Index
-    usage: Usage
+    usage: SegmentUsage
     segments: Segments
     # The last group.
     number: int
@@ -83,7 +82,7 @@ class Opened:
 class RocksStorage:
     """A `LedgerStorage`; made by `open_rocksdb`."""
 
-    def __init__(self, opened: Opened, settings: StorageSettings) -> None:
+    def __init__(self, opened: OpenedFolder, settings: StorageSettings) -> None:
         self._folder = opened.folder
         self._mark = opened.mark
         self._settings = settings
@@ -91,10 +90,10 @@ class RocksStorage:
         self._index = opened.index
         self._usage = opened.usage
         # Groups that are not in them yet, and how many records those have.
-        self._behind: list[PlacedGroup] = []
+        self._behind: list[LoggedGroup] = []
         self._records_behind = 0
         self.segments = opened.segments
-        self.space = Space(opened.folder, settings)
+        self.space = DiskSpace(opened.folder, settings)
         # Why nothing is done any more.
         self.dead: str | None = None
         self._told: Callable[[StorageFailed], object] | None = None
@@ -117,7 +116,7 @@ class RocksStorage:
         self._unsure: str | None = None
         self._writer = SyncThread("ledger-sync")
         self._readers = ThreadPoolExecutor(settings.read_threads, "ledger-read")
-        self._reclaimer = Reclaimer(self, settings.rewrite_below, settings.log_check_interval_seconds)
+        self._reclaimer = Compactor(self, settings.rewrite_below, settings.log_check_interval_seconds)
         fork_handling.register(self)
 
     # What is there.
@@ -127,7 +126,7 @@ class RocksStorage:
         return self._intact
 
     def has_room(self) -> bool:
-        return self.space.has_room(self.held_bytes)
+        return self.space.can_resume(self.held_bytes)
 
     def bookie(self) -> bytes | None:
         return self._ask(self.index.bookie)
@@ -158,7 +157,7 @@ class RocksStorage:
     def write(self, changes: Changes) -> None:
         self.check()
         if changes.records:
-            self.space.check(self.held_bytes, sum(map(len, changes.records.values())))
+            self.space.check_entries_fit(self.held_bytes, sum(map(len, changes.records.values())))
         self.put(changes, moves=False)
         self._reclaimer.wanted = self._reclaimer.wanted or bool(changes.dropped or changes.discarded)
         if changes.bookie is not None and self._loss_stands and self._loss_noted_with is None:
@@ -169,7 +168,7 @@ class RocksStorage:
         group = encode_group(self.written + 1, changes, moves=moves)
         segment, offset = self.segments.append(group)
         self.written = group.number
-        placed = PlacedGroup(group.table, group.number, segment, offset + group.records_at, offset + group.size, moves)
+        placed = LoggedGroup(group.table, group.number, segment, offset + group.records_at, offset + group.size, moves)
         self._log_bytes_unflushed += group.size
         if placed.only_adds:
             self._behind.append(placed)
@@ -186,7 +185,7 @@ class RocksStorage:
         return self._index
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> SegmentUsage:
         """With all that was written: to be asked for on the event loop. Raises `StorageFailed`."""
         if self._behind:
             self._catch_up()
@@ -258,9 +257,9 @@ class RocksStorage:
         """What of that is records that are still there."""
         return sum(use.used for use in self.usage.segments.values())
 
-    def use(self) -> StorageUse:
+    def use(self) -> StorageStats:
         """Raises `StorageFailed`."""
-        return StorageUse(
+        return StorageStats(
             segments=len(self.usage.segments),
             held_bytes=self.held_bytes(),
             used_bytes=self.used_bytes(),
@@ -303,7 +302,7 @@ class RocksStorage:
         _log.error("The storage %s failed: %s", self._folder, self.dead)
         if isinstance(error, IndexDamaged):
             try:
-                put_note(self._folder, INDEX_DAMAGED, self.dead)
+                write_marker(self._folder, INDEX_DAMAGED, self.dead)
             except OSError as second:
                 _log.error("The failure could not be noted for the next start: %s", second)
         if self._told is not None:
@@ -317,7 +316,7 @@ class RocksStorage:
             self.fail(error)
             raise
 
-    def _make_durable(self, line: InLine, number: int, loss_noted: bool) -> None:
+    def _make_durable(self, line: PendingWrites, number: int, loss_noted: bool) -> None:
         """In the thread."""
         # The next one may be waiting here already, with nothing in its line, since this one has taken it all. It must
         # not succeed: what it would vouch for is what this one failed to write.
@@ -329,7 +328,7 @@ class RocksStorage:
             self._unsure = str(error) or repr(error)
             raise
 
-    def _write_and_sync(self, line: InLine, number: int, loss_noted: bool) -> None:
+    def _write_and_sync(self, line: PendingWrites, number: int, loss_noted: bool) -> None:
         self.segments.sync(line)
         self._mark.write(number)
         now = time.monotonic()
@@ -337,11 +336,15 @@ class RocksStorage:
             self._mark.sync()
             self._mark_synced_at = now
         if loss_noted and self._loss_stands:
-            remove_note(self._folder, LOST)
+            remove_marker(self._folder, LOST)
             self._loss_stands = False
 
     def _synced(
-        self, line: InLine, number: int, done: Callable[[StorageFailed | None], object], error: BaseException | None
+        self,
+        line: PendingWrites,
+        number: int,
+        done: Callable[[StorageFailed | None], object],
+        error: BaseException | None,
     ) -> None:
         try:
             if error is not None:
@@ -400,7 +403,7 @@ class RocksStorage:
             loop = asyncio.get_running_loop()
             self._writer.run(self._mark.sync, self._by_itself)
             # By a thread that no sync waits for.
-            ballast = loop.run_in_executor(self._readers, make_ballast, self._folder, self._settings)
+            ballast = loop.run_in_executor(self._readers, create_ballast, self._folder, self._settings)
             ballast.add_done_callback(lambda done: self._by_itself(None if done.cancelled() else done.exception()))
 
     def _by_itself(self, error: BaseException | None) -> None:

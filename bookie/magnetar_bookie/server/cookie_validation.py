@@ -1,4 +1,4 @@
-"""A bookie makes sure of who it is, before it serves: the steps of core/bookie_identity.py, one by one.
+"""A bookie makes sure of who it is, before it serves: the steps of server/cookie_validation_rules.py, one by one.
 
 Each step is durable before the next. A process that ends between two of them goes on there when it starts again.
 """
@@ -10,21 +10,21 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
-from magnetar_bookie.core.bookie_identity import Step, next_step
 from magnetar_bookie.errors import BookieRefused, WipedBookie
 from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.server.cookie_validation_rules import Step, next_step
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import BookieRecord, Cookie
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["establish_identity"]
+__all__ = ["validate_cookie"]
 
 _INSTANCE_ID_BYTES: Final = 16
 
 
-async def establish_identity(bookie: Bookie, store: MetadataStore, clock: Clock, randomness: Randomness) -> None:
+async def validate_cookie(bookie: Bookie, store: MetadataStore, clock: Clock, randomness: Randomness) -> None:
     """Raises `BookieRefused`. Where the store gives no answer (`MetadataError`) it is to be called again."""
     path = paths.cookie(bookie.bookie_id)
     await store.sync()

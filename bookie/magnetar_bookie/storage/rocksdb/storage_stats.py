@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["StorageUse"]
+__all__ = ["StorageStats"]
 
 
 @dataclass(frozen=True, slots=True)
-class StorageUse:
+class StorageStats:
     # The log's files: how many, what they hold, and what of that is records that are still there.
     segments: int
     held_bytes: int

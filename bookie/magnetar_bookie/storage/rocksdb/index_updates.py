@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.storage.rocksdb.group import GroupTable, encode_ledger
+from magnetar_bookie.storage.rocksdb.group_format import GroupTable, encode_ledger
 from magnetar_bookie.storage.rocksdb.index import (
     Index,
     IndexBatch,
@@ -22,7 +22,7 @@ from magnetar_bookie.storage.rocksdb.index import (
     use_key,
 )
 
-__all__ = ["PlacedGroup", "SegmentUse", "Usage", "apply_groups"]
+__all__ = ["LoggedGroup", "SegmentUsage", "SegmentUse", "apply_groups"]
 
 # A range that is deleted counts like so many keys: each is looked at in all later reads until it is flushed.
 _RANGE_KEYS: Final = 200
@@ -36,7 +36,7 @@ class SegmentUse:
     end: int
 
 
-class Usage:
+class SegmentUsage:
     """What is in use of each segment: here what the index holds, for one that is open."""
 
     def __init__(self, index: Index) -> None:
@@ -67,7 +67,7 @@ class Usage:
 
 
 @dataclass(slots=True)  # frozen, it would take 0.4 µs more to make
-class PlacedGroup:
+class LoggedGroup:
     """A group without the bytes of its records, and where it stands in the log."""
 
     table: GroupTable
@@ -85,7 +85,7 @@ class PlacedGroup:
         return not (self.moves or self.table.dropped or self.table.discarded)
 
 
-def apply_groups(index: Index, usage: Usage, groups: Sequence[PlacedGroup]) -> int:
+def apply_groups(index: Index, usage: SegmentUsage, groups: Sequence[LoggedGroup]) -> int:
     """Puts groups that follow each other into the index: one, or several that only add. Returns how much it is for the
     index."""
     batch = IndexBatch()
@@ -139,9 +139,9 @@ def apply_groups(index: Index, usage: Usage, groups: Sequence[PlacedGroup]) -> i
 
 def _take_away(
     index: Index,
-    usage: Usage,
+    usage: SegmentUsage,
     batch: IndexBatch,
-    group: PlacedGroup,
+    group: LoggedGroup,
     dropped: dict[int, None],
     more: dict[tuple[int, int], int],
     touched: dict[int, None],

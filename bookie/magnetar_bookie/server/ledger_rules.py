@@ -31,9 +31,9 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
-from magnetar_bookie.core.commit_group import Answer, CommitGroup
-from magnetar_bookie.core.ledger_replica import LedgerReplica, LedgerView, ReplicaCache
 from magnetar_bookie.read.record import BadRecord, Header, check_record, highest_confirmed
+from magnetar_bookie.server.group_commit_rules import Answer, CommitGroup
+from magnetar_bookie.server.replica_cache import LedgerReplica, LedgerView, ReplicaCache
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_protos.ledger_pb2 import Status
 
@@ -41,10 +41,10 @@ __all__ = [
     "MAX_ENTRY_ID",
     "MAX_LEDGER_ID",
     "MAX_MASTER_KEY_BYTES",
-    "Decisions",
-    "Durable",
-    "LedgerReplicas",
-    "ToCompare",
+    "AddDecisions",
+    "CommittedGroup",
+    "DuplicateAdd",
+    "LedgerRules",
 ]
 
 MAX_MASTER_KEY_BYTES: Final = 64
@@ -55,7 +55,7 @@ MAX_LEDGER_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ToCompare:
+class DuplicateAdd:
     """An add of an entry that is held already: read what is held, and ask `compared`."""
 
     ledger_id: int
@@ -63,20 +63,20 @@ class ToCompare:
     record: bytes
     master_key: bytes
     recovery: bool
-    # What is read counts as long as `LedgerReplicas.rewrites` is this.
+    # What is read counts as long as `LedgerRules.rewrites` is this.
     rewrites: int
 
 
 @dataclass(slots=True)
-class Decisions:
+class AddDecisions:
     """What a run of adds came to, as far as it is known at once. The rest is in line."""
 
     answers: list[Answer] = field(default_factory=list)
-    to_compare: list[ToCompare] = field(default_factory=list)
+    duplicates: list[DuplicateAdd] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Durable:
+class CommittedGroup:
     """What is true since a group is durable."""
 
     answers: list[Answer]
@@ -86,7 +86,7 @@ class Durable:
     deleted: list[int]
 
 
-class LedgerReplicas:
+class LedgerRules:
     def __init__(self, storage: LedgerView, max_ledgers_in_memory: int) -> None:
         self._storage = storage
         self._cache = ReplicaCache(storage, max_ledgers_in_memory)
@@ -113,9 +113,9 @@ class LedgerReplicas:
 
     def add_run(
         self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], recovery: bool, asker: Any
-    ) -> Decisions:
+    ) -> AddDecisions:
         """Entries of one ledger that follow each other. Those decided alike are answered together."""
-        decisions = Decisions()
+        decisions = AddDecisions()
         replica = self._cache.known(ledger_id)
         refusal = self._refusal(ledger_id, replica, master_key, recovery)
         if (
@@ -132,17 +132,17 @@ class LedgerReplicas:
             decided = self._add(ledger_id, replica, master_key, entry_id, record, recovery, refusal)
             if replica is None and isinstance(decided, CommitGroup):
                 replica = self._cache.known(ledger_id)
-            if isinstance(decided, ToCompare):
-                decisions.to_compare.append(decided)
+            if isinstance(decided, DuplicateAdd):
+                decisions.duplicates.append(decided)
             if decided is not outcome:
                 self._decided(decisions, asker, ledger_id, begun, entry_id, outcome)
                 begun, outcome = entry_id, decided
         self._decided(decisions, asker, ledger_id, begun, first + len(records), outcome)
         return decisions
 
-    def compared(self, add: ToCompare, held: bytes | Damaged | None, asker: Any) -> Decisions:
-        """Decides on an add of an entry that was held, and what was read of it. In `to_compare`: read it again."""
-        decisions = Decisions()
+    def compared(self, add: DuplicateAdd, held: bytes | Damaged | None, asker: Any) -> AddDecisions:
+        """Decides on an add of an entry that was held, and what was read of it. In `duplicates`: read it again."""
+        decisions = AddDecisions()
         replica = self._cache.known(add.ledger_id)
         outcome: _Outcome | None = self._refusal(add.ledger_id, replica, add.master_key, add.recovery)
         if outcome is None and replica is not None:
@@ -227,7 +227,7 @@ class LedgerReplicas:
         group, self.group = self.group, CommitGroup()
         return group
 
-    def durable(self, group: CommitGroup) -> Durable:
+    def durable(self, group: CommitGroup) -> CommittedGroup:
         """All of the group, or all but its records where the disk was full, is on the disk."""
         self.pending_bytes -= group.pending_bytes
         changes = group.changes
@@ -241,7 +241,7 @@ class LedgerReplicas:
             replica = self._cache.in_mind(ledger_id)
             if replica is not None and replica.changing is group:
                 replica.changing = None
-        return Durable(group.answers(), self._risen(group), list(changes.dropped))
+        return CommittedGroup(group.answers(), self._risen(group), list(changes.dropped))
 
     # What is asked.
 
@@ -314,7 +314,7 @@ class LedgerReplicas:
             if in_line is not None:
                 return in_line[1] if in_line[0] == record else Status.CONFLICT
             if self._storage.has(ledger_id, entry_id):
-                return ToCompare(ledger_id, entry_id, record, master_key, recovery, self.rewrites)
+                return DuplicateAdd(ledger_id, entry_id, record, master_key, recovery, self.rewrites)
         if self.read_only and not recovery:
             return Status.READ_ONLY
         return self._put(replica or self._cache.known_or_new(ledger_id), master_key, header, record)
@@ -342,7 +342,7 @@ class LedgerReplicas:
             self._remember(ledger_id, replica, master_key=master_key)
         return True
 
-    def _settle_held(self, replica: LedgerReplica, add: ToCompare, held: bytes | Damaged) -> _Outcome:
+    def _settle_held(self, replica: LedgerReplica, add: DuplicateAdd, held: bytes | Damaged) -> _Outcome:
         """Held, not in line, and read. The same bytes are durable; others are a fault unless they are damaged."""
         if held == add.record:
             return Status.OK
@@ -404,12 +404,12 @@ class LedgerReplicas:
         return Status.WRONG_KEY if kept and not hmac.compare_digest(kept, master_key) else None
 
     def _decided(
-        self, decisions: Decisions, asker: Any, ledger_id: int, begin: int, end: int, outcome: _Outcome | None
+        self, decisions: AddDecisions, asker: Any, ledger_id: int, begin: int, end: int, outcome: _Outcome | None
     ) -> None:
         """The entries from `begin` to before `end` came to this."""
         if isinstance(outcome, CommitGroup):
             outcome.added(asker, ledger_id, begin, end - begin)
-        elif outcome is not None and not isinstance(outcome, ToCompare):
+        elif outcome is not None and not isinstance(outcome, DuplicateAdd):
             decisions.answers.append(Answer(asker, ledger_id, begin, end - begin, outcome))
 
     def _risen(self, group: CommitGroup) -> dict[int, int]:
@@ -425,4 +425,4 @@ class LedgerReplicas:
         return risen
 
 
-_Outcome: TypeAlias = "Status | CommitGroup | ToCompare"
+_Outcome: TypeAlias = "Status | CommitGroup | DuplicateAdd"

@@ -12,12 +12,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from magnetar_bookie.storage.rocksdb.group import BadGroup
+from magnetar_bookie.storage.rocksdb.group_format import BadGroup
 from magnetar_bookie.storage.rocksdb.index import Index, Location, entry_key
-from magnetar_bookie.storage.rocksdb.replay import groups_in
+from magnetar_bookie.storage.rocksdb.replay import scan_segment
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
 
-__all__ = ["InUse", "is_rotten", "look_into"]
+__all__ = ["LiveData", "find_live_data", "is_damaged"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,31 +28,31 @@ _ALL: Final = 2**64
 
 
 @dataclass(slots=True)
-class InUse:
+class LiveData:
     # Ledger id, entry id, location.
     records: list[tuple[int, int, Location]] = field(default_factory=list)
     ledgers: dict[int, None] = field(default_factory=dict)
     bookie: bool = False
 
 
-def look_into(index: Index, segments: Segments, segment: int) -> InUse:
+def find_live_data(index: Index, segments: Segments, segment: int) -> LiveData:
     """In a thread."""
     try:
         return _from_log(index, segments, segment)
     except FileNotFoundError:
         # Its records can't be moved. What else was in it can.
-        return InUse([], _all_ledgers(index), bookie=True)
+        return LiveData([], _all_ledgers(index), bookie=True)
     except (BadGroup, OSError) as error:
         if not _is_damage(error):
             raise
         _log.error("%s: %s: the index is used to find its entries", segment_path(segments.folder, segment), error)
-    return InUse(_records_in(index, segment), _all_ledgers(index), bookie=True)
+    return LiveData(_records_in(index, segment), _all_ledgers(index), bookie=True)
 
 
-def is_rotten(segments: Segments, segment: int) -> bool:
+def is_damaged(segments: Segments, segment: int) -> bool:
     """In a thread: whether a head or a table of it can't be read."""
     try:
-        for _ in groups_in(segments.folder, segment, 0, _ALL):
+        for _ in scan_segment(segments.folder, segment, 0, _ALL):
             pass
     except FileNotFoundError:
         return False  # it was freed meanwhile
@@ -68,9 +68,9 @@ def _is_damage(error: Exception) -> bool:
     return not isinstance(error, OSError) or error.errno == errno.EIO
 
 
-def _from_log(index: Index, segments: Segments, segment: int) -> InUse:
-    in_use = InUse()
-    for group in groups_in(segments.folder, segment, 0, _ALL):
+def _from_log(index: Index, segments: Segments, segment: int) -> LiveData:
+    in_use = LiveData()
+    for group in scan_segment(segments.folder, segment, 0, _ALL):
         at = group.records_at
         places: list[tuple[int, int, Location]] = []
         for ledger_id, entry_id, size in group.table.records:

@@ -7,10 +7,10 @@ no process is passed over until next time.
 
 from __future__ import annotations
 
-__all__ = ["CheckTimes"]
+__all__ = ["CheckSchedule"]
 
 
-class CheckTimes:
+class CheckSchedule:
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s
         self._until_s = now_s

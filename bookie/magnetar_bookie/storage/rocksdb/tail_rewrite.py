@@ -20,14 +20,14 @@ from typing import Final
 from magnetar_bookie.storage.rocksdb.replay import FoundGroup
 from magnetar_bookie.storage.rocksdb.segments import segment_path
 
-__all__ = ["Tail"]
+__all__ = ["TailRewrite"]
 
 _PORTION: Final = 1 << 20
 # The page that is shared with what comes before was written by the same sync.
 _PAGE_BYTES: Final = 4096
 
 
-class Tail:
+class TailRewrite:
     """The groups above the mark, as they are found."""
 
     def __init__(self, records: Path, acknowledged: int) -> None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DiskUse", "Use"]
+__all__ = ["DiskUsage", "DiskUsageMonitor"]
 
 _WAIT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class DiskUsage:
     # Of the file system.
     total_bytes: int
     free_bytes: int
@@ -24,15 +24,15 @@ class Use:
     folder_bytes: int
 
 
-class DiskUse:
+class DiskUsageMonitor:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk-use")
-        self._looking: asyncio.Future[Use] | None = None
+        self._looking: asyncio.Future[DiskUsage] | None = None
         # The last answer; None: there has been none.
-        self.last: Use | None = None
+        self.last: DiskUsage | None = None
 
-    async def look(self) -> Use | None:
+    async def look(self) -> DiskUsage | None:
         """As it is now, or where the disk does not say in time, as it was last."""
         if self._looking is None:
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, _look, self._folder)
@@ -49,7 +49,7 @@ class DiskUse:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _look(folder: Path) -> Use:
+def _look(folder: Path) -> DiskUsage:
     system = shutil.disk_usage(folder)
     taken = 0
     for path, _, names in os.walk(folder):
@@ -58,4 +58,4 @@ def _look(folder: Path) -> Use:
                 taken += os.stat(os.path.join(path, name)).st_blocks * 512
             except FileNotFoundError:
                 continue  # deleted meanwhile, as storage does
-    return Use(system.total, system.free, taken)
+    return DiskUsage(system.total, system.free, taken)

@@ -20,13 +20,13 @@ The end of the log may be torn. Whether that is a loss, the mark tells; what eac
 
 All of a cluster's bookies may lose power at once, and none of them must believe to have lost something for it.
 
-Where something is missing, a note says so (`notes.py`) before anything is changed: the log is cut where it can't be
-read on, so that no group is there without those before it, the mark begins anew, and `intact` is False until the bookie
-has written its own record.
+Where something is missing, a note says so (`marker_files.py`) before anything is changed: the log is cut where it can't
+be read on, so that no group is there without those before it, the mark begins anew, and `intact` is False until the
+bookie has written its own record.
 
 An index that can't be read is thrown away and made anew from the whole log: records, what is remembered of ledgers and
-the bookie's own record are all in it, as what frees log files carries them on (`reclaim.py`). Nothing should be missing
-then, but who can't prove it does not say so: `intact` is False.
+the bookie's own record are all in it, as what frees log files carries them on (`compaction.py`). Nothing should be
+missing then, but who can't prove it does not say so: `intact` is False.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from typing import Final
 
 from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
-from magnetar_bookie.storage.rocksdb.apply import PlacedGroup, Usage, apply_groups
-from magnetar_bookie.storage.rocksdb.ballast import give_up_ballast, make_ballast
-from magnetar_bookie.storage.rocksdb.group import encode_group
-from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
-from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, has_note, put_note, remove_note
-from magnetar_bookie.storage.rocksdb.replay import FoundGroup, Walk, groups_passing_over
+from magnetar_bookie.storage.rocksdb.disk_space import create_ballast, release_ballast
+from magnetar_bookie.storage.rocksdb.group_format import encode_group
+from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, IndexedUpTo, pack_use
+from magnetar_bookie.storage.rocksdb.index_updates import LoggedGroup, SegmentUsage, apply_groups
+from magnetar_bookie.storage.rocksdb.marker_files import INDEX_DAMAGED, LOST, has_marker, remove_marker, write_marker
+from magnetar_bookie.storage.rocksdb.replay import FoundGroup, LogReplay, salvage_segment
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path, segments_in
-from magnetar_bookie.storage.rocksdb.storage import Opened, RocksStorage
-from magnetar_bookie.storage.rocksdb.tail import Tail
+from magnetar_bookie.storage.rocksdb.storage import OpenedFolder, RocksStorage
+from magnetar_bookie.storage.rocksdb.tail_rewrite import TailRewrite
 from magnetar_metadata.locked_folder import DurableMark, FolderInUse, sync_folder
 
 __all__ = ["FORMAT", "open_rocksdb"]
@@ -78,7 +78,7 @@ async def open_rocksdb(folder: Path, settings: StorageSettings | None = None) ->
     return RocksStorage(opened, settings)
 
 
-def _open(folder: Path, settings: StorageSettings) -> Opened:
+def _open(folder: Path, settings: StorageSettings) -> OpenedFolder:
     """In a thread."""
     try:
         return _open_locked(folder, settings)
@@ -86,7 +86,7 @@ def _open(folder: Path, settings: StorageSettings) -> Opened:
         raise StorageFailed(f"the storage folder {folder} can't be opened: {error}") from error
 
 
-def _open_locked(folder: Path, settings: StorageSettings) -> Opened:
+def _open_locked(folder: Path, settings: StorageSettings) -> OpenedFolder:
     records = folder / "records"
     if not records.exists():
         records.mkdir(parents=True, exist_ok=True)
@@ -96,18 +96,18 @@ def _open_locked(folder: Path, settings: StorageSettings) -> Opened:
     except FolderInUse as error:
         raise StorageInUse(f"the bookie's storage can't be opened: {error}") from None
     try:
-        give_up_ballast(folder, settings)
+        release_ballast(folder, settings)
         _check_format(folder)
         if mark.number is None and (segments_in(records) or (folder / "index").exists()):
-            put_note(folder, LOST, f"the durable mark of {folder} is damaged or missing")
+            write_marker(folder, LOST, f"the durable mark of {folder} is damaged or missing")
         if not (folder / "index").exists() and (segments_in(records) or mark.number):
-            put_note(folder, INDEX_DAMAGED, "the index is missing")
+            write_marker(folder, INDEX_DAMAGED, "the index is missing")
         if mark.number is None:
             mark.begin(folder, 0)
         try:
             return _open_index(folder, settings, mark)
         except IndexDamaged as error:
-            put_note(folder, INDEX_DAMAGED, str(error))
+            write_marker(folder, INDEX_DAMAGED, str(error))
         # Not before the error is forgotten, and with it what still holds the index open.
         return _open_index(folder, settings, mark)
     except BaseException:
@@ -115,10 +115,10 @@ def _open_locked(folder: Path, settings: StorageSettings) -> Opened:
         raise
 
 
-def _open_index(folder: Path, settings: StorageSettings, mark: DurableMark) -> Opened:
-    made_anew = has_note(folder, INDEX_DAMAGED)
+def _open_index(folder: Path, settings: StorageSettings, mark: DurableMark) -> OpenedFolder:
+    made_anew = has_marker(folder, INDEX_DAMAGED)
     if made_anew:
-        put_note(folder, LOST, "the index was damaged, and was rebuilt from the log")
+        write_marker(folder, LOST, "the index was damaged, and was rebuilt from the log")
         _log.error("The index of %s is damaged: it is rebuilt from the log, which takes a while.", folder)
         if (folder / "index").exists():
             shutil.rmtree(folder / "index")
@@ -130,14 +130,14 @@ def _open_index(folder: Path, settings: StorageSettings, mark: DurableMark) -> O
         reached = reading(folder, index, mark)
         if made_anew:
             index.flush()
-            remove_note(folder, INDEX_DAMAGED)
+            remove_marker(folder, INDEX_DAMAGED)
         if reached.number != mark.number:
             mark.begin(folder, reached.number)
         segments = Segments(
             folder / "records", settings.segment_bytes, settings.max_open_segments, reached.segment, reached.end
         )
-        make_ballast(folder, settings)
-        return Opened(folder, mark, index, reached.usage, segments, reached.number, not has_note(folder, LOST))
+        create_ballast(folder, settings)
+        return OpenedFolder(folder, mark, index, reached.usage, segments, reached.number, not has_marker(folder, LOST))
     except BaseException:
         with contextlib.suppress(StorageFailed):
             index.close()
@@ -151,24 +151,24 @@ class _Reached:
     number: int
     segment: int
     end: int
-    usage: Usage
+    usage: SegmentUsage
 
 
 def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     """From where the index ends."""
     records = folder / "records"
     acknowledged = mark.number or 0
-    known = index.known() or Known(0, min(segments_in(records), default=1), 0)
-    usage = Usage(index)
+    known = index.known() or IndexedUpTo(0, min(segments_in(records), default=1), 0)
+    usage = SegmentUsage(index)
     # What is there becomes durable: before it gets into the index, which may be flushed.
     for segment in segments_in(records):
         if segment >= known.segment:
             _sync(segment_path(records, segment))
-    tail = Tail(records, acknowledged)
-    for group in Walk(records, known.number, known.segment, known.end, acknowledged):
+    tail = TailRewrite(records, acknowledged)
+    for group in LogReplay(records, known.number, known.segment, known.end, acknowledged):
         tail.add(group)
     tail.write_anew()
-    walk = Walk(records, known.number, known.segment, known.end, acknowledged)
+    walk = LogReplay(records, known.number, known.segment, known.end, acknowledged)
     todo = 0
     for group in walk:
         todo = _apply(index, usage, group, todo)
@@ -181,7 +181,7 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     if missing:
         because = "; ".join([*missing[:10], *([walk.broken] if walk.broken else [])])
         _log.error("The storage folder %s lacks acknowledged data: %s", folder, because)
-        put_note(folder, LOST, because)
+        write_marker(folder, LOST, because)
     elif walk.broken:
         _log.warning("The last write to the log was truncated; it was not acknowledged. (%s)", walk.broken)
     _cut(records, walk)
@@ -199,14 +199,14 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
 def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     """From the whole log. What can't be read of a segment is passed over; nothing of the log is changed."""
     records = folder / "records"
-    usage = Usage(index)
+    usage = SegmentUsage(index)
     number, todo = 0, 0
     # A mark that is lost tells nothing; then all of the log would be written anew.
-    tail = Tail(records, mark.number or 2**64)
+    tail = TailRewrite(records, mark.number or 2**64)
     segments = segments_in(records)
     for segment in segments:
         _sync(segment_path(records, segment))
-        for group in groups_passing_over(records, segment, number, mark.number or 0):
+        for group in salvage_segment(records, segment, number, mark.number or 0):
             tail.add(group)
             todo = _apply(index, usage, group, todo, anew=True)
             number = group.head.number
@@ -217,7 +217,7 @@ def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     # Their records may be left in segments from before, while the group that dropped them went with its own.
     for begin in range(0, len(deleted), 1000):
         table = encode_group(number, Changes(dropped=deleted[begin : begin + 1000])).table
-        apply_groups(index, usage, [PlacedGroup(table, number, last, records_at=0, end=0)])
+        apply_groups(index, usage, [LoggedGroup(table, number, last, records_at=0, end=0)])
     batch = IndexBatch()
     end = segment_path(records, last).stat().st_size if segments else 0
     batch.put_known(number, last, end)
@@ -236,10 +236,10 @@ def _deleted_with_entries(index: Index) -> list[int]:
     return found
 
 
-def _apply(index: Index, usage: Usage, group: FoundGroup, todo: int, *, anew: bool = False) -> int:
+def _apply(index: Index, usage: SegmentUsage, group: FoundGroup, todo: int, *, anew: bool = False) -> int:
     # What took a record's older copy away may be gone with its segment, when the index is made anew.
     moves = group.head.moves or anew
-    placed = PlacedGroup(group.table, group.head.number, group.segment, group.records_at, group.end, moves)
+    placed = LoggedGroup(group.table, group.head.number, group.segment, group.records_at, group.end, moves)
     todo += apply_groups(index, usage, [placed])
     if todo < _FLUSH_AFTER:
         return todo
@@ -247,7 +247,7 @@ def _apply(index: Index, usage: Usage, group: FoundGroup, todo: int, *, anew: bo
     return 0
 
 
-def _missing_segments(records: Path, index: Index, usage: Usage) -> list[str]:
+def _missing_segments(records: Path, index: Index, usage: SegmentUsage) -> list[str]:
     """What is missing of segments in use. It is told once: the index takes them as they are then."""
     missing = []
     batch = IndexBatch()
@@ -264,7 +264,7 @@ def _missing_segments(records: Path, index: Index, usage: Usage) -> list[str]:
     return missing
 
 
-def _cut(records: Path, walk: Walk) -> None:
+def _cut(records: Path, walk: LogReplay) -> None:
     """Takes away what comes behind the last group: it would stand between that and the next."""
     for segment in segments_in(records):
         path = segment_path(records, segment)
@@ -287,7 +287,7 @@ def _sync(path: Path) -> None:
 def _check_format(folder: Path) -> None:
     path = folder / _FORMAT_NAME
     if not path.exists():
-        put_note(folder, _FORMAT_NAME, str(FORMAT))
+        write_marker(folder, _FORMAT_NAME, str(FORMAT))
         return
     found = path.read_bytes().strip()
     if not re.fullmatch(rb"\d{1,9}", found):
@@ -299,7 +299,7 @@ def _check_format(folder: Path) -> None:
         )
 
 
-def _close_unused(opening: asyncio.Future[Opened]) -> None:
+def _close_unused(opening: asyncio.Future[OpenedFolder]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opened = opening.result()
         opened.index.close()

@@ -9,8 +9,8 @@ The group carries on what else the segment's groups told, as it is by now: what 
 bookie's own record. So the log always holds all that the index does, and the index can be made anew from it.
 
 What a group's head or table told that rotted is in the index alone. So each is looked at now and then
-(`check_times.py`), and a segment where one rotted is written anew from the index, whatever of it is in use: before the
-index is lost, too.
+(`compaction_rules.py`), and a segment where one rotted is written anew from the index, whatever of it is in use: before
+the index is lost, too.
 
 Looking at the segment is done in a thread; what is in use is then looked at again on the event loop, in one step with
 writing it, as it may have been dropped meanwhile.
@@ -24,15 +24,15 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed
-from magnetar_bookie.storage.rocksdb.check_times import CheckTimes
-from magnetar_bookie.storage.rocksdb.in_use import InUse, is_rotten, look_into
+from magnetar_bookie.storage.rocksdb.compaction_rules import CheckSchedule
 from magnetar_bookie.storage.rocksdb.index import IndexBatch, Location, entry_key, ledger_key
+from magnetar_bookie.storage.rocksdb.live_data import LiveData, find_live_data, is_damaged
 from magnetar_bookie.storage.rocksdb.segments import Segments
 
 if TYPE_CHECKING:
     from magnetar_bookie.storage.rocksdb.storage import RocksStorage
 
-__all__ = ["Reclaimer"]
+__all__ = ["Compactor"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _SEGMENTS: Final = 16
 _POLL_S: Final = 0.02
 
 
-class Reclaimer:
+class Compactor:
     def __init__(self, storage: RocksStorage, rewrite_below: float, check_interval_s: float) -> None:
         self._storage = storage
         self._rewrite_below = rewrite_below
@@ -53,7 +53,7 @@ class Reclaimer:
         # Segments with records that could not be read → half of what these come to. They stay until so little is left:
         # the records were dropped, or mended and written elsewhere.
         self._unreadable: dict[int, int] = {}
-        self._check_times = CheckTimes(check_interval_s, time.time())
+        self._check_times = CheckSchedule(check_interval_s, time.time())
         self._to_check: dict[int, None] = {}
         # Those of which a head or a table can't be read.
         self._rotten: dict[int, None] = {}
@@ -124,7 +124,7 @@ class Reclaimer:
         storage = self._storage
         while self._to_check:
             segment = min(self._to_check)
-            if await storage.in_thread(is_rotten, storage.segments, segment):
+            if await storage.in_thread(is_damaged, storage.segments, segment):
                 self._rotten[segment] = None
             del self._to_check[segment]
 
@@ -133,9 +133,9 @@ class Reclaimer:
         storage = self._storage
         emptied, progress = [], False
         for segment in segments:
-            if not storage.space.can_move(storage.usage.segments[segment].used):
+            if not storage.space.can_compact(storage.usage.segments[segment].used):
                 break
-            in_use = await storage.in_thread(look_into, storage.index, storage.segments, segment)
+            in_use = await storage.in_thread(find_live_data, storage.index, storage.segments, segment)
             if await self._move(segment, in_use):
                 emptied.append(segment)
             else:
@@ -155,7 +155,7 @@ class Reclaimer:
             storage.index.write(batch.batch)
         return progress or bool(emptied)
 
-    async def _move(self, segment: int, in_use: InUse) -> bool:
+    async def _move(self, segment: int, in_use: LiveData) -> bool:
         """False: something of it can't be read."""
         storage = self._storage
         waiting = in_use.records

@@ -23,15 +23,15 @@ from crc32c import crc32c
 from magnetar_bookie.storage.interface import Changes, LedgerRecord
 
 __all__ = [
-    "HEAD_BYTES",
+    "HEADER_BYTES",
     "LEAST_GROUP_BYTES",
     "MAGIC_BYTES",
     "MAX_TABLE_BYTES",
     "BadGroup",
     "EncodedGroup",
-    "GroupHead",
+    "GroupHeader",
     "GroupTable",
-    "decode_entry_metadata",
+    "decode_group_header",
     "decode_ledger",
     "decode_table",
     "encode_group",
@@ -43,13 +43,13 @@ MAGIC_BYTES: Final = _MAGIC.to_bytes(4, "big")
 # After the magic and the checksum: number, bytes of the table, bytes of the records, their checksum, flags.
 _PREFIX: Final = struct.Struct(">II")
 _FIELDS: Final = struct.Struct(">QIQIB")
-HEAD_BYTES: Final = _PREFIX.size + _FIELDS.size
+HEADER_BYTES: Final = _PREFIX.size + _FIELDS.size
 # More than the table of any group that a bookie makes: a damaged length must not take memory.
 MAX_TABLE_BYTES: Final = 256 << 20
 _MOVES: Final = 1
 
 _COUNTS: Final = struct.Struct(">IIIIi")
-LEAST_GROUP_BYTES: Final = HEAD_BYTES + _COUNTS.size
+LEAST_GROUP_BYTES: Final = HEADER_BYTES + _COUNTS.size
 _RECORD: Final = struct.Struct(">QQI")
 _LEDGER: Final = struct.Struct(">QH")
 _ID: Final = struct.Struct(">Q")
@@ -65,7 +65,7 @@ class BadGroup(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupHead:
+class GroupHeader:
     number: int
     table_bytes: int
     records_bytes: int
@@ -77,7 +77,7 @@ class GroupHead:
 
     @property
     def size(self) -> int:
-        return HEAD_BYTES + self.table_bytes + self.records_bytes
+        return HEADER_BYTES + self.table_bytes + self.records_bytes
 
 
 @dataclass(slots=True)
@@ -117,21 +117,21 @@ def encode_group(number: int, changes: Changes, *, moves: bool = False) -> Encod
     return EncodedGroup(number, table, moves, [first, *changes.records.values()], len(first), len(first) + size)
 
 
-def decode_entry_metadata(data: bytes) -> GroupHead:
+def decode_group_header(data: bytes) -> GroupHeader:
     """Raises `BadGroup` where no group can begin so. Only `decode_table` knows whether the head is whole."""
-    if len(data) < HEAD_BYTES:
-        raise BadGroup(f"the head of a group has {len(data)} bytes: {HEAD_BYTES} are needed")
+    if len(data) < HEADER_BYTES:
+        raise BadGroup(f"the head of a group has {len(data)} bytes: {HEADER_BYTES} are needed")
     magic, crc = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
         raise BadGroup(f"a group begins with {magic:08x}, not with the magic number {_MAGIC:08x}")
     number, table_bytes, records_bytes, records_crc, flags = _FIELDS.unpack_from(data, _PREFIX.size)
     if table_bytes > MAX_TABLE_BYTES:
         raise BadGroup(f"the table of a group has {table_bytes} bytes, above the limit of {MAX_TABLE_BYTES}")
-    so_far = crc32c(data[_PREFIX.size : HEAD_BYTES])
-    return GroupHead(number, table_bytes, records_bytes, records_crc, bool(flags & _MOVES), crc, so_far)
+    so_far = crc32c(data[_PREFIX.size : HEADER_BYTES])
+    return GroupHeader(number, table_bytes, records_bytes, records_crc, bool(flags & _MOVES), crc, so_far)
 
 
-def decode_table(head: GroupHead, data: bytes) -> GroupTable:
+def decode_table(head: GroupHeader, data: bytes) -> GroupTable:
     """Raises `BadGroup` unless head and table are whole."""
     if len(data) != head.table_bytes or crc32c(data, head.crc_so_far) != head.crc:
         raise BadGroup(f"the head or the table of group {head.number} does not match its checksum")

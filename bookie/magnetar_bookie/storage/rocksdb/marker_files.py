@@ -13,19 +13,19 @@ from typing import Final
 
 from magnetar_metadata.locked_folder import sync_folder
 
-__all__ = ["INDEX_DAMAGED", "LOST", "has_note", "put_note", "remove_note"]
+__all__ = ["INDEX_DAMAGED", "LOST", "has_marker", "remove_marker", "write_marker"]
 
 LOST: Final = "lost"
 INDEX_DAMAGED: Final = "index-damaged"
 
 
-def has_note(folder: Path, name: str) -> bool:
+def has_marker(folder: Path, name: str) -> bool:
     return (folder / name).exists()
 
 
-def put_note(folder: Path, name: str, why: str) -> None:
+def write_marker(folder: Path, name: str, why: str) -> None:
     """Durable when this returns. What stands there already stays: it was the first."""
-    if has_note(folder, name):
+    if has_marker(folder, name):
         return
     half = folder / f"{name}.new"
     with half.open("w", encoding="utf-8") as file:
@@ -36,6 +36,6 @@ def put_note(folder: Path, name: str, why: str) -> None:
     sync_folder(folder)
 
 
-def remove_note(folder: Path, name: str) -> None:
+def remove_marker(folder: Path, name: str) -> None:
     (folder / name).unlink(missing_ok=True)
     sync_folder(folder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.server.group_commit_rules import CommitGroup
 from magnetar_bookie.storage.interface import LedgerRecord
 
 __all__ = ["LedgerReplica", "LedgerView", "ReplicaCache"]
