@@ -14,7 +14,7 @@ import pytest
 from magnetar_bookie.storage.interface import (
     DAMAGED,
     Changes,
-    LedgerRecord,
+    LedgerData,
     LedgerStorage,
     StorageFailed,
     StorageFull,
@@ -74,16 +74,16 @@ def records(ledger_id: int, *entry_ids: int) -> dict[tuple[int, int], bytes]:
 
 async def held(storage: LedgerStorage, ledger_id: int) -> list[int]:
     """The entries held, after it was made sure that they read as they were written."""
-    entry_ids = storage.entry_ids(ledger_id, 0, LARGEST_ID, 1_000_000)
+    entry_ids = storage.list_entry_ids(ledger_id, 0, LARGEST_ID, 1_000_000)
     read = await storage.read(ledger_id, entry_ids, ALL) if entry_ids else []
     assert read == [record_of(ledger_id, entry_id) for entry_id in entry_ids]
-    assert storage.last_entry(ledger_id) == (entry_ids[-1] if entry_ids else -1)
-    assert all(storage.has(ledger_id, entry_id) for entry_id in entry_ids)
+    assert storage.get_last_entry_id(ledger_id) == (entry_ids[-1] if entry_ids else -1)
+    assert all(storage.has_entry(ledger_id, entry_id) for entry_id in entry_ids)
     return entry_ids
 
 
 def all_ledgers(storage: LedgerStorage) -> list[int]:
-    return storage.ledger_ids(0, 1_000_000)
+    return storage.list_ledger_ids(0, 1_000_000)
 
 
 class LedgerStorageContract:
@@ -91,48 +91,48 @@ class LedgerStorageContract:
 
     async def test_new_disk_is_empty_and_intact(self, disk: Disk) -> None:
         storage = await disk.open()
-        assert storage.intact
-        assert storage.bookie() is None
-        assert storage.ledger(1) is None
+        assert storage.is_intact
+        assert storage.get_bookie_record() is None
+        assert storage.get_ledger(1) is None
         assert all_ledgers(storage) == []
-        assert storage.last_entry(1) == -1
-        assert not storage.has(1, 0)
-        assert storage.entry_ids(1, 0, 10, 10) == []
+        assert storage.get_last_entry_id(1) == -1
+        assert not storage.has_entry(1, 0)
+        assert storage.list_entry_ids(1, 0, 10, 10) == []
         assert await storage.read(1, [0, 5], ALL) == [None, None]
 
     async def test_write_is_readable_before_it_is_synced(self, disk: Disk) -> None:
         storage = await disk.open()
-        remembered = LedgerRecord(master_key=b"key", fenced=True, last_add_confirmed=7, limbo_cleared=3)
+        remembered = LedgerData(master_key=b"key", fenced=True, last_add_confirmed=7, limbo_cleared=3)
         storage.write(Changes(records=records(1, 0, 1), ledgers={1: remembered}, bookie=b"who I am"))
         assert await held(storage, 1) == [0, 1]
-        assert storage.ledger(1) == remembered
+        assert storage.get_ledger(1) == remembered
         assert all_ledgers(storage) == [1]
-        assert storage.bookie() == b"who I am"
+        assert storage.get_bookie_record() == b"who I am"
 
     async def test_synced_changes_survive_crash(self, disk: Disk) -> None:
         storage = await disk.open()
-        remembered = LedgerRecord(master_key=b"\0key", deleted=True, last_add_confirmed=-1, settled=True)
-        storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord(b"k"), 2: remembered}, bookie=b"me"))
+        remembered = LedgerData(master_key=b"\0key", deleted=True, last_add_confirmed=-1, settled=True)
+        storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerData(b"k"), 2: remembered}, bookie=b"me"))
         await storage.sync()
         await disk.crash()
         storage = await disk.open()
-        assert storage.intact
+        assert storage.is_intact
         assert await held(storage, 1) == [0, 1]
-        assert storage.ledger(1) == LedgerRecord(b"k")
-        assert storage.ledger(2) == remembered
-        assert storage.bookie() == b"me"
+        assert storage.get_ledger(1) == LedgerData(b"k")
+        assert storage.get_ledger(2) == remembered
+        assert storage.get_bookie_record() == b"me"
 
     async def test_crash_leaves_whole_groups_and_none_without_those_before_it(self, disk: Disk) -> None:
         """Each group has a record in two ledgers and what is remembered; all three tell how far the disk got."""
         synced, written = 0, 0
         for crash in range(_CRASHES):
             storage = await disk.open()
-            assert storage.intact
+            assert storage.is_intact
             there = await held(storage, 1)
             assert there == list(range(len(there))), "a group is there without one before it"
             assert synced <= len(there) <= written
             assert await held(storage, 2) == there
-            remembered = storage.ledger(1)
+            remembered = storage.get_ledger(1)
             assert (remembered.last_add_confirmed if remembered else -1) == len(there) - 1
             synced = written = len(there)  # what is there when it is opened is durable
             for step in range(5):
@@ -140,7 +140,7 @@ class LedgerStorageContract:
                 storage.write(
                     Changes(
                         records=records(1, number) | records(2, number),
-                        ledgers={1: LedgerRecord(last_add_confirmed=number), 2: LedgerRecord()},
+                        ledgers={1: LedgerData(last_add_confirmed=number), 2: LedgerData()},
                     )
                 )
                 written += 1
@@ -151,46 +151,46 @@ class LedgerStorageContract:
 
     async def test_close_makes_all_durable(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerData()}))
         await storage.close()
         storage = await disk.open()
-        assert storage.intact
+        assert storage.is_intact
         assert await held(storage, 1) == [0]
 
     async def test_entry_ids_are_sorted_regardless_of_write_order(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 300, 2), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 300, 2), ledgers={1: LedgerData()}))
         storage.write(Changes(records=records(1, LARGEST_ID, 0, 256)))
         assert await held(storage, 1) == [0, 2, 256, 300, LARGEST_ID]
-        assert storage.entry_ids(1, 2, 300, 10) == [2, 256, 300]
-        assert storage.entry_ids(1, 3, 299, 10) == [256]
-        assert storage.entry_ids(1, 0, LARGEST_ID, 2) == [0, 2]
-        assert storage.entry_ids(1, 5, 5, 10) == []
-        assert storage.last_entry(1) == LARGEST_ID
+        assert storage.list_entry_ids(1, 2, 300, 10) == [2, 256, 300]
+        assert storage.list_entry_ids(1, 3, 299, 10) == [256]
+        assert storage.list_entry_ids(1, 0, LARGEST_ID, 2) == [0, 2]
+        assert storage.list_entry_ids(1, 5, 5, 10) == []
+        assert storage.get_last_entry_id(1) == LARGEST_ID
 
     async def test_ledgers_do_not_see_each_other(self, disk: Disk) -> None:
         storage = await disk.open()
         ids = [1, 2, 255, 256, 2**32, 2**63, 2**64 - 1]
         for place, ledger_id in enumerate(ids):
-            storage.write(Changes(records=records(ledger_id, place, 9), ledgers={ledger_id: LedgerRecord()}))
+            storage.write(Changes(records=records(ledger_id, place, 9), ledgers={ledger_id: LedgerData()}))
         for place, ledger_id in enumerate(ids):
             assert await held(storage, ledger_id) == [place, 9]
         assert all_ledgers(storage) == ids
-        assert storage.ledger_ids(0, 2) == ids[:2]
-        assert storage.ledger_ids(3, 3) == [255, 256, 2**32]
-        assert storage.ledger_ids(2**63, 10) == [2**63, 2**64 - 1]
-        assert storage.ledger_ids(2**63 + 1, 1) == [2**64 - 1]
-        assert storage.ledger_ids(2**64, 10) == []
-        assert storage.last_entry(3) == -1
+        assert storage.list_ledger_ids(0, 2) == ids[:2]
+        assert storage.list_ledger_ids(3, 3) == [255, 256, 2**32]
+        assert storage.list_ledger_ids(2**63, 10) == [2**63, 2**64 - 1]
+        assert storage.list_ledger_ids(2**63 + 1, 1) == [2**64 - 1]
+        assert storage.list_ledger_ids(2**64, 10) == []
+        assert storage.get_last_entry_id(3) == -1
 
     async def test_read_returns_records_in_requested_order(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerData()}))
         assert await storage.read(1, [2, 7, 0], ALL) == [record_of(1, 2), None, record_of(1, 0)]
 
     async def test_reading_stops_after_the_record_that_passes_the_bytes_allowed(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0, 1, 2, 3), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0, 1, 2, 3), ledgers={1: LedgerData()}))
         size = len(record_of(1, 0))
         asked = [0, 7, 1, 8, 2, 3]
         found = [record_of(1, 0), None, record_of(1, 1), None, record_of(1, 2), record_of(1, 3)]
@@ -208,13 +208,11 @@ class LedgerStorageContract:
 
     async def test_dropped_ledger_retains_only_its_ledger_record(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(
-            Changes(records=records(1, 0, 1) | records(2, 0), ledgers={1: LedgerRecord(b"k"), 2: LedgerRecord()})
-        )
-        storage.write(Changes(dropped=[1], ledgers={1: LedgerRecord(b"k", deleted=True)}))
+        storage.write(Changes(records=records(1, 0, 1) | records(2, 0), ledgers={1: LedgerData(b"k"), 2: LedgerData()}))
+        storage.write(Changes(dropped=[1], ledgers={1: LedgerData(b"k", deleted=True)}))
         for _ in range(2):
             assert await held(storage, 1) == []
-            assert storage.ledger(1) == LedgerRecord(b"k", deleted=True)
+            assert storage.get_ledger(1) == LedgerData(b"k", deleted=True)
             assert all_ledgers(storage) == [1, 2]
             assert await held(storage, 2) == [0]
             await storage.sync()
@@ -224,7 +222,7 @@ class LedgerStorageContract:
     async def test_group_discards_and_drops_before_it_writes(self, disk: Disk) -> None:
         storage = await disk.open()
         other = records(1, 5) | {(2, 0): b"what was there before"}
-        storage.write(Changes(records=other, ledgers={1: LedgerRecord(), 2: LedgerRecord()}))
+        storage.write(Changes(records=other, ledgers={1: LedgerData(), 2: LedgerData()}))
         storage.write(Changes(records=records(1, 0) | records(2, 0), dropped=[1], discarded=[(2, 0)]))
         await storage.sync()
         await disk.crash()
@@ -234,7 +232,7 @@ class LedgerStorageContract:
 
     async def test_discarded_record_is_removed_durably(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerData()}))
         storage.write(Changes(discarded=[(1, 1)]))
         assert await held(storage, 1) == [0]
         await storage.sync()
@@ -243,28 +241,28 @@ class LedgerStorageContract:
 
     async def test_full_disk_refuses_groups_with_records_and_stores_others(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerData()}))
         await storage.sync()
-        assert storage.has_room()
+        assert storage.has_free_space()
         await disk.fill()
-        assert not storage.has_room()
+        assert not storage.has_free_space()
         with pytest.raises(StorageFull):
-            storage.write(Changes(records=records(1, 1), ledgers={2: LedgerRecord()}, bookie=b"me", dropped=[1]))
+            storage.write(Changes(records=records(1, 1), ledgers={2: LedgerData()}, bookie=b"me", dropped=[1]))
         assert await held(storage, 1) == [0]
         assert all_ledgers(storage) == [1]
-        assert storage.bookie() is None
-        storage.write(Changes(ledgers={3: LedgerRecord(fenced=True)}, bookie=b"me"))
+        assert storage.get_bookie_record() is None
+        storage.write(Changes(ledgers={3: LedgerData(fenced=True)}, bookie=b"me"))
         await storage.sync()
         await disk.crash()
         storage = await disk.open()
         assert await held(storage, 1) == [0]
-        assert storage.ledger(3) == LedgerRecord(fenced=True)
-        assert storage.bookie() == b"me"
+        assert storage.get_ledger(3) == LedgerData(fenced=True)
+        assert storage.get_bookie_record() == b"me"
 
     async def test_failed_sync_is_the_last_thing_that_a_storage_does(self, disk: Disk) -> None:
         """CHK-21, the storage's part: no second sync succeeds, as the system has forgotten what it could not write."""
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerData()}))
         await storage.sync()
         storage.write(Changes(records=records(1, 1)))
         await disk.fail_next_sync()
@@ -283,29 +281,29 @@ class LedgerStorageContract:
         storage = await disk.open()
         told: list[StorageFailed | None] = []
         for entry_id in range(3):
-            storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerRecord()}))
-            storage.begin_sync(told.append)
+            storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerData()}))
+            storage.start_sync(told.append)
             assert len(told) == entry_id
             await until(lambda count=entry_id + 1: len(told) == count, "the sync ends")  # type: ignore[misc]
         assert told == [None, None, None]
         storage.write(Changes(records=records(1, 3)))
         await disk.fail_next_sync()
-        storage.begin_sync(told.append)
+        storage.start_sync(told.append)
         await until(lambda: len(told) == 4, "the sync fails")
         assert isinstance(told[3], StorageFailed)
         with pytest.raises(StorageFailed):
-            storage.begin_sync(told.append)
+            storage.start_sync(told.append)
         assert len(told) == 4
         await disk.crash()
         assert (await held(await disk.open(), 1))[:3] == [0, 1, 2]
 
     async def test_damaged_record_is_held_and_never_absent(self, disk: Disk) -> None:
         storage = await disk.open()
-        storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerData()}))
         await storage.sync()
         await disk.damage(1, 1)
-        assert storage.has(1, 1)
-        assert storage.entry_ids(1, 0, 2, 10) == [0, 1, 2]
+        assert storage.has_entry(1, 1)
+        assert storage.list_entry_ids(1, 0, 2, 10) == [0, 1, 2]
         first, second, third = await storage.read(1, [0, 1, 2], ALL)
         assert (first, third) == (record_of(1, 0), record_of(1, 2))
         assert second is DAMAGED or (isinstance(second, bytes) and second != record_of(1, 1))
@@ -317,18 +315,18 @@ class LedgerStorageContract:
     async def test_loss_is_reported_until_bookie_record_is_synced(self, disk: Disk) -> None:
         storage = await disk.open()
         for entry_id in range(3):
-            storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerRecord()}, bookie=b"me"))
+            storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerData()}, bookie=b"me"))
             await storage.sync()
         await disk.lose_synced()
-        assert not (await disk.open()).intact
+        assert not (await disk.open()).is_intact
         await disk.crash()
         storage = await disk.open()
-        assert not storage.intact, "it crashed before it wrote anything down"
+        assert not storage.is_intact, "it crashed before it wrote anything down"
         entry_ids = await held(storage, 1)
         assert entry_ids == list(range(len(entry_ids)))
         assert len(entry_ids) < 3
         storage.write(Changes(bookie=b"I have lost something"))
         await storage.sync()
-        assert not storage.intact
+        assert not storage.is_intact
         await disk.crash()
-        assert (await disk.open()).intact
+        assert (await disk.open()).is_intact

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar_bookie.storage.interface import Changes, LedgerRecord, LedgerStorage, StorageFailed
+from magnetar_bookie.storage.interface import Changes, LedgerData, LedgerStorage, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, disk_space, open_rocksdb
 from magnetar_bookie.storage.rocksdb.compaction import Compactor
 from magnetar_bookie.storage.rocksdb.index import Index, entry_key
-from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from magnetar_bookie.storage.rocksdb.segments import list_segments, segment_path
 from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
 from tests.running import run
 
@@ -60,11 +60,11 @@ class _Folder(Disk):
         self._monkeypatch.setattr(os, "fdatasync", fail)
 
     async def fill(self) -> None:
-        self._monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0)
+        self._monkeypatch.setattr(disk_space, "get_free_bytes", lambda _: 0)
 
     async def damage(self, ledger_id: int, entry_id: int) -> None:
         assert self._storage is not None
-        (location,) = self._storage.index.locate_each([entry_key(ledger_id, entry_id)])
+        (location,) = self._storage.log.index.locate_keys([entry_key(ledger_id, entry_id)])
         assert location is not None
         segment, offset, size = location
         with segment_path(self._now / "records", segment).open("r+b") as file:
@@ -76,7 +76,7 @@ class _Folder(Disk):
     async def lose_synced(self) -> None:
         await self.crash()
         records = self._now / "records"
-        last = segment_path(records, segments_in(records)[-1])
+        last = segment_path(records, list_segments(records)[-1])
         os.truncate(last, last.stat().st_size - 1)
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class _Folder(Disk):
             try:
                 await storage.close()
             except StorageFailed:
-                assert storage.dead
+                assert storage.log.failure
 
 
 class TestRocksStorage(LedgerStorageContract):
@@ -124,18 +124,18 @@ def test_index_is_independent_of_how_groups_are_batched(groups: list[list[tuple[
                 made.discarded.append((ledger_id, entry_id))
             else:
                 made.records[ledger_id, entry_id] = b"r" * (entry_id * 40)
-                made.ledgers[ledger_id] = LedgerRecord(last_add_confirmed=number)
+                made.ledgers[ledger_id] = LedgerData(last_add_confirmed=number)
         return made
 
     async def whole(folder: Path, *, together: bool) -> list[object]:
         storage = await open_rocksdb(folder, _SMALL)
         for number, group in enumerate(groups):
             storage.write(changes(group, number))
-            assert together or storage.index  # asking has it catch up
+            assert together or storage.log.index  # the property indexes all groups
             if number % 5 == 4:
                 await storage.sync()
-        found = storage.index.scan(b"", b"\xff", None)
-        usage = {segment: (use.used, use.end) for segment, use in storage.usage.segments.items()}
+        found = storage.log.index.scan(b"", b"\xff", None)
+        usage = {segment: (use.live_bytes, use.end) for segment, use in storage.log.usage.segments.items()}
         await storage.close()
         return [found, usage]
 
@@ -144,7 +144,7 @@ def test_index_is_independent_of_how_groups_are_batched(groups: list[list[tuple[
         tempfile.TemporaryDirectory() as other,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(Compactor, "kick", lambda _: None)  # it would free what was dropped at some time
+        patch.setattr(Compactor, "start_if_needed", lambda _: None)  # it would delete segments at some time
         assert run(whole(Path(one), together=True)) == run(whole(Path(other), together=False))
 
 
@@ -152,7 +152,7 @@ async def test_index_write_failure_is_raised_by_sync(tmp_path: Path, monkeypatch
     strange: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: strange.append(what))
     storage = await open_rocksdb(tmp_path)
-    # The reclaimer looks at what is in use after the first sync.
+    # The compactor reads the live bytes after the first sync.
     storage.write(Changes({(1, 0): b"r"}))
 
     def fails(*_: object) -> None:
@@ -162,6 +162,6 @@ async def test_index_write_failure_is_raised_by_sync(tmp_path: Path, monkeypatch
     with pytest.raises(StorageFailed):
         await storage.sync()
     with pytest.raises(StorageFailed):
-        storage.has(1, 0)
+        storage.has_entry(1, 0)
     assert strange == []
     await storage.close()

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed, StorageFull
+from magnetar_bookie.storage.interface import Changes, LedgerData, StorageFailed, StorageFull
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_bookie.storage.rocksdb.disk_space import BALLAST_NAME
 from tests.running import until
@@ -65,7 +65,7 @@ async def _until_full(disk: Path) -> None:
     # A fence finds no room in a file, and the process ends with that.
     with contextlib.suppress(StorageFailed):
         for _ in range(1000):
-            storage.write(Changes(ledgers={one: LedgerRecord(b"k" * 100, fenced=True) for one in range(2, 20)}))
+            storage.write(Changes(ledgers={one: LedgerData(b"k" * 100, fenced=True) for one in range(2, 20)}))
             await storage.sync()
         raise AssertionError("a thousand groups found room on a full disk")
 
@@ -76,10 +76,10 @@ async def _on_the_full_disk(disk: Path, *, index_is_gone: bool) -> None:
         shutil.rmtree(folder / "index")
     storage = await open_rocksdb(folder, _OPTIONS)
     _open.append(storage)
-    assert storage.intact is not index_is_gone
+    assert storage.is_intact is not index_is_gone
     assert not (folder / BALLAST_NAME).exists()
     assert await storage.read(1, range(written), 1 << 40) == [_RECORD] * written
-    storage.write(Changes(ledgers={30: LedgerRecord(fenced=True)}))
+    storage.write(Changes(ledgers={30: LedgerData(fenced=True)}))
     await storage.sync()
     try:
         storage.write(Changes({(1, written): _RECORD}))
@@ -91,7 +91,7 @@ async def _on_the_full_disk(disk: Path, *, index_is_gone: bool) -> None:
 async def _with_room_again(disk: Path) -> None:
     ballast = disk / "bookie" / BALLAST_NAME
     storage = await open_rocksdb(disk / "bookie", _OPTIONS)
-    assert storage.ledger(30) == LedgerRecord(fenced=True)
+    assert storage.get_ledger(30) == LedgerData(fenced=True)
     assert not ballast.exists()
     (disk / "other").unlink()
     storage.write(Changes({(2, 0): _RECORD}))

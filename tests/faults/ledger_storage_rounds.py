@@ -35,7 +35,7 @@ from typing import Any
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage, open_rocksdb
 from magnetar_bookie.storage.rocksdb.marker_files import LOST
-from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from magnetar_bookie.storage.rocksdb.segments import list_segments, segment_path
 from tests.faults.failing_disk import FAILURES, fail_disk, preloaded
 from tests.faults.ledger_storage_workload import OPTIONS, Workload, reached, wrong
 from tests.faults.power_loss import begin_shadow, lose_power, watch_folder
@@ -49,7 +49,7 @@ LOSE_POWER = (POWER, FAILED_SYNC_AND_POWER)
 
 
 def _newest(folder: Path) -> Path | None:
-    segments = segments_in(folder / "records")
+    segments = list_segments(folder / "records")
     return segment_path(folder / "records", segments[-1]) if segments else None
 
 
@@ -72,7 +72,7 @@ def _tear(folder: Path, random: Random) -> None:
 
 
 def _remove_log(folder: Path, random: Random) -> None:
-    segments = segments_in(folder / "records")
+    segments = list_segments(folder / "records")
     if segments:
         segment_path(folder / "records", random.choice(segments)).unlink()
 
@@ -90,7 +90,7 @@ def _flip(path: Path, random: Random) -> None:
 
 
 def _flip_log(folder: Path, random: Random) -> None:
-    segments = segments_in(folder / "records")
+    segments = list_segments(folder / "records")
     if segments:
         _flip(segment_path(folder / "records", random.choice(segments)), random)
 
@@ -298,7 +298,7 @@ async def _write(folder: Path, seed: int, said: int, watched: Path | None) -> No
     try:
         storage = await open_rocksdb(folder, OPTIONS)
         workload.go_to(reached(storage))
-        if not storage.intact:
+        if not storage.is_intact:
             os.write(said, b"! it says that it lost something\n")
             return
         while True:
@@ -325,10 +325,10 @@ async def _check(folder: Path, seed: int, may_be_damaged: bool, said: int) -> No
             found = {"failed": f"it never opens: {error}"}
             continue
         try:
-            lost = (folder / LOST).read_text() if not storage.intact else ""
+            lost = (folder / LOST).read_text() if not storage.is_intact else ""
             found = await _look_into(storage, seed, may_be_damaged)
-            found |= {"intact": storage.intact, "lost": lost}
-            if not storage.intact:
+            found |= {"intact": storage.is_intact, "lost": lost}
+            if not storage.is_intact:
                 await _write_down(storage)
             break
         except StorageFailed as error:
@@ -338,7 +338,7 @@ async def _check(folder: Path, seed: int, may_be_damaged: bool, said: int) -> No
                 await storage.close()
     if found.get("lost"):
         again = await open_rocksdb(folder, OPTIONS)
-        if not again.intact:
+        if not again.is_intact:
             found["failed"] = f"it tells of the loss after that was written down: {(folder / LOST).read_text()}"
         await again.close()
     os.write(said, json.dumps(found).encode())
@@ -354,7 +354,7 @@ async def _look_into(storage: RocksStorage, seed: int, may_be_damaged: bool) -> 
 
 
 async def _write_down(storage: RocksStorage) -> None:
-    storage.write(Changes(bookie=storage.bookie() or b""))
+    storage.write(Changes(bookie=storage.get_bookie_record() or b""))
     await storage.sync()
 
 

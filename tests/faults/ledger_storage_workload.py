@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from magnetar_bookie.read.record import BadRecord, check_record, encode_record
-from magnetar_bookie.storage.interface import DAMAGED, Changes, Damaged, LedgerRecord, LedgerStorage
+from magnetar_bookie.storage.interface import DAMAGED, Changes, Damaged, LedgerData, LedgerStorage
 from magnetar_bookie.storage.rocksdb import StorageSettings
 
 __all__ = ["COUNTER", "OPTIONS", "Held", "Workload", "reached", "wrong"]
@@ -32,7 +32,7 @@ _LIVE_LEDGERS = 6
 class Held:
     """What a storage must hold."""
 
-    ledgers: dict[int, LedgerRecord] = field(default_factory=dict)
+    ledgers: dict[int, LedgerData] = field(default_factory=dict)
     entries: dict[int, dict[int, bytes]] = field(default_factory=dict)
     bookie: bytes | None = None
 
@@ -49,16 +49,16 @@ class Workload:
         """The next group; it counts as written from now on."""
         self.number += 1
         random, held = Random(self._seed * 1_000_003 + self.number), self.held
-        changes = Changes(ledgers={COUNTER: LedgerRecord(last_add_confirmed=self.number)})
+        changes = Changes(ledgers={COUNTER: LedgerData(last_add_confirmed=self.number)})
         if len(self._live) < _LIVE_LEDGERS:
-            changes.ledgers[self._next_ledger] = LedgerRecord(master_key=random.randbytes(8))
+            changes.ledgers[self._next_ledger] = LedgerData(master_key=random.randbytes(8))
             self._live.append(self._next_ledger)
             held.entries[self._next_ledger] = {}
             self._next_ledger += 1
         if random.random() < 0.06:
             gone = self._live.pop(random.randrange(len(self._live)))
             changes.dropped.append(gone)
-            changes.ledgers[gone] = replace(held.ledgers.get(gone, LedgerRecord()), deleted=True)
+            changes.ledgers[gone] = replace(held.ledgers.get(gone, LedgerData()), deleted=True)
             del held.entries[gone]
         for ledger_id in random.sample(self._live, min(len(self._live), random.randint(0, 3))):
             entries = held.entries[ledger_id]
@@ -85,32 +85,32 @@ class Workload:
 
 
 def reached(storage: LedgerStorage) -> int:
-    counter = storage.ledger(COUNTER)
+    counter = storage.get_ledger(COUNTER)
     return counter.last_add_confirmed if counter else 0
 
 
 async def wrong(storage: LedgerStorage, held: Held, *, may_be_damaged: bool) -> list[str]:
     """How what is there differs from what must be."""
     found = []
-    ledger_ids = storage.ledger_ids(0, 1_000_000)
+    ledger_ids = storage.list_ledger_ids(0, 1_000_000)
     if ledger_ids != sorted(held.ledgers):
         found.append(f"the ledgers are {ledger_ids}, not {sorted(held.ledgers)}")
     found += [
-        f"ledger {ledger_id} is {storage.ledger(ledger_id)}, not {remembered}"
+        f"ledger {ledger_id} is {storage.get_ledger(ledger_id)}, not {remembered}"
         for ledger_id, remembered in held.ledgers.items()
-        if storage.ledger(ledger_id) != remembered
+        if storage.get_ledger(ledger_id) != remembered
     ]
-    if not may_be_damaged and storage.bookie() != held.bookie:
-        found.append(f"the bookie's record is {storage.bookie()!r}, not {held.bookie!r}")
+    if not may_be_damaged and storage.get_bookie_record() != held.bookie:
+        found.append(f"the bookie's record is {storage.get_bookie_record()!r}, not {held.bookie!r}")
     for ledger_id in held.ledgers:
         entries = held.entries.get(ledger_id, {})
-        entry_ids = storage.entry_ids(ledger_id, 0, 2**62, 1_000_000)
+        entry_ids = storage.list_entry_ids(ledger_id, 0, 2**62, 1_000_000)
         if entry_ids != sorted(entries):
             found.append(f"ledger {ledger_id} holds {entry_ids}, not {sorted(entries)}")
             continue
         if not entry_ids:
             continue
-        if storage.last_entry(ledger_id) != entry_ids[-1]:
+        if storage.get_last_entry_id(ledger_id) != entry_ids[-1]:
             found.append(f"the last entry of ledger {ledger_id} is not {entry_ids[-1]}")
         records = await storage.read(ledger_id, entry_ids, 2**40)
         for entry_id, record in zip(entry_ids, records, strict=True):

@@ -42,7 +42,7 @@ async def _fails(folder: Path, disk: ForgetfulDisk) -> None:
 
 
 async def _durable(storage: RocksStorage) -> list[int]:
-    held = storage.entry_ids(1, 0, 100, 100)
+    held = storage.list_entry_ids(1, 0, 100, 100)
     assert await storage.read(1, held, 1 << 30) == [_RECORD] * len(held)
     return held
 
@@ -62,7 +62,7 @@ async def test_data_found_after_failed_sync_is_synced_before_use(
     if made_anew:
         write_marker(second, INDEX_DAMAGED, "as if")
     storage = await open_rocksdb(second, _SMALL)
-    assert storage.intact != made_anew
+    assert storage.is_intact != made_anew
     vouched_for = await _durable(storage)
     assert vouched_for[:10] == list(range(10))
     assert len(vouched_for) > 10
@@ -71,7 +71,7 @@ async def test_data_found_after_failed_sync_is_synced_before_use(
     disk.lose_power(third / "records")
     again = await open_rocksdb(third, _SMALL)
     assert await _durable(again) == vouched_for
-    assert again.intact != made_anew
+    assert again.is_intact != made_anew
     await again.close()
     await storage.close()
 
@@ -113,7 +113,7 @@ async def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
 
     monkeypatch.setattr(Path, "open", open_on_bad_disk)
     storage = await open_rocksdb(copy)
-    assert storage.intact
+    assert storage.is_intact
     assert await _durable(storage) == [0]
     await storage.close()
 
@@ -131,7 +131,7 @@ async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(
     storage.write(Changes({(1, 0): _RECORD}))
     await storage.sync()
     monkeypatch.setattr(DurableMark, "sync", fail)
-    error = await within(bookie.wait_failed(), "the bookie hears of it")
+    error = await within(bookie.wait_for_failure(), "the bookie hears of it")
     assert "Input/output error" in str(error)
     with pytest.raises(StorageFailed):
         await bookie.settled()

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
-from magnetar_bookie.storage.rocksdb import StorageSettings, compaction, open_rocksdb
-from magnetar_bookie.storage.rocksdb import storage as storage_module
+from magnetar_bookie.storage.interface import Changes, LedgerData, StorageFailed
+from magnetar_bookie.storage.rocksdb import StorageSettings, compaction_rules, indexed_log, open_rocksdb
 from magnetar_bookie.storage.rocksdb.index import Index
 from tests.running import run
 
@@ -24,16 +23,16 @@ _RECORD = b"r" * 100
 async def test_index_flush_is_not_delayed_while_segment_is_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CHK-24: who frees room and who adds write side by side, and RocksDB never has to flush by itself."""
+    """CHK-24: compaction and adds run concurrently, and RocksDB never has to flush by itself."""
     due, records = 200, 1200
-    monkeypatch.setattr(storage_module, "INDEX_CHANGES", due)
-    monkeypatch.setattr(storage_module, "MAX_UNFLUSHED_CHANGES", 2 * due)
-    monkeypatch.setattr(compaction, "MOVED_RECORDS", 5)
+    monkeypatch.setattr(indexed_log, "INDEX_CHANGES", due)
+    monkeypatch.setattr(indexed_log, "MAX_UNFLUSHED_CHANGES", 2 * due)
+    monkeypatch.setattr(compaction_rules, "MAX_MOVED_RECORDS", 5)
     options = StorageSettings(segment_bytes=1 << 20, rewrite_below=0.7)
 
     storage = await open_rocksdb(tmp_path, options)
-    unflushed, most, begun_ahead = 0, 0, 0
-    write, begin_flush = Index.write, Index.begin_flush
+    unflushed, most, started_ahead = 0, 0, 0
+    write, start_flush = Index.write, Index.start_flush
 
     def watched_write(index: Index, batch: Any) -> None:
         nonlocal unflushed, most
@@ -42,30 +41,30 @@ async def test_index_flush_is_not_delayed_while_segment_is_moved(
         most = max(most, unflushed)
 
     def watched_flush(index: Index) -> bool:
-        nonlocal unflushed, begun_ahead
-        begun_ahead += storage.written > storage.durable
-        begun = begin_flush(index)
+        nonlocal unflushed, started_ahead
+        started_ahead += storage.log.written > storage.log.durable
+        begun = start_flush(index)
         unflushed = 0 if begun else unflushed
         return begun
 
     monkeypatch.setattr(Index, "write", watched_write)
-    monkeypatch.setattr(Index, "begin_flush", watched_flush)
+    monkeypatch.setattr(Index, "start_flush", watched_flush)
     for first in range(0, records, 100):
         both = {(ledger, entry): _RECORD for entry in range(first, first + 100) for ledger in (1, 2)}
         storage.write(Changes(both))
         await storage.sync()
-    first_segment = storage.segments.current
+    first_segment = storage.log.segments.current
     storage.write(Changes({(3, 0): b"x" * (1 << 20)}))  # in the next segment
     await storage.sync()
-    storage.write(Changes(ledgers={2: LedgerRecord(deleted=True)}, dropped=[2]))
+    storage.write(Changes(ledgers={2: LedgerData(deleted=True)}, dropped=[2]))
     entry = 0
-    while first_segment in storage.usage.segments:
+    while first_segment in storage.log.usage.segments:
         entry += 1
         storage.write(Changes({(4, entry): _RECORD}))
         await storage.sync()
     assert await storage.read(1, range(records), 1 << 30) == [_RECORD] * records
     await storage.close()
-    assert not begun_ahead
+    assert not started_ahead
     # At most one group of each comes in between.
     assert most < 3 * due
 
@@ -74,16 +73,16 @@ async def test_sync_waits_for_the_flush_where_too_much_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-24: the one before may be slow."""
-    monkeypatch.setattr(storage_module, "INDEX_CHANGES", 100)
-    monkeypatch.setattr(storage_module, "MAX_UNFLUSHED_CHANGES", 200)
-    begin_flush, asked = Index.begin_flush, 0
+    monkeypatch.setattr(indexed_log, "INDEX_CHANGES", 100)
+    monkeypatch.setattr(indexed_log, "MAX_UNFLUSHED_CHANGES", 200)
+    start_flush, asked = Index.start_flush, 0
 
     def slow(index: Index) -> bool:
         nonlocal asked
         asked += 1
-        return asked > 5 and begin_flush(index)
+        return asked > 5 and start_flush(index)
 
-    monkeypatch.setattr(Index, "begin_flush", slow)
+    monkeypatch.setattr(Index, "start_flush", slow)
 
     storage = await open_rocksdb(tmp_path)
     storage.write(Changes({(1, entry): _RECORD for entry in range(150)}))
@@ -121,8 +120,8 @@ def test_records_of_failed_sync_are_not_in_index(tmp_path: Path, monkeypatch: py
 
     async def looks() -> None:
         storage = await open_rocksdb(copy)
-        assert storage.intact
-        assert storage.entry_ids(1, 0, 10, 10) == [0]
+        assert storage.is_intact
+        assert storage.list_entry_ids(1, 0, 10, 10) == [0]
         await storage.close()
 
     synced_bytes = run(fails())

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerRecord, StorageFailed, StorageFull
+from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerData, StorageFailed, StorageFull
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, disk_space, open_rocksdb
 from magnetar_bookie.storage.rocksdb import segments as segments_module
-from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from magnetar_bookie.storage.rocksdb.segments import list_segments, segment_path
 from magnetar_metadata.locked_folder import sync_folder
 from tests.child_process import ChildProcess
 from tests.faults.failing_disk import preloaded
@@ -67,7 +67,7 @@ def _on(folder: Path, body: Callable[[RocksStorage], Awaitable[None]], options: 
 
 async def _fill(storage: RocksStorage, ledger_id: int = 1, groups: int = 40) -> None:
     for entry_id in range(groups):
-        storage.write(Changes({(ledger_id, entry_id): _RECORD}, {ledger_id: LedgerRecord(last_add_confirmed=entry_id)}))
+        storage.write(Changes({(ledger_id, entry_id): _RECORD}, {ledger_id: LedgerData(last_add_confirmed=entry_id)}))
         await storage.sync()
 
 
@@ -105,8 +105,8 @@ def test_forked_process_neither_uses_nor_locks_the_folder(tmp_path: Path) -> Non
             parent.wait()
 
         async def body(storage: RocksStorage) -> None:
-            assert storage.intact
-            assert storage.entry_ids(1, 0, 10, 10) == [0, 2]
+            assert storage.is_intact
+            assert storage.list_entry_ids(1, 0, 10, 10) == [0, 2]
 
         # The forked one lives.
         _on(tmp_path, body)
@@ -134,8 +134,8 @@ def test_loss_of_power_with_an_old_mark_and_a_torn_end_is_no_loss(tmp_path: Path
         file.write(log.read_bytes()[:700])
 
     async def body(storage: RocksStorage) -> None:
-        assert storage.intact
-        assert storage.last_entry(1) == 39
+        assert storage.is_intact
+        assert storage.get_last_entry_id(1) == 39
 
     _on(copy, body)
 
@@ -145,14 +145,14 @@ def test_missing_log_file_is_reported_as_loss_once(tmp_path: Path, segment: int)
     """CHK-25, CHK-15: what was in it and is known of is damaged, not absent."""
     copy = tmp_path / "copy"
     run(_copied(tmp_path / "original", copy, _SMALL))
-    segments = segments_in(copy / "records")
+    segments = list_segments(copy / "records")
     assert len(segments) > 2
     segment_path(copy / "records", segments[segment]).unlink()
 
     async def told(storage: RocksStorage) -> None:
-        assert not storage.intact
-        last = storage.last_entry(1)
-        assert storage.entry_ids(1, 0, 100, 100) == list(range(last + 1))
+        assert not storage.is_intact
+        last = storage.get_last_entry_id(1)
+        assert storage.list_entry_ids(1, 0, 100, 100) == list(range(last + 1))
         records = await storage.read(1, range(last + 1), 1 << 30)
         assert set(records) <= {_RECORD, DAMAGED}
         assert last < 39 or DAMAGED in records
@@ -160,7 +160,7 @@ def test_missing_log_file_is_reported_as_loss_once(tmp_path: Path, segment: int)
         await storage.sync()
 
     async def once(storage: RocksStorage) -> None:
-        assert storage.intact
+        assert storage.is_intact
 
     _on(copy, told, _SMALL)
     _on(copy, once, _SMALL)
@@ -173,7 +173,7 @@ def test_damaged_index_stops_storage_and_is_rebuilt(tmp_path: Path) -> None:
 
     async def flushed(storage: RocksStorage) -> None:
         records = {(1, entry_id): _RECORD for entry_id in range(entries)}
-        storage.write(Changes(records, {1: LedgerRecord()}, bookie=b"me"))
+        storage.write(Changes(records, {1: LedgerData()}, bookie=b"me"))
 
     _on(tmp_path, flushed)
     (table,) = (tmp_path / "index").glob("*.sst")
@@ -183,14 +183,18 @@ def test_damaged_index_stops_storage_and_is_rebuilt(tmp_path: Path) -> None:
 
     async def ends(storage: RocksStorage) -> None:
         with pytest.raises(StorageFailed, match="Corruption"):
-            storage.entry_ids(1, 0, entries, entries)
-        for asked in (lambda: storage.last_entry(1), lambda: storage.write(Changes(bookie=b"x")), storage.bookie):
+            storage.list_entry_ids(1, 0, entries, entries)
+        for call in (
+            lambda: storage.get_last_entry_id(1),
+            lambda: storage.write(Changes(bookie=b"x")),
+            storage.get_bookie_record,
+        ):
             with pytest.raises(StorageFailed):
-                asked()
+                call()
 
     async def whole(storage: RocksStorage) -> None:
-        assert not storage.intact
-        assert storage.bookie() == b"me"
+        assert not storage.is_intact
+        assert storage.get_bookie_record() == b"me"
         assert await storage.read(1, range(entries + 1), 1 << 30) == [_RECORD] * entries + [None]
 
     _on(tmp_path, ends)
@@ -210,7 +214,7 @@ async def scenario():
     storage = await open_rocksdb(Path(sys.argv[1]))
     fail_disk(Path(sys.argv[2]), "unreadable_index")
     try:
-        storage.entry_ids(1, 0, 5000, 5000)
+        storage.list_entry_ids(1, 0, 5000, 5000)
     except StorageFailed as error:
         print(error)
 
@@ -225,10 +229,10 @@ def test_unreadable_index_is_rebuilt(tmp_path: Path) -> None:
     environment = {**_environment(), **preloaded(tmp_path, flag)}
 
     async def flushed(storage: RocksStorage) -> None:
-        storage.write(Changes({(1, entry_id): _RECORD for entry_id in range(5000)}, {1: LedgerRecord()}))
+        storage.write(Changes({(1, entry_id): _RECORD for entry_id in range(5000)}, {1: LedgerData()}))
 
     async def whole(storage: RocksStorage) -> None:
-        assert not storage.intact
+        assert not storage.is_intact
         assert await storage.read(1, range(5000), 1 << 30) == [_RECORD] * 5000
 
     _on(folder, flushed)
@@ -256,14 +260,14 @@ def test_unreadable_sector_damages_only_its_records(tmp_path: Path, monkeypatch:
 
     async def body(storage: RocksStorage) -> None:
         records = {(1, entry_id): bytes([entry_id]) * 1000 for entry_id in range(8)}
-        storage.write(Changes(records=records, ledgers={1: LedgerRecord(b"key")}))
+        storage.write(Changes(records=records, ledgers={1: LedgerData(b"key")}))
         await storage.sync()
-        location = storage.index.locate(1, [3])[0]
+        location = storage.log.index.locate(1, [3])[0]
         assert location is not None
         bad.append(location[1] + 512)
         found = await storage.read(1, range(8), 1 << 20)
         assert found == [DAMAGED if entry_id == 3 else records[1, entry_id] for entry_id in range(8)]
-        assert storage.has(1, 3)
+        assert storage.has_entry(1, 3)
         storage.write(Changes(records={(1, 3): records[1, 3]}, discarded=[(1, 3)]))
         await storage.sync()
         assert await storage.read(1, [3], 1 << 20) == [records[1, 3]]
@@ -298,15 +302,15 @@ def test_full_disk_accepts_writes_again_only_above_resume_threshold(
 
     async def body(storage: RocksStorage) -> None:
         def free(size: int) -> None:
-            monkeypatch.setattr(disk_space, "free_bytes", lambda _: size)
+            monkeypatch.setattr(disk_space, "get_free_bytes", lambda _: size)
 
         free((1 << 20) + 500)
         with pytest.raises(StorageFull, match="reserve_disk_bytes"):
             storage.write(Changes({(1, 0): _RECORD}))
         free((1 << 20) + 2000)
-        assert not storage.has_room()
+        assert not storage.has_free_space()
         free(2 << 20)
-        assert storage.has_room()
+        assert storage.has_free_space()
         storage.write(Changes({(1, 0): _RECORD}))
 
     _on(tmp_path, body, options)
@@ -318,10 +322,10 @@ def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None
     async def body(storage: RocksStorage) -> None:
         with pytest.raises(StorageFull, match="max_disk_bytes"):
             await _fill(storage, groups=400)
-        assert not storage.has_room()
-        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
+        assert not storage.has_free_space()
+        storage.write(Changes(ledgers={1: LedgerData(deleted=True)}, dropped=[1]))
         await storage.sync()
-        await until(storage.has_room, "room was made")
+        await until(storage.has_free_space, "room was made")
 
     _on(tmp_path, body, options)
 
@@ -337,16 +341,16 @@ def test_segment_file_is_durably_deleted_before_index_forgets_it(
 
         def noting(folder: Path) -> None:
             sync_folder(folder)
-            known = [segment for segment, _, _ in storage.index.uses()]
+            known = [segment for segment, _, _ in storage.log.index.list_segment_usage()]
             gone.update((segment, None) for segment in known if not segment_path(records, segment).exists())
 
         await _fill(storage)
-        old = [segment for segment in storage.usage.segments if segment < storage.segments.current]
+        old = [segment for segment in storage.log.usage.segments if segment < storage.log.segments.current]
         assert len(old) > 1
         monkeypatch.setattr(segments_module, "sync_folder", noting)
-        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
+        storage.write(Changes(ledgers={1: LedgerData(deleted=True)}, dropped=[1]))
         await storage.sync()
-        await until(lambda: not set(old) & set(storage.usage.segments), "the segments go")
+        await until(lambda: not set(old) & set(storage.log.usage.segments), "the segments go")
         assert sorted(gone) == old
 
     _on(tmp_path, body, options)
@@ -363,12 +367,12 @@ def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_
 
     async def body(storage: RocksStorage) -> None:
         for entry_id in range(rounds):
-            remembered = {one: LedgerRecord(last_add_confirmed=entry_id, fenced=True) for one in ledgers}
+            remembered = {one: LedgerData(last_add_confirmed=entry_id, fenced=True) for one in ledgers}
             storage.write(Changes({(one, entry_id): record for one in ledgers}, remembered))
             await storage.sync()
         assert held() > 200_000_000
         gone = [one for one in ledgers if one != 5]
-        storage.write(Changes(ledgers={one: LedgerRecord(deleted=True) for one in gone}, dropped=gone))
+        storage.write(Changes(ledgers={one: LedgerData(deleted=True) for one in gone}, dropped=gone))
         await storage.sync()
         live = rounds * len(record)
         await until(lambda: held() < 2.5 * live, "the disk is freed")
@@ -376,9 +380,11 @@ def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_
 
     async def whole(storage: RocksStorage) -> None:
         assert await storage.read(5, range(rounds), 1 << 40) == [record] * rounds
-        assert [storage.last_entry(one) for one in ledgers] == [rounds - 1 if one == 5 else -1 for one in ledgers]
-        assert storage.ledger(5) == LedgerRecord(last_add_confirmed=rounds - 1, fenced=True)
-        assert storage.ledger(4) == LedgerRecord(deleted=True)
+        assert [storage.get_last_entry_id(one) for one in ledgers] == [
+            rounds - 1 if one == 5 else -1 for one in ledgers
+        ]
+        assert storage.get_ledger(5) == LedgerData(last_add_confirmed=rounds - 1, fenced=True)
+        assert storage.get_ledger(4) == LedgerData(deleted=True)
 
     _on(tmp_path, body, options)
     _on(tmp_path, whole, options)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_bookie.storage.interface import Changes, LedgerRecord
+from magnetar_bookie.storage.interface import Changes, LedgerData
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb
 from magnetar_bookie.storage.rocksdb.compaction_rules import CheckSchedule
 from magnetar_bookie.storage.rocksdb.group_format import HEADER_BYTES, encode_group
-from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from magnetar_bookie.storage.rocksdb.segments import list_segments, segment_path
 from tests.running import run, until
 
 _RECORD = b"r" * 1000
@@ -52,12 +52,12 @@ def test_rotten_group_loses_no_other_group_on_index_rebuild(tmp_path: Path, byte
 
     async def written(storage: RocksStorage) -> None:
         await _fill(storage)
-        storage.write(Changes(ledgers={9: LedgerRecord(b"key", deleted=True)}))
+        storage.write(Changes(ledgers={9: LedgerData(b"key", deleted=True)}))
 
     async def found(storage: RocksStorage) -> None:
-        assert not storage.intact
-        assert storage.entry_ids(1, 0, 1000, 1000) == list(range(1, 100))
-        assert storage.ledger(9) == LedgerRecord(b"key", deleted=True)
+        assert not storage.is_intact
+        assert storage.list_entry_ids(1, 0, 1000, 1000) == list(range(1, 100))
+        assert storage.get_ledger(9) == LedgerData(b"key", deleted=True)
 
     _on(tmp_path, written)
     _rot(segment_path(tmp_path / "records", 1), byte)
@@ -68,7 +68,7 @@ def test_rotten_group_loses_no_other_group_on_index_rebuild(tmp_path: Path, byte
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 1 << 60])
 def test_record_resembling_a_group_is_not_parsed_as_one(tmp_path: Path, number: int) -> None:
     """Who writes entries must not get to tell a bookie what it remembers, though a byte rots at the right place."""
-    planted = b"".join(encode_group(number, Changes(ledgers={7: LedgerRecord(b"stolen", deleted=True)})).parts)
+    planted = b"".join(encode_group(number, Changes(ledgers={7: LedgerData(b"stolen", deleted=True)})).parts)
 
     async def written(storage: RocksStorage) -> None:
         for entry_id in range(6):
@@ -76,8 +76,8 @@ def test_record_resembling_a_group_is_not_parsed_as_one(tmp_path: Path, number: 
             await storage.sync()
 
     async def found(storage: RocksStorage) -> None:
-        assert storage.ledger(7) is None
-        assert storage.entry_ids(1, 0, 1000, 1000) == [0, 2, 3, 4, 5]
+        assert storage.get_ledger(7) is None
+        assert storage.list_entry_ids(1, 0, 1000, 1000) == [0, 2, 3, 4, 5]
 
     _on(tmp_path, written)
     log = segment_path(tmp_path / "records", 1)
@@ -89,7 +89,7 @@ def test_record_resembling_a_group_is_not_parsed_as_one(tmp_path: Path, number: 
 
 def test_ledger_records_of_rotten_group_are_copied_before_file_deletion(tmp_path: Path) -> None:
     """CHK-25: nothing of the file is in use but what is remembered of a ledger, behind what can't be read."""
-    remembered = LedgerRecord(b"key", fenced=True, last_add_confirmed=5)
+    remembered = LedgerData(b"key", fenced=True, last_add_confirmed=5)
 
     async def written(storage: RocksStorage) -> None:
         storage.write(Changes({(1, 100): _RECORD}, ledgers={8: remembered}))
@@ -97,13 +97,17 @@ def test_ledger_records_of_rotten_group_are_copied_before_file_deletion(tmp_path
         await _fill(storage)
 
     async def dropped(storage: RocksStorage) -> None:
-        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
+        storage.write(Changes(ledgers={1: LedgerData(deleted=True)}, dropped=[1]))
         await storage.sync()
         await until(lambda: not segment_path(tmp_path / "records", 1).exists(), "the file is freed")
 
     async def still_there(storage: RocksStorage) -> None:
-        assert (storage.ledger(8), storage.ledger(9), storage.bookie()) == (remembered, remembered, b"me")
-        assert storage.ledger(1) == LedgerRecord(deleted=True)
+        assert (storage.get_ledger(8), storage.get_ledger(9), storage.get_bookie_record()) == (
+            remembered,
+            remembered,
+            b"me",
+        )
+        assert storage.get_ledger(1) == LedgerData(deleted=True)
 
     _on(tmp_path, written, _SMALL)
     _rot(segment_path(tmp_path / "records", 1), 12)
@@ -122,13 +126,13 @@ def test_used_bytes_are_correct_if_group_with_discard_is_lost(tmp_path: Path) ->
         storage.write(Changes({(1, 3): _RECORD}, discarded=[(1, 3)]))
 
     async def counted(storage: RocksStorage) -> None:
-        assert storage.entry_ids(1, 0, 100, 100) == list(range(20))
-        assert storage.used_bytes() == 20 * len(_RECORD)
-        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
-        assert storage.used_bytes() == 0
+        assert storage.list_entry_ids(1, 0, 100, 100) == list(range(20))
+        assert storage.log.count_live_bytes() == 20 * len(_RECORD)
+        storage.write(Changes(ledgers={1: LedgerData(deleted=True)}, dropped=[1]))
+        assert storage.log.count_live_bytes() == 0
 
     _on(tmp_path, written, _SMALL)
-    assert segments_in(tmp_path / "records") == [1, 2, 3]
+    assert list_segments(tmp_path / "records") == [1, 2, 3]
     segment_path(tmp_path / "records", 2).unlink()
     shutil.rmtree(tmp_path / "index")
     _on(tmp_path, counted, _SMALL)
@@ -137,7 +141,7 @@ def test_used_bytes_are_correct_if_group_with_discard_is_lost(tmp_path: Path) ->
 def test_file_with_rotten_group_is_found_and_rewritten(tmp_path: Path) -> None:
     """CHK-25: nobody reads heads and tables until the index is lost, and then what they told is lost, too."""
     often = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_seconds=0.2)
-    remembered = LedgerRecord(b"key", fenced=True)
+    remembered = LedgerData(b"key", fenced=True)
 
     async def written(storage: RocksStorage) -> None:
         storage.write(Changes(ledgers={9: remembered}, bookie=b"me"))
@@ -152,10 +156,10 @@ def test_file_with_rotten_group_is_found_and_rewritten(tmp_path: Path) -> None:
 
     async def whole(storage: RocksStorage) -> None:
         assert await storage.read(1, range(100), 1 << 30) == [_RECORD] * 100
-        assert (storage.ledger(9), storage.bookie()) == (remembered, b"me")
+        assert (storage.get_ledger(9), storage.get_bookie_record()) == (remembered, b"me")
 
     _on(tmp_path, written, _SMALL)
-    segments = segments_in(tmp_path / "records")
+    segments = list_segments(tmp_path / "records")
     rotten = [segments[0], segments[2]]
     for segment in rotten:
         _rot(segment_path(tmp_path / "records", segment), 12)
@@ -169,9 +173,9 @@ def test_each_file_has_its_turn_once_in_an_interval_whenever_processes_begin() -
     for begun in range(0, 100, 7):
         times = CheckSchedule(100.0, 1_000_000.0 + begun)
         for passed in range(1, 8):
-            turns += times.due(1_000_000.0 + begun + passed, 30)
+            turns += times.list_due(1_000_000.0 + begun + passed, 30)
     assert set(turns) == set(range(30))
     assert len(turns) <= 33
-    assert sorted(CheckSchedule(100.0, 0.0).due(1000.0, 5)) == [0, 1, 2, 3, 4]
-    assert CheckSchedule(100.0, 50.0).due(10.0, 5) == []
-    assert CheckSchedule(100.0, 0.0).due(10.0, 0) == []
+    assert sorted(CheckSchedule(100.0, 0.0).list_due(1000.0, 5)) == [0, 1, 2, 3, 4]
+    assert CheckSchedule(100.0, 50.0).list_due(10.0, 5) == []
+    assert CheckSchedule(100.0, 0.0).list_due(10.0, 0) == []

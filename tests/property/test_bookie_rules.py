@@ -19,7 +19,7 @@ from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.group_commit_rules import CommitGroup
 from magnetar_bookie.server.ledger_rules import AddDecisions, LedgerRules
 from magnetar_bookie.server.record_reader import RecordReader
-from magnetar_bookie.storage.interface import LedgerRecord, StorageFull
+from magnetar_bookie.storage.interface import LedgerData, StorageFull
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
@@ -56,12 +56,12 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
 
 @dataclass
 class Ledger:
-    remembered: LedgerRecord = field(default_factory=LedgerRecord)
+    data: LedgerData = field(default_factory=LedgerData)
     # entry id → record; None: it is damaged
     entries: dict[int, bytes | None] = field(default_factory=dict)
 
     def last_add_confirmed(self) -> int:
-        return max([self.remembered.last_add_confirmed, *(entry_id - 1 for entry_id in self.entries)])
+        return max([self.data.last_add_confirmed, *(entry_id - 1 for entry_id in self.entries)])
 
 
 State = dict[int, Ledger]
@@ -83,13 +83,13 @@ class BookieRules(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.storage: SimulatedStorage = self.disk.open()
-        self.replicas = LedgerRules(self.storage, max_ledgers_in_memory=2)
+        self.rules = LedgerRules(self.storage, max_ledgers_in_memory=2)
         if self.in_limbo:
-            self.replicas.limbo_below, self.replicas.limbo_generation = LIMBO_BELOW, 1
+            self.rules.limbo_below, self.rules.limbo_generation = LIMBO_BELOW, 1
         counters = BookieCounters()
-        commit = GroupCommit(self.storage, self.replicas, lambda _: None, lambda: None, ManualClock(), counters)
-        self.reader = RecordReader(self.storage, self.replicas, commit, counters)
-        self.under_way: CommitGroup | None = None
+        commit = GroupCommit(self.storage, self.rules, lambda _: None, lambda: None, ManualClock(), counters)
+        self.reader = RecordReader(self.storage, self.rules, commit, counters)
+        self.in_flight: CommitGroup | None = None
         # Who waits for which record, with the gathering group and with the one under way.
         self.gathering: dict[tuple[int, int, int], bytes] = {}
         self.leaving: dict[tuple[int, int, int], bytes] = {}
@@ -98,23 +98,23 @@ class BookieRules(RuleBasedStateMachine):
 
     def refusal(self, ledger_id: int, key: bytes, recovery: bool, fence: bool = False) -> Status | None:
         ledger = self.decided.get(ledger_id, Ledger())
-        remembered = ledger.remembered
-        if remembered.deleted:
+        data = ledger.data
+        if data.deleted:
             return Status.DELETED
-        if not key or (remembered.master_key and remembered.master_key != key):
+        if not key or (data.master_key and data.master_key != key):
             return Status.WRONG_KEY
         if fence:
             return None
-        if not recovery and self.in_limbo and ledger_id < LIMBO_BELOW and not remembered.limbo_cleared:
+        if not recovery and self.in_limbo and ledger_id < LIMBO_BELOW and not data.limbo_cleared:
             return Status.LIMBO
-        if not recovery and remembered.fenced:
+        if not recovery and data.fenced:
             return Status.FENCED
         return None
 
     def remember(self, ledger_id: int, key: bytes = b"", **changes: Any) -> Ledger:
         ledger = self.decided.setdefault(ledger_id, Ledger())
-        key = ledger.remembered.master_key or key
-        ledger.remembered = replace(ledger.remembered, master_key=key, **changes)
+        key = ledger.data.master_key or key
+        ledger.data = replace(ledger.data, master_key=key, **changes)
         return ledger
 
     @rule(
@@ -140,12 +140,12 @@ class BookieRules(RuleBasedStateMachine):
                 expected[entry_id] = refusal
             elif held is not None and held != one:
                 expected[entry_id] = Status.CONFLICT
-            elif held is None and self.replicas.read_only and not recovery:  # it is not held, or damaged
+            elif held is None and self.rules.read_only and not recovery:  # it is not held, or damaged
                 expected[entry_id] = Status.READ_ONLY
             else:
                 expected[entry_id] = None  # OK, at once or later
                 self.remember(ledger_id, key).entries[entry_id] = one
-        decisions = self.replicas.add_run(ledger_id, key, first, records, recovery, self.askers)
+        decisions = self.rules.add_run(ledger_id, key, first, records, recovery, self.askers)
         answered = self.settle(decisions)
         for entry_id, one in enumerate(records, first):
             status = expected[entry_id]
@@ -159,13 +159,13 @@ class BookieRules(RuleBasedStateMachine):
         assert not answered
 
     def settle(self, decisions: AddDecisions) -> dict[int, Status]:
-        answers = list(decisions.answers)
+        answers = list(decisions.results)
         duplicates = list(decisions.duplicates)
         while duplicates:
             add = duplicates.pop(0)
-            (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id], 0))
-            more = self.replicas.compared(add, held, self.askers)
-            answers += more.answers
+            (held,) = finish(self.reader.read_unchecked(add.ledger_id, [add.entry_id], 0))
+            more = self.rules.decide_duplicate(add, held, self.askers)
+            answers += more.results
             duplicates += more.duplicates
         found: dict[int, Status] = {}
         for answer in answers:
@@ -177,56 +177,56 @@ class BookieRules(RuleBasedStateMachine):
     @rule(ledger_id=LEDGERS, key=KEY)
     def fence(self, ledger_id: int, key: bytes) -> None:
         refusal = self.refusal(ledger_id, key, recovery=False, fence=True)
-        status, group = self.replicas.fence(ledger_id, key)
+        status, group = self.rules.fence(ledger_id, key)
         assert status == (refusal or Status.OK)
-        if refusal is Status.DELETED and self.decided[ledger_id].remembered.settled:
+        if refusal is Status.DELETED and self.decided[ledger_id].data.settled:
             self.remember(ledger_id, settled=False)
             assert group is not None
         if refusal is None:
             self.remember(ledger_id, key, fenced=True)
-            assert group is not None or self.durable[ledger_id].remembered.fenced
+            assert group is not None or self.durable[ledger_id].data.fenced
 
     @rule(ledger_id=LEDGERS, key=KEY, entry_id=ENTRIES)
     def confirm(self, ledger_id: int, key: bytes, entry_id: int) -> None:
         refusal = self.refusal(ledger_id, key, recovery=False)
-        known = self.decided.get(ledger_id, Ledger()).remembered.last_add_confirmed
-        if self.replicas.read_only and (entry_id > known or ledger_id not in self.decided):
+        known = self.decided.get(ledger_id, Ledger()).data.last_add_confirmed
+        if self.rules.read_only and (entry_id > known or ledger_id not in self.decided):
             refusal = refusal or Status.READ_ONLY
-        status, group = self.replicas.confirm(ledger_id, key, entry_id)
+        status, group = self.rules.set_explicit_lac(ledger_id, key, entry_id)
         assert status == (refusal or Status.OK)
         if refusal is None:
             self.remember(ledger_id, key, last_add_confirmed=max(known, entry_id))
-            assert group is not None or self.durable[ledger_id].remembered.last_add_confirmed >= entry_id
+            assert group is not None or self.durable[ledger_id].data.last_add_confirmed >= entry_id
 
     @rule(ledger_id=LEDGERS)
     def tombstone(self, ledger_id: int) -> None:
-        group = self.replicas.tombstone(ledger_id)
+        group = self.rules.delete_ledger(ledger_id)
         self.remember(ledger_id, deleted=True).entries.clear()
         self.said.pop(ledger_id, None)
-        assert group is not None or self.durable[ledger_id].remembered.deleted
+        assert group is not None or self.durable[ledger_id].data.deleted
 
     @rule(ledger_id=LEDGERS)
     def settle_tombstone(self, ledger_id: int) -> None:
-        self.replicas.settle(ledger_id)
-        if self.decided.get(ledger_id, Ledger()).remembered.deleted:
+        self.rules.settle_tombstone(ledger_id)
+        if self.decided.get(ledger_id, Ledger()).data.deleted:
             self.remember(ledger_id, settled=True)
 
     @rule(read_only=st.booleans())
     def set_read_only(self, read_only: bool) -> None:
-        self.replicas.read_only = read_only
+        self.rules.read_only = read_only
 
     @rule(full=st.booleans())
     def set_full(self, full: bool) -> None:
         self.disk.capacity_bytes = self.disk.used_bytes if full else None
 
-    @precondition(lambda self: self.under_way is None and self.replicas.group)
+    @precondition(lambda self: self.in_flight is None and self.rules.group)
     @rule()
     def write(self) -> None:
-        group = self.under_way = self.replicas.take()
+        group = self.in_flight = self.rules.take_group()
         try:
             self.storage.write(group.changes)
         except StorageFull:
-            self.storage.write(group.without_records())
+            self.storage.write(group.leave_records_out())
             # They are in line, to be read and compared with, until the group is done.
             for ledger_id, ledger in self.decided.items():
                 before = self.written.get(ledger_id, Ledger()).entries
@@ -247,28 +247,28 @@ class BookieRules(RuleBasedStateMachine):
             elif entry_id in entries:
                 entries[entry_id] = before
 
-    @precondition(lambda self: self.under_way is not None)
+    @precondition(lambda self: self.in_flight is not None)
     @rule()
     def sync(self) -> None:
-        group, self.under_way = self.under_way, None
+        group, self.in_flight = self.in_flight, None
         assert group is not None
         finish(self.storage.sync())
         self.durable = copy.deepcopy(self.written)
         self.drop_refused(self.decided)
         self.refused = {}
-        for answer in self.replicas.durable(group).answers:
-            for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):
-                key = (answer.asker, answer.ledger_id, entry_id)
-                # Asked while this group was under way already, and the same as what it holds.
+        for result in self.rules.complete_group(group).results:
+            for entry_id in range(result.first_entry_id, result.first_entry_id + result.count):
+                key = (result.source, result.ledger_id, entry_id)
+                # Sent while this group was in flight, and equal to its record.
                 one = self.leaving.pop(key, None) or self.gathering.pop(key)
-                ledger = self.durable[answer.ledger_id]
-                if answer.status == Status.OK and not ledger.remembered.deleted:
+                ledger = self.durable[result.ledger_id]
+                if result.status == Status.OK and not ledger.data.deleted:
                     assert ledger.entries[entry_id] in (one, None)
-                elif answer.status == Status.DELETED:
-                    assert ledger.remembered.deleted
-                elif answer.status != Status.OK:
-                    assert answer.status == Status.READ_ONLY
-                    assert group.full
+                elif result.status == Status.DELETED:
+                    assert ledger.data.deleted
+                elif result.status != Status.OK:
+                    assert result.status == Status.READ_ONLY
+                    assert group.disk_was_full
         assert not self.leaving, "somebody was not answered"
 
     @rule(survive=st.booleans())
@@ -278,29 +278,29 @@ class BookieRules(RuleBasedStateMachine):
         self.disk.randomness = SeededRandomness(int(survive))
         self.disk.capacity_bytes = None
         self.start()
-        self.replicas.read_only = False
+        self.rules.read_only = False
         there = self.written if self.holds(self.written) else self.durable
         assert self.holds(there), "a crash left neither what was synced nor what was written"
         self.durable, self.written, self.decided = (copy.deepcopy(there) for _ in range(3))
 
     def holds(self, state: State) -> bool:
-        if self.storage.ledger_ids(0, 100) != sorted(state):
+        if self.storage.list_ledger_ids(0, 100) != sorted(state):
             return False
         for ledger_id, ledger in state.items():
             entry_ids = sorted(ledger.entries)
-            if self.storage.ledger(ledger_id) != ledger.remembered:
+            if self.storage.get_ledger(ledger_id) != ledger.data:
                 return False
-            if self.storage.entry_ids(ledger_id, 0, 100, 100) != entry_ids:
+            if self.storage.list_entry_ids(ledger_id, 0, 100, 100) != entry_ids:
                 return False
             for entry_id, read in zip(entry_ids, finish(self.storage.read(ledger_id, entry_ids, ALL)), strict=True):
                 if ledger.entries[entry_id] not in (read, None):
                     return False
         return True
 
-    @precondition(lambda self: self.under_way is None)
+    @precondition(lambda self: self.in_flight is None)
     @rule(ledger_id=LEDGERS, entry_id=ENTRIES)
     def damage(self, ledger_id: int, entry_id: int) -> None:
-        if self.replicas.in_line(ledger_id, entry_id) is None and self.disk.damage(ledger_id, entry_id):
+        if self.rules.get_pending_record(ledger_id, entry_id) is None and self.disk.damage(ledger_id, entry_id):
             self.damaged_once = True
             for state in (self.durable, self.written, self.decided):
                 if entry_id in state.get(ledger_id, Ledger()).entries:
@@ -310,20 +310,20 @@ class BookieRules(RuleBasedStateMachine):
     @rule()
     def enter_limbo(self) -> None:
         self.in_limbo = True
-        self.replicas.limbo_below, self.replicas.limbo_generation = LIMBO_BELOW, 1
+        self.rules.limbo_below, self.rules.limbo_generation = LIMBO_BELOW, 1
 
     @precondition(lambda self: self.in_limbo)
     @rule(ledger_id=LEDGERS)
     def clear_limbo(self, ledger_id: int) -> None:
-        self.replicas.clear_limbo(ledger_id)
+        self.rules.clear_limbo(ledger_id)
         if ledger_id < LIMBO_BELOW:
             self.remember(ledger_id, limbo_cleared=1)
 
     @rule(ledger_id=LEDGERS)
     def last_add_confirmed(self, ledger_id: int) -> None:
-        if self.decided.get(ledger_id, Ledger()).remembered.deleted:
+        if self.decided.get(ledger_id, Ledger()).data.deleted:
             return
-        said = finish(self.reader.last_add_confirmed(ledger_id))
+        said = finish(self.reader.read_last_add_confirmed(ledger_id))
         durable = self.durable.get(ledger_id, Ledger()).last_add_confirmed()
         assert said == durable if not self.damaged_once else said <= durable
         assert said >= self.said.get(ledger_id, -1), "it fell"
@@ -332,23 +332,23 @@ class BookieRules(RuleBasedStateMachine):
     @rule(ledger_id=LEDGERS, first=ENTRIES, count=st.integers(1, 8), max_bytes=st.integers(0, 400))
     def read(self, ledger_id: int, first: int, count: int, max_bytes: int) -> None:
         ledger = self.decided.get(ledger_id, Ledger())
-        if ledger.remembered.deleted:
+        if ledger.data.deleted:
             return
         asked = range(first, first + count)
-        found = finish(self.reader.held(ledger_id, asked, max_bytes))
+        found = finish(self.reader.read_unchecked(ledger_id, asked, max_bytes))
         assert found, "whoever reads on would never come to an end"
         for entry_id, held in zip(asked, found, strict=False):
             assert (held is not None) == (entry_id in ledger.entries)
             if held is not None:
-                assert entry_id <= self.replicas.highest_entry(ledger_id)
+                assert entry_id <= self.rules.get_highest_entry_id(ledger_id)
                 assert ledger.entries[entry_id] in (held, None)
         sizes = [len(held) for held in found if isinstance(held, bytes)]
         assert sum(sizes) <= max_bytes + max(sizes, default=0), "more memory than was allowed"
 
     @invariant()
     def memory_is_accounted_for(self) -> None:
-        under_way = self.under_way.pending_bytes if self.under_way else 0
-        assert self.replicas.pending_bytes == self.replicas.group.pending_bytes + under_way
+        in_flight = self.in_flight.pending_bytes if self.in_flight else 0
+        assert self.rules.pending_bytes == self.rules.group.pending_bytes + in_flight
 
 
 TestBookieRules = BookieRules.TestCase

@@ -20,7 +20,7 @@ from magnetar_bookie.storage.interface import (
     DAMAGED,
     Changes,
     Damaged,
-    LedgerRecord,
+    LedgerData,
     StorageFailed,
     StorageFull,
 )
@@ -51,7 +51,7 @@ class DiskFaults:
 
 @dataclass(slots=True)
 class _Ledger:
-    record: LedgerRecord | None = None
+    record: LedgerData | None = None
     entries: dict[int, Held] = field(default_factory=dict)
     # The entries' ids, in order.
     ids: list[int] = field(default_factory=list)
@@ -79,7 +79,7 @@ class _Group:
 
     # (ledger id, entry id, what was there)
     entries: list[tuple[int, int, Held | None]] = field(default_factory=list)
-    ledgers: list[tuple[int, LedgerRecord | None]] = field(default_factory=list)
+    ledgers: list[tuple[int, LedgerData | None]] = field(default_factory=list)
     # The ledger's entries; the lists of ids are made anew.
     dropped: list[tuple[int, dict[int, Held]]] = field(default_factory=list)
     bookie: tuple[bytes | None] | None = None
@@ -125,7 +125,7 @@ class SimulatedDisk:
     def lose_synced(self, count: int = 1) -> int:
         """Crashes, and takes away the newest `count` groups of what was synced. Returns how many there were to take.
 
-        The next `open` has `intact` False, and so have those after it until the bookie has written its own record.
+        The next `open` has `is_intact` False, and so have those after it until the bookie has written its own record.
         """
         self.crash()
         lost = 0
@@ -154,7 +154,7 @@ class SimulatedDisk:
         """Groups that `lose_synced` can take away."""
         return len(self._synced)
 
-    def has_room(self) -> bool:
+    def has_free_space(self) -> bool:
         return self.capacity_bytes is None or self.used_bytes < 0.9 * self.capacity_bytes
 
     def fill(self) -> None:
@@ -200,8 +200,8 @@ class SimulatedDisk:
         ledger_now = self.ledgers.get(ledger_id)
         return ledger_now.entries.get(entry_id) if ledger_now else None
 
-    def durable_ledger(self, ledger_id: int) -> LedgerRecord | None:
-        """The like of what is remembered of the ledger."""
+    def durable_ledger(self, ledger_id: int) -> LedgerData | None:
+        """What would be read of the ledger's data then."""
         for group in self._unsynced:
             for ledger, old in group.ledgers:
                 if ledger == ledger_id:
@@ -301,45 +301,48 @@ class SimulatedStorage:
     def __init__(self, disk: SimulatedDisk, intact: bool) -> None:
         self._disk = disk
         self._intact = intact
-        # Why it does nothing any more.
+        # Why it failed or was closed.
         self.dead: str | None = None
         # How many groups were written, and how many of them are durable.
         self._written = 0
         self._durable = 0
 
-    def has_room(self) -> bool:
-        return self._disk.has_room()
+    def has_free_space(self) -> bool:
+        return self._disk.has_free_space()
+
+    def get_stats(self) -> None:
+        return None
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         return self._intact
 
-    def bookie(self) -> bytes | None:
+    def get_bookie_record(self) -> bytes | None:
         self._check_alive()
         return self._disk.bookie_record
 
-    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+    def get_ledger(self, ledger_id: int) -> LedgerData | None:
         self._check_alive()
         ledger = self._disk.ledgers.get(ledger_id)
         return ledger.record if ledger else None
 
-    def ledger_ids(self, first: int, limit: int) -> list[int]:
+    def list_ledger_ids(self, first: int, limit: int) -> list[int]:
         self._check_alive()
         ledgers = self._disk.ledgers
         ids = sorted(one for one, ledger in ledgers.items() if one >= first and ledger.record is not None)
         return ids[:limit]
 
-    def last_entry(self, ledger_id: int) -> int:
+    def get_last_entry_id(self, ledger_id: int) -> int:
         self._check_alive()
         ledger = self._disk.ledgers.get(ledger_id)
         return ledger.ids[-1] if ledger and ledger.ids else -1
 
-    def has(self, ledger_id: int, entry_id: int) -> bool:
+    def has_entry(self, ledger_id: int, entry_id: int) -> bool:
         self._check_alive()
         ledger = self._disk.ledgers.get(ledger_id)
         return ledger is not None and entry_id in ledger.entries
 
-    def entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
+    def list_entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
         self._check_alive()
         ledger = self._disk.ledgers.get(ledger_id)
         if ledger is None:
@@ -372,16 +375,16 @@ class SimulatedStorage:
         await self._disk.clock.sleep(takes_s)
         self._sync_ends(written)
 
-    def begin_sync(self, done: Callable[[StorageFailed | None], object]) -> None:
+    def start_sync(self, on_done: Callable[[StorageFailed | None], object]) -> None:
         written, takes_s = self._sync_begins()
 
         def ends() -> None:
             try:
                 self._sync_ends(written)
             except StorageFailed as error:
-                done(error)
+                on_done(error)
             else:
-                done(None)
+                on_done(None)
 
         self._disk.clock.call_later(takes_s, ends)
 
@@ -405,8 +408,8 @@ class SimulatedStorage:
         self._durable += count
         disk.make_durable(count)
 
-    def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
-        """It does nothing by itself: it fails in a call, and the caller hears of it."""
+    def on_failure(self, callback: Callable[[StorageFailed], object]) -> None:
+        """Ignore the callback: this storage fails in calls only, whose callers get the error."""
 
     async def close(self) -> None:
         await self.sync()

@@ -18,18 +18,18 @@ _BRANCHES: Final = [
     # Limits, and what comes of them.
     Branch("LedgerWriter.append_run", "raise TooManyPending"),
     Branch("EnsembleChoice.choose", "raise await self._too_few(striping)"),
-    Branch("GroupCommit.room", "self._room_waiters[woken] = None"),
-    Branch("RecordReader._in_line", "max_bytes -= len(record)"),
-    Branch("CommitGroup._status", "return Status.READ_ONLY"),
+    Branch("GroupCommit.wait_for_capacity", "self._capacity_waiters[woken] = None"),
+    Branch("RecordReader._get_pending", "max_bytes -= len(record)"),
+    Branch("CommitGroup._final_status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
     Branch("ReplicatedAdds._leave_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
     Branch("ReplicatedAdds._settle", "self._released()"),
-    Branch("Bookie._look_for_room", "self._room_timer = None"),
+    Branch("Bookie._check_free_space", "self._free_space_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
-    Branch("LedgerRules._refusal", "return Status.LIMBO"),
-    Branch("LedgerRules._identity_refusal", "return Status.DELETED"),
-    Branch("GarbageCollector._look_through", "unexplained[ledger_id] = None"),
-    Branch("LongPolls.gone", "self.risen(ledger_id, 2**63)"),
+    Branch("LedgerRules._find_refusal", "return Status.LIMBO"),
+    Branch("LedgerRules._find_identity_refusal", "return Status.DELETED"),
+    Branch("GarbageCollector._check_ledgers", "unexplained[ledger_id] = None"),
+    Branch("LongPolls.wake_all", "self.wake(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.
     Branch("LedgerStore.make", "continue"),
     Branch("ReplicatedAdds._make_known", "MetadataUnknown"),

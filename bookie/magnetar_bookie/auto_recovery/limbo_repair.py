@@ -38,7 +38,7 @@ class InLimbo(Protocol):
     bookie_id: str
     record: BookieRecord
 
-    def in_limbo(self, ledger_id: int) -> bool: ...
+    def is_in_limbo(self, ledger_id: int) -> bool: ...
 
     async def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> None: ...
 
@@ -76,7 +76,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySe
     try:
         await client.ledgers.store.sync()
         async for ledger_id in client.ledgers.ledger_ids():
-            if not bookie.in_limbo(ledger_id):
+            if not bookie.is_in_limbo(ledger_id):
                 continue
             try:
                 async with LedgerLock(client, ledger_id, b"limbo") as mine:

@@ -1,11 +1,10 @@
-"""Whether a bookie truly works: what it was asked is looked at, and not only that it answers.
+"""The health of a bookie: whether its parts work, not only whether the process answers.
 
-Healthy is a bookie whose event loop turns, whose disk has not failed, whose groups get to the disk in time, and whose
-storage gives the records that it holds. To be read-only, in limbo or without a metadata session is healthy: it serves
-what it can. Ready is one that is registered besides, so that others find it.
+A bookie is healthy if its event loop is not late, its disk has not failed, its groups are synced in time, and its
+storage returns records. A bookie that is read-only, in limbo or without a metadata session is healthy, too: it serves
+all requests that it can. It is ready if it is also registered, so that clients find it.
 
-The storage is asked by one question at a time, however many ask for the health: where the disk hangs they all wait for
-that one, and no longer than the bound.
+One request at a time checks the storage, for all callers: if the disk hangs, all wait for it, up to a timeout.
 """
 
 from __future__ import annotations
@@ -26,26 +25,28 @@ __all__ = ["Health"]
 
 class Health:
     def __init__(
-        self, process: BookieProcess, settings: BookieSettings, clock: Clock, loop_watch: LoopDelayMonitor
+        self, process: BookieProcess, settings: BookieSettings, clock: Clock, loop_monitor: LoopDelayMonitor
     ) -> None:
         self._process = process
         self._settings = settings
         self._clock = clock
-        self._loop_watch = loop_watch
-        self._question = SingleFlightCheck(lambda: _ask(process.bookie), settings.health_max_answer_seconds, clock)
+        self._loop_monitor = loop_monitor
+        self._storage_check = SingleFlightCheck(
+            lambda: _check_storage(process.bookie), settings.health_max_answer_seconds, clock
+        )
 
-    async def look(self) -> tuple[bool, dict[str, Any]]:
-        """Whether it is healthy, and how each part is."""
+    async def check(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether the bookie is healthy, and the state of each part."""
         bookie, settings = self._process.bookie, self._settings
-        storage = await self._storage_problem(bookie)
-        late_s = self._loop_watch.delay_s
+        storage_problem = await self._find_storage_problem(bookie)
+        late_s = self._loop_monitor.delay_s
         since = bookie.counters.syncing_since
         syncing_s = 0.0 if since is None else self._clock.monotonic() - since
         reasons = []
-        if bookie.failed is not None:
-            reasons.append(f"the disk failed: {bookie.failed}")
-        elif storage:
-            reasons.append(storage)
+        if bookie.failure is not None:
+            reasons.append(f"the disk failed: {bookie.failure}")
+        elif storage_problem:
+            reasons.append(storage_problem)
         if syncing_s > settings.health_max_sync_seconds:
             reasons.append(f"a group of entries is being written to the disk for {syncing_s:.1f} s already")
         if late_s > settings.health_max_lateness_seconds:
@@ -54,46 +55,46 @@ class Health:
             "healthy": not reasons,
             "reasons": reasons,
             "loop_late_s": round(late_s, 3),
-            "disk_failed": bookie.failed is not None,
+            "disk_failed": bookie.failure is not None,
             "syncing_for_s": round(syncing_s, 3),
-            "storage_answers": not storage,
-            "ready": self._process.registered,
+            "storage_answers": not storage_problem,
+            "ready": self._process.is_registered,
             "session": self._process.session_state.value,
             "read_only": bookie.read_only,
-            "read_only_because": bookie.read_only_because,
+            "read_only_because": bookie.read_only_reasons,
         }
 
-    def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Whether others find it, and if not, why."""
+    def check_ready(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether clients find the bookie, and if not, why."""
         process = self._process
         reasons = []
-        if process.bookie.failed is not None:
-            reasons.append(f"the disk failed: {process.bookie.failed}")
+        if process.bookie.failure is not None:
+            reasons.append(f"the disk failed: {process.bookie.failure}")
         elif process.session_state is not SessionState.CONNECTED:
             reasons.append(f"it has no session with the metadata store {self._settings.metadata}")
         elif not process.started.is_set():
             reasons.append("it is not registered yet")
-        elif not process.registered:
+        elif not process.is_registered:
             reasons.append("its registration is missing")
         return not reasons, {"ready": not reasons, "reasons": reasons}
 
     async def close(self) -> None:
-        await self._question.close()
+        await self._storage_check.close()
 
-    async def _storage_problem(self, bookie: Bookie) -> str:
-        """Why the storage is no good; empty: it is."""
-        if bookie.failed is not None:
+    async def _find_storage_problem(self, bookie: Bookie) -> str:
+        """Return why the storage does not work; empty: it works."""
+        if bookie.failure is not None:
             return "the disk failed"
-        problem = await self._question.find_problem()
+        problem = await self._storage_check.find_problem()
         return problem and f"the storage {problem}"
 
 
-async def _ask(bookie: Bookie) -> None:
-    """Looks a ledger up, and reads its first record if there is one. Whether that is damaged is the scrubber's."""
+async def _check_storage(bookie: Bookie) -> None:
+    """Look up a ledger, and read its first record if there is one. A damaged record is reported by the scrubber."""
     storage = bookie.storage
-    storage.bookie()
-    for ledger_id in storage.ledger_ids(0, 1):
-        storage.ledger(ledger_id)
-        entry_ids = storage.entry_ids(ledger_id, 0, MAX_ENTRY_ID, 1)
+    storage.get_bookie_record()
+    for ledger_id in storage.list_ledger_ids(0, 1):
+        storage.get_ledger(ledger_id)
+        entry_ids = storage.list_entry_ids(ledger_id, 0, MAX_ENTRY_ID, 1)
         if entry_ids:
-            await bookie.reader.held(ledger_id, entry_ids, 1)
+            await bookie.reader.read_unchecked(ledger_id, entry_ids, 1)

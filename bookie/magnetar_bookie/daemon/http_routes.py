@@ -1,13 +1,13 @@
-"""What a bookie answers over HTTP.
+"""The HTTP requests that a bookie answers.
 
-    GET  /health      200 if it truly works, else 503: see health.py
+    GET  /health      200 if the bookie works, else 503: see health.py
     GET  /ready       200 if it is registered, else 503
-    GET  /status      all that it says of itself
+    GET  /status      its state, in detail
     GET  /metrics     for Prometheus
-    POST /read-only   {"read_only": true}: takes no new entries from now on, after a restart either; false: unless
-                      there is another reason not to
+    POST /read-only   {"read_only": true}: accept no new entries from now on, also after a restart; false: accept them,
+                      unless there is another reason not to
 
-A change asks for the content type application/json: a page in somebody's browser can't send that without asking first.
+A change needs the content type application/json, which a web page in somebody's browser can't send without permission.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from magnetar_wire.clock import Clock
 __all__ = ["BookieHttp"]
 
 _BAD_REQUEST: Final = 400
-_NO_JSON: Final = 415
+_UNSUPPORTED_MEDIA_TYPE: Final = 415
 _UNAVAILABLE: Final = 503
 
 
@@ -42,9 +42,9 @@ class BookieHttp:
         self._health = health
         self._disk = disk
         self._clock = clock
-        self._began = clock.monotonic()
+        self._started_at = clock.monotonic()
         self._metrics = Metrics(process)
-        # Known when it is served.
+        # Set when HTTP is served.
         self.address = ""
         self.app = Starlette(
             routes=[
@@ -57,33 +57,37 @@ class BookieHttp:
         )
 
     async def _get_health(self, request: Request) -> Response:
-        healthy, parts = await self._health.look()
+        healthy, parts = await self._health.check()
         return JSONResponse(parts, 200 if healthy else _UNAVAILABLE)
 
     async def _get_ready(self, request: Request) -> Response:
-        ready, parts = self._health.ready()
+        ready, parts = self._health.check_ready()
         return JSONResponse(parts, 200 if ready else _UNAVAILABLE)
 
     async def _get_status(self, request: Request) -> Response:
-        uptime_s = self._clock.monotonic() - self._began
-        return JSONResponse(build_status(self._process, self.address, uptime_s, await self._disk.look()))
+        uptime_s = self._clock.monotonic() - self._started_at
+        return JSONResponse(build_status(self._process, self.address, uptime_s, await self._disk.measure()))
 
     async def _get_metrics(self, request: Request) -> Response:
-        return Response(self._metrics.text(await self._disk.look()), media_type=CONTENT_TYPE_LATEST)
+        return Response(self._metrics.format(await self._disk.measure()), media_type=CONTENT_TYPE_LATEST)
 
     async def _post_read_only(self, request: Request) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            return JSONResponse({"error": "the content type must be application/json"}, _NO_JSON)
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != "application/json":
+            return JSONResponse({"error": "the content type must be application/json"}, _UNSUPPORTED_MEDIA_TYPE)
         try:
-            asked = json.loads(await request.body())
+            requested = json.loads(await request.body())
         except (ValueError, RecursionError):
-            asked = None
-        if not isinstance(asked, dict) or list(asked) != ["read_only"] or not isinstance(asked["read_only"], bool):
+            requested = None
+        if (
+            not isinstance(requested, dict)
+            or list(requested) != ["read_only"]
+            or not isinstance(requested["read_only"], bool)
+        ):
             return JSONResponse({"error": 'the body must be {"read_only": true} or {"read_only": false}'}, _BAD_REQUEST)
         bookie = self._process.bookie
         try:
-            await bookie.keep_read_only(asked["read_only"])
+            await bookie.store_read_only(requested["read_only"])
         except StorageFailed as error:
             return JSONResponse({"error": str(error)}, _UNAVAILABLE)
-        return JSONResponse({"read_only": bookie.read_only, "read_only_because": bookie.read_only_because})
+        return JSONResponse({"read_only": bookie.read_only, "read_only_because": bookie.read_only_reasons})

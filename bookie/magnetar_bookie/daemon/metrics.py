@@ -1,4 +1,4 @@
-"""A bookie's numbers for Prometheus: kept as plain numbers where they arise, and put into words at a scrape."""
+"""A bookie's metrics for Prometheus. Its parts count in plain numbers, which are formatted at a scrape."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from magnetar_bookie.daemon.disk_usage import DiskUsage
-from magnetar_bookie.daemon.storage_use import read_storage_stats
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.storage.rocksdb.storage_stats import StorageStats
+from magnetar_bookie.storage.interface import StorageStats
 from magnetar_wire.process.metric_families import MetricFamilies, format_exposition
 
 __all__ = ["Metrics"]
@@ -26,7 +25,7 @@ class Metrics:
     def __init__(self, process: BookieProcess) -> None:
         self._process = process
 
-    def text(self, disk: DiskUsage | None) -> bytes:
+    def format(self, disk: DiskUsage | None) -> bytes:
         return format_exposition(list(self.collect(disk)))
 
     def collect(self, disk: DiskUsage | None) -> Iterator[Metric]:
@@ -34,7 +33,7 @@ class Metrics:
         counters, collector, repairs = bookie.counters, process.collector, process.repairs
         yield _counter("adds", "Entries in add requests.", counters.adds)
         yield _counter("add_bytes", "Bytes of add requests.", counters.add_bytes)
-        yield _answers(counters.answers)
+        yield _collect_answers(counters.answers)
         yield _counter("reads", "Read requests.", counters.reads)
         yield _counter("read_entries", "Entries returned by reads.", counters.records_read)
         yield _counter("read_bytes", "Bytes of the entries returned by reads.", counters.read_bytes)
@@ -53,8 +52,8 @@ class Metrics:
         yield _gauge("add_streams", "Open streams of adds.", bookie.add_streams)
         yield _gauge("long_polls", "Readers waiting for new entries.", bookie.long_polls)
         yield _gauge("read_only", "1: the bookie accepts no new entries.", bookie.read_only)
-        yield _gauge("disk_failed", "1: the disk failed, and no request is answered.", bookie.failed is not None)
-        yield _gauge("registered", "1: the bookie is registered in the metadata store.", process.registered)
+        yield _gauge("disk_failed", "1: the disk failed, and no request is answered.", bookie.failure is not None)
+        yield _gauge("registered", "1: the bookie is registered in the metadata store.", process.is_registered)
         in_limbo = bookie.record.limbo_below > 0 and process.ledgers_in_limbo != 0
         yield _gauge("limbo", "1: some ledgers may have lost entries on this bookie.", in_limbo)
         if process.ledgers_in_limbo is not None:
@@ -74,7 +73,7 @@ class Metrics:
             yield _gauge("disk_free_bytes", "Free bytes of the file system.", disk.free_bytes)
             yield _gauge("disk_total_bytes", "Size of the file system in bytes.", disk.total_bytes)
             yield _gauge("folder_bytes", "Bytes of the bookie's files.", disk.folder_bytes)
-        yield from _storage(read_storage_stats(bookie.storage))
+        yield from _collect_storage(bookie.storage.get_stats())
         auditing = process.auto_recovery is not None and process.auto_recovery.auditing
         yield _gauge("auditor", "1: this bookie is the auditor.", auditing)
         yield _counter("repair_tasks_done", "Repair tasks finished by the repair worker.", repairs.tasks_done)
@@ -85,20 +84,20 @@ class Metrics:
         )
 
 
-def _storage(use: StorageStats | None) -> Iterator[Metric]:
-    if use is None:
+def _collect_storage(stats: StorageStats | None) -> Iterator[Metric]:
+    if stats is None:
         return
-    yield _gauge("segments", "Log files.", use.segments)
-    yield _gauge("segments_held_bytes", "Bytes of the log files.", use.held_bytes)
-    yield _gauge("segments_used_bytes", "Bytes in the log files of entries that are not deleted.", use.used_bytes)
-    yield _gauge("index_bytes", "Bytes of the index files.", use.index_bytes)
-    yield _counter("reclaimed_segments", "Log files deleted to free space.", use.reclaimed_segments)
-    yield _counter("reclaimed_bytes", "Bytes freed with deleted log files.", use.reclaimed_bytes)
-    unreadable = use.unreadable_segments
+    yield _gauge("segments", "Log files.", stats.segments)
+    yield _gauge("segments_held_bytes", "Bytes of the log files.", stats.held_bytes)
+    yield _gauge("segments_used_bytes", "Bytes in the log files of entries that are not deleted.", stats.used_bytes)
+    yield _gauge("index_bytes", "Bytes of the index files.", stats.index_bytes)
+    yield _counter("reclaimed_segments", "Log files deleted to free space.", stats.reclaimed_segments)
+    yield _counter("reclaimed_bytes", "Bytes freed with deleted log files.", stats.reclaimed_bytes)
+    unreadable = stats.unreadable_segments
     yield _gauge("unreadable_segments", "Log files that can't be read completely.", unreadable)
 
 
-def _answers(answers: dict[int, int]) -> Metric:
+def _collect_answers(answers: dict[int, int]) -> Metric:
     family: Any = _counter("add_answers", "Entries answered, by status.", labels=["status"])
     for status, count in sorted(answers.items()):
         family.add_metric([status_name(status)], count)

@@ -1,13 +1,13 @@
-"""One bookie as a process: made of its parts, run until it is told to end or can't go on, and what its end says.
+"""One bookie as a process: it combines the parts, runs them until a shutdown or a failure, and returns the exit status.
 
-**Ending in peace** has a bound for each of its steps, so that the whole has one: leaving (`BookieProcess.leave`), then
-the service's end, then the storage's. Where a step does not end in time the next one is taken all the same: what was
-not answered is unknown to whoever asked, and what was is on the disk since before it was answered. A folder that was
-not closed properly is opened like that of a process that was killed.
+**A graceful shutdown** has a timeout for each of its steps, and so for the whole: `BookieProcess.drain`, the end of the
+bookie, the close of the storage. If a step takes too long, the next one is done all the same. Clients without an answer
+don't know the outcome of their requests; what was answered was durable before. A folder that was not closed is opened
+like that of a process that was killed.
 
-**The disk's failure** ends the process without touching the disk again: nobody knows what is on it before it is opened
-anew. Where the disk hangs, threads hang with it, and nothing waits for them; whoever calls `run_bookie` ends the
-process with the status that it returns, by `os._exit`, for the same reason.
+**A failure of the disk** ends the process without touching the disk again: it is unknown what is on it until it is
+opened again. If the disk hangs, threads hang with it, and nothing waits for them. For the same reason the caller of
+`run_bookie` ends the process by `os._exit`, with the status that it returns.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from magnetar_wire.transport import NotReached, Transport
 __all__ = ["BookieDaemon", "BookieParts", "run_bookie"]
 
 _log = logging.getLogger(__name__)
-# What is added to the bounds of all steps, before the process is ended from outside the event loop.
+# Added to the timeouts of all steps; after that the process is ended from outside the event loop.
 _MARGIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class BookieParts:
-    """What a bookie stands on."""
+    """The parts that a bookie needs."""
 
     open_storage: Callable[[], Awaitable[LedgerStorage]]
     transport: Transport
@@ -88,37 +88,37 @@ async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
     parts = BookieParts(storage, GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock)
     daemon = BookieDaemon(settings, parts)
     loop = asyncio.get_running_loop()
-    bound_s = (
+    timeout_s = (
         settings.drain_timeout_seconds
         + 2 * settings.close_timeout_seconds
         + settings.http_close_timeout_seconds
         + _MARGIN_S
     )
-    signals.start(lambda: loop.call_soon_threadsafe(daemon.end), bound_s)
+    signals.start(lambda: loop.call_soon_threadsafe(daemon.shut_down), timeout_s)
     return await daemon.run()
 
 
 class BookieDaemon:
-    """A bookie with its HTTP, from its start to its end."""
+    """A bookie with its HTTP server, from its start to its end."""
 
     def __init__(self, settings: BookieSettings, parts: BookieParts) -> None:
         self._settings = settings
         self._parts = parts
         self._clock = parts.clock
         self._shutdown = Shutdown(settings.close_timeout_seconds)
-        # When it is served.
+        # Set when HTTP is served.
         self.http_address = ""
         self.process: BookieProcess | None = None
 
-    def end(self) -> None:
-        """It is to end in peace."""
+    def shut_down(self) -> None:
+        """Request a graceful shutdown."""
         self._shutdown.request()
 
     async def run(self) -> ExitStatus:
-        """Until it is told to end, or can't go on. Whatever happens is logged."""
+        """Run until a shutdown or a failure, which is logged. Return the exit status."""
         bookie_id = self._settings.bookie_id
         try:
-            status = await self._live()
+            status = await self._open_and_run()
             if status is ExitStatus.ENDED:
                 _log.info("Bookie %s has shut down gracefully", bookie_id)
             else:
@@ -129,21 +129,21 @@ class BookieDaemon:
         except StorageFailed as error:
             status = ExitStatus.DISK_FAILED
             _log.critical("Bookie %s stops with exit status %d: %s", bookie_id, status, error)
-        except Exception:  # noqa: BLE001 (the last line of defence)
+        except Exception:  # noqa: BLE001 (a bug: nobody else would log it)
             status = ExitStatus.BROKEN
             _log.critical("Bookie %s stops because of a bug with exit status %d", bookie_id, status, exc_info=True)
         return status
 
-    async def _live(self) -> ExitStatus:
+    async def _open_and_run(self) -> ExitStatus:
         settings = self._settings
         opening = asyncio.ensure_future(self._parts.open_storage())
         if not await self._shutdown.wait_done_first(opening):
-            return await self._not_opened(opening)
+            return await self._close_when_opened(opening)
         storage = opening.result()
         try:
-            status = await self._live_on(storage)
+            status = await self._run_on_storage(storage)
         except StorageFailed:
-            raise  # nothing touches the disk again
+            raise  # without touching the disk again
         except BaseException:
             await self._shutdown.run_step(storage.close(), "closing the storage")
             raise
@@ -152,7 +152,7 @@ class BookieDaemon:
             return ExitStatus.DISK_FAILED
         return status
 
-    async def _live_on(self, storage: LedgerStorage) -> ExitStatus:
+    async def _run_on_storage(self, storage: LedgerStorage) -> ExitStatus:
         settings = self._settings
         process = self.process = BookieProcess(
             settings.bookie_id,
@@ -167,8 +167,8 @@ class BookieDaemon:
             select_settings(AutoRecoverySettings, settings),
             advertised_listeners=settings.advertised,
         )
-        loop_watch = LoopDelayMonitor(self._clock)
-        health = Health(process, settings, self._clock, loop_watch)
+        loop_monitor = LoopDelayMonitor(self._clock)
+        health = Health(process, settings, self._clock, loop_monitor)
         disk = DiskUsageMonitor(settings.data_folder)
         http: HttpServer | None = None
         try:
@@ -177,37 +177,37 @@ class BookieDaemon:
             return await self._serve(process)
         finally:
             await self._shutdown.run_step(health.close(), "closing the health check")
-            loop_watch.close()
+            loop_monitor.close()
             disk.close()
             if http is not None:
                 await self._shutdown.run_step(http.close(), "closing HTTP")
 
     async def _serve(self, process: BookieProcess) -> ExitStatus:
         serving = asyncio.get_running_loop().create_task(process.run(), name="bookie")
-        telling = asyncio.get_running_loop().create_task(self._tell_when_started(process))
+        log_task = asyncio.get_running_loop().create_task(self._log_when_registered(process))
         try:
             if await self._shutdown.wait_done_first(serving):
                 serving.result()
                 raise AssertionError("a bookie that is not cancelled runs until it fails")
-            leaving = asyncio.get_running_loop().create_task(process.leave(), name="leaving")
-            ends: list[asyncio.Task[Any]] = [leaving, serving]
+            draining = asyncio.get_running_loop().create_task(process.drain(), name="draining")
+            ends: list[asyncio.Task[Any]] = [draining, serving]
             await asyncio.wait(ends, timeout=self._settings.drain_timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not leaving.done():
-                leaving.cancel()
+            if not draining.done():
+                draining.cancel()
                 if not serving.done():
                     _log.warning(
                         "The graceful shutdown did not finish within %s s", self._settings.drain_timeout_seconds
                     )
-            elif (error := leaving.exception()) is not None:
+            elif (error := draining.exception()) is not None:
                 _log.warning("The graceful shutdown failed: %s: %s", type(error).__name__, error)
             if serving.done():
                 serving.result()
         finally:
-            telling.cancel()
+            log_task.cancel()
         serving.cancel()
         await asyncio.wait([serving], timeout=self._settings.close_timeout_seconds)
         if not serving.done():
-            # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
+            # The metadata store hangs, or a client does. Nothing more is written.
             _log.warning("The service did not stop within %s s", self._settings.close_timeout_seconds)
             await self._shutdown.run_step(process.bookie.close(), "closing the bookie")
         elif not serving.cancelled():
@@ -231,7 +231,7 @@ class BookieDaemon:
         _log.info("HTTP listens at %s", server.address)
         return server
 
-    async def _tell_when_started(self, process: BookieProcess) -> None:
+    async def _log_when_registered(self, process: BookieProcess) -> None:
         await process.started.wait()
         _log.info(
             "Bookie %s serves at %s, and is registered with the address %s",
@@ -240,8 +240,8 @@ class BookieDaemon:
             process.advertised_address,
         )
 
-    async def _not_opened(self, opening: asyncio.Future[LedgerStorage]) -> ExitStatus:
-        """The process is to end while the storage is being opened."""
+    async def _close_when_opened(self, opening: asyncio.Future[LedgerStorage]) -> ExitStatus:
+        """Shut down while the storage is being opened."""
         await asyncio.wait([opening], timeout=self._settings.close_timeout_seconds)
         if opening.done() and await self._shutdown.run_step(opening.result().close(), "closing the storage"):
             return ExitStatus.ENDED

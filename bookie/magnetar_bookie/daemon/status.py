@@ -1,4 +1,4 @@
-"""What a bookie says of itself, for people and tools: the answer of `GET /status`."""
+"""A bookie's state, for people and tools: the response of `GET /status`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from magnetar_bookie.daemon.disk_usage import DiskUsage
-from magnetar_bookie.daemon.storage_use import read_storage_stats
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_wire.process.histogram import Histogram
 from magnetar_wire.process.version import read_version
@@ -17,7 +16,7 @@ __all__ = ["build_status"]
 
 def build_status(process: BookieProcess, http_address: str, uptime_s: float, disk: DiskUsage | None) -> dict[str, Any]:
     bookie, collector = process.bookie, process.collector
-    counters, storage = bookie.counters, read_storage_stats(bookie.storage)
+    counters, storage = bookie.counters, bookie.storage.get_stats()
     return {
         "bookie_id": bookie.bookie_id,
         "instance_id": bookie.record.cookie.instance_id.hex(),
@@ -28,17 +27,17 @@ def build_status(process: BookieProcess, http_address: str, uptime_s: float, dis
         "advertised_address": process.advertised_address,
         "advertised_listeners": dict(process.advertised_listeners),
         "http_address": http_address,
-        "ready": process.registered,
+        "ready": process.is_registered,
         "session": process.session_state.value,
         "read_only": bookie.read_only,
-        "read_only_because": bookie.read_only_because,
+        "read_only_because": bookie.read_only_reasons,
         "limbo": {
-            # Ledgers below may have lost entries here; 0: none has.
+            # Ledgers with lower ids may have lost entries on this bookie; 0: none has.
             "below": bookie.record.limbo_below,
             "generation": bookie.record.limbo_generation,
             "ledgers_left": process.ledgers_in_limbo,
         },
-        # Null: the garbage collector has not been through them yet; the next two are as of its last round.
+        # Null: there was no round of garbage collection yet. The next two are as of the last round.
         "ledgers": collector.ledgers,
         "tombstones": collector.tombstones,
         "unexplained": None if collector.ledgers is None else len(collector.unexplained),
@@ -61,7 +60,7 @@ def build_status(process: BookieProcess, http_address: str, uptime_s: float, dis
         "long_polls": bookie.long_polls,
         "disk": None if disk is None else asdict(disk),
         "storage": None if storage is None else asdict(storage),
-        "auto_recovery": _auto_recovery(process),
+        "auto_recovery": _build_auto_recovery(process),
     }
 
 
@@ -69,12 +68,12 @@ def _mean(histogram: Histogram) -> float | None:
     return round(histogram.total / histogram.count, 6) if histogram.count else None
 
 
-def _auto_recovery(process: BookieProcess) -> dict[str, Any]:
-    running = process.auto_recovery
-    repairing = None if running is None else running.worker.repairing
+def _build_auto_recovery(process: BookieProcess) -> dict[str, Any]:
+    auto_recovery = process.auto_recovery
+    repairing = None if auto_recovery is None else auto_recovery.worker.repairing
     return {
-        "auditor": running is not None and running.auditing,
-        "worker": running is not None,
+        "auditor": auto_recovery is not None and auto_recovery.auditing,
+        "worker": auto_recovery is not None,
         "repairing": None
         if repairing is None
         else {"ledger_id": repairing[0], "entries_in_place": repairing[1].copied, "entries": repairing[1].total},

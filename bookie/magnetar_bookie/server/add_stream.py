@@ -1,10 +1,11 @@
-"""One `add` stream: frames of records in, ranges of answers out.
+"""One `add` stream of a client: it receives frames of records, and sends results as ranges of entries.
 
-A frame is decided on as a whole, in one step, when there is room in line for it; the stream is not read on before. The
-answers of whatever became durable together leave in one message.
+All entries of a frame are decided in one step. The next frame is received when there is capacity for it. All results of
+entries that became durable together are sent in one message.
 
-A client in this process may hand records over instead (`adds_at_hand.py`), and gets its answers by a call. Only what
-can be decided on at once is taken so: what there is no room for, or has to be read and compared, comes in a frame.
+A client in the same process may pass records by a function call instead (`adds_at_hand.py`), and gets the results by a
+callback. A call accepts only what can be decided at once: entries for which there is no capacity, or whose stored
+record has to be read and compared, have to be sent in a frame.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from magnetar_bookie.adds_at_hand import Answered
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
-from magnetar_bookie.server.group_commit_rules import Answer
+from magnetar_bookie.server.group_commit_rules import AddResult
 from magnetar_bookie.server.ledger_rules import AddDecisions, DuplicateAdd, LedgerRules
 from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.settings.server import BookieServerSettings
@@ -31,168 +32,170 @@ from magnetar_wire.transport import Code, Refusal, Stream
 
 __all__ = ["AddStream"]
 
-_ANSWERS_PER_MESSAGE: Final = 20_000
-# Held records that are read at a time to be compared: so many, and up to so many bytes and one record.
-_COMPARED_TOGETHER: Final = 64
-_COMPARED_BYTES: Final = 1_048_576
+_MAX_RESULTS_PER_MESSAGE: Final = 20_000
+# Bounds of one read of stored records to compare. One record may exceed the bytes.
+_MAX_COMPARED_RECORDS: Final = 64
+_MAX_COMPARED_BYTES: Final = 1_048_576
 
 
 class AddStream:
     def __init__(
         self,
         stream: Stream,
-        replicas: LedgerRules,
+        rules: LedgerRules,
         commit: GroupCommit,
         reader: RecordReader,
         settings: BookieServerSettings,
         counters: BookieCounters,
     ) -> None:
         self._stream = stream
-        self._replicas = replicas
+        self._rules = rules
         self._commit = commit
         self._reader = reader
         self._settings = settings
         self._counters = counters
-        # Answers that have not left yet.
-        self._answers: list[Answer] = []
-        # How many there have been in all, and how many of them have left.
-        self.all_answers = 0
-        self._sent_answers = 0
-        # Entries that were taken and not answered.
-        self._open = 0
-        # Frames that were decided on, and where answers go that don't leave as messages.
+        # Results that wait to be sent.
+        self._results: list[AddResult] = []
+        # How many results there were since the stream was opened, and how many of them were sent.
+        self.result_count = 0
+        self._sent_count = 0
+        # Received entries without a result.
+        self._undecided_entries = 0
+        # Frames that were decided, and the callback of a client that doesn't get its results in messages.
         self._frames = 0
-        self._answered_at_hand: Answered | None = None
-        # The sender is gone: nothing more can be said.
-        self._broken = False
-        # What the sender waits for, and what the receiver does.
-        self._to_send: asyncio.Future[None] | None = None
-        self._sent: asyncio.Future[None] | None = None
+        self._on_result: Answered | None = None
+        # The stream broke: nothing can be sent any more.
+        self._is_broken = False
+        # What the sender waits for, and what the receiver waits for.
+        self._has_results: asyncio.Future[None] | None = None
+        self._has_sent: asyncio.Future[None] | None = None
 
-    def has_sent(self, answers: int) -> bool:
-        """So many answers, the first ones, have left; or nobody takes them any more."""
-        return self._broken or self._sent_answers >= answers
+    def has_sent(self, count: int) -> bool:
+        """Return whether the first `count` results were sent, or can't be sent any more."""
+        return self._is_broken or self._sent_count >= count
 
     async def serve(self) -> None:
-        sender = asyncio.get_running_loop().create_task(self._send())
+        sender = asyncio.get_running_loop().create_task(self._send_results())
         self._stream.in_process_api = self
         try:
             while (message := await self._stream.receive()) is not None:
-                runs = _decode(message)
+                runs = _decode_request(message)
                 self._counters.adds += sum(len(run.entries) for run, _ in runs)
                 self._counters.add_bytes += len(message)
-                await self._commit.room(self._settings.max_pending_bytes)
-                await self._take(runs)
+                await self._commit.wait_for_capacity(self._settings.max_pending_bytes)
+                await self._add_frame(runs)
                 self._frames += 1
-                while len(self._answers) > self._settings.max_waiting_answers and not self._broken:
+                while len(self._results) > self._settings.max_waiting_answers and not self._is_broken:
                     await self._wait_sent()
-            while (self._open or self._answers) and not self._broken:
+            while (self._undecided_entries or self._results) and not self._is_broken:
                 await self._wait_sent()
         finally:
-            self._broken = True
+            self._is_broken = True
             sender.cancel()
             await asyncio.wait([sender])
             if not sender.cancelled():
-                sender.exception()  # the stream broke: the receiver meets that too
+                sender.exception()  # the stream broke: the receiver gets that error, too
 
-    def answered(self, answer: Answer) -> None:
-        """Taken by the sender when it comes to it."""
-        self._counters.answered(answer.status, answer.count)
-        if self._broken:
+    def queue_result(self, result: AddResult) -> None:
+        """Queue a result to be sent."""
+        self._counters.count_results(result.status, result.count)
+        if self._is_broken:
             return
-        self._open -= answer.count
-        self.all_answers += 1
-        if self._answered_at_hand is not None:
-            self._sent_answers += 1
-            self._answered_at_hand(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
+        self._undecided_entries -= result.count
+        self.result_count += 1
+        if self._on_result is not None:
+            self._sent_count += 1
+            self._on_result(result.ledger_id, result.first_entry_id, result.count, result.status)
             self._wake_receiver()
             return
-        self._answers.append(answer)
-        if self._to_send is not None and not self._to_send.done():
-            self._to_send.set_result(None)
+        self._results.append(result)
+        if self._has_results is not None and not self._has_results.done():
+            self._has_results.set_result(None)
 
     # `AddsAtHand`
 
     def begin(self, answered: Answered) -> None:
-        self._answered_at_hand = answered
+        self._on_result = answered
 
     def ready(self, frames: int) -> bool:
-        room = self._replicas.pending_bytes <= self._settings.max_pending_bytes
-        return room and frames == self._frames and not self._broken and self._commit.failed is None
+        has_capacity = self._rules.pending_bytes <= self._settings.max_pending_bytes
+        return has_capacity and frames == self._frames and not self._is_broken and self._commit.failure is None
 
     def take(
         self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
     ) -> Sequence[int]:
         try:
-            decisions = self._replicas.add_run(ledger_id, master_key, first, records, recovery, self)
+            decisions = self._rules.add_run(ledger_id, master_key, first, records, recovery, self)
         except StorageFailed as error:
             self._commit.fail(error)
-            return range(first, first + len(records))  # to meet the failure where it ends the stream
+            return range(first, first + len(records))  # the frame with them fails, and ends the stream
         left = [add.entry_id for add in decisions.duplicates]
         self._counters.adds += len(records) - len(left)
         self._counters.add_bytes += sum(map(len, records)) - sum([len(add.record) for add in decisions.duplicates])
-        self._open += len(records) - len(left)
-        for answer in decisions.answers:
-            self.answered(answer)
+        self._undecided_entries += len(records) - len(left)
+        for result in decisions.results:
+            self.queue_result(result)
         return left
 
     def taken(self) -> None:
-        self._commit.kick()
+        self._commit.start_if_idle()
 
-    async def _take(self, runs: Sequence[tuple[DecodedRun, AddRun]]) -> None:
+    async def _add_frame(self, runs: Sequence[tuple[DecodedRun, AddRun]]) -> None:
+        """Decide on all entries of a frame, at once if none is stored already."""
         duplicates: list[DuplicateAdd] = []
-        for run, said in runs:
-            self._open += len(run.entries)
-            decisions = self._replicas.add_run(
-                run.channel, said.master_key, run.first, run.entries, said.recovery, self
+        for run, description in runs:
+            self._undecided_entries += len(run.entries)
+            decisions = self._rules.add_run(
+                run.channel, description.master_key, run.first, run.entries, description.recovery, self
             )
-            self._decided(decisions, duplicates)
-        self._commit.kick()
+            self._handle_decisions(decisions, duplicates)
+        self._commit.start_if_idle()
         while duplicates:
-            again: list[DuplicateAdd] = []
-            at = 0
-            while at < len(duplicates):
-                together = _of_one_ledger(duplicates, at)
-                asked = [add.entry_id for add in together]
-                held = await self._reader.held(together[0].ledger_id, asked, _COMPARED_BYTES)
-                self._commit.check()
-                for add, record in zip(together, held, strict=False):
-                    self._decided(self._replicas.compared(add, record, self), again)
-                self._commit.kick()
-                at += len(held)
-            duplicates = again
+            undecided: list[DuplicateAdd] = []
+            begin = 0
+            while begin < len(duplicates):
+                adds = _take_of_one_ledger(duplicates, begin)
+                stored = await self._reader.read_unchecked(
+                    adds[0].ledger_id, [add.entry_id for add in adds], _MAX_COMPARED_BYTES
+                )
+                self._commit.check_not_failed()
+                for add, record in zip(adds, stored, strict=False):
+                    self._handle_decisions(self._rules.decide_duplicate(add, record, self), undecided)
+                self._commit.start_if_idle()
+                begin += len(stored)
+            duplicates = undecided
 
-    def _decided(self, decisions: AddDecisions, duplicates: list[DuplicateAdd]) -> None:
+    def _handle_decisions(self, decisions: AddDecisions, duplicates: list[DuplicateAdd]) -> None:
         duplicates += decisions.duplicates
-        for answer in decisions.answers:
-            self.answered(answer)
+        for result in decisions.results:
+            self.queue_result(result)
 
-    async def _send(self) -> None:
+    async def _send_results(self) -> None:
         try:
             while True:
-                while not self._answers:
-                    self._to_send = asyncio.get_running_loop().create_future()
-                    await self._to_send
-                self._commit.check()
-                leaving = self._answers[:_ANSWERS_PER_MESSAGE]
-                await self._stream.send(_encode(leaving))
-                del self._answers[: len(leaving)]
-                self._sent_answers += len(leaving)
+                while not self._results:
+                    self._has_results = asyncio.get_running_loop().create_future()
+                    await self._has_results
+                self._commit.check_not_failed()
+                results = self._results[:_MAX_RESULTS_PER_MESSAGE]
+                await self._stream.send(_encode_results(results))
+                del self._results[: len(results)]
+                self._sent_count += len(results)
                 self._wake_receiver()
         finally:
-            self._broken = True
+            self._is_broken = True
             self._wake_receiver()
 
     async def _wait_sent(self) -> None:
-        self._sent = asyncio.get_running_loop().create_future()
-        await self._sent
+        self._has_sent = asyncio.get_running_loop().create_future()
+        await self._has_sent
 
     def _wake_receiver(self) -> None:
-        if self._sent is not None and not self._sent.done():
-            self._sent.set_result(None)
+        if self._has_sent is not None and not self._has_sent.done():
+            self._has_sent.set_result(None)
 
 
-def _decode(message: bytes) -> list[tuple[DecodedRun, AddRun]]:
+def _decode_request(message: bytes) -> list[tuple[DecodedRun, AddRun]]:
     try:
         request = AddRequest.FromString(message)
         runs = decode_frame(request.frame, max_entry_bytes=MAX_RECORD_BYTES)
@@ -206,33 +209,33 @@ def _decode(message: bytes) -> list[tuple[DecodedRun, AddRun]]:
     return list(zip(runs, request.runs, strict=True))
 
 
-def _encode(answers: Sequence[Answer]) -> bytes:
-    """Neighbours that were decided alike become one."""
-    merged: list[AddAnswer] = []
-    for answer in answers:
-        last = merged[-1] if merged else None
+def _encode_results(results: Sequence[AddResult]) -> bytes:
+    """Encode a message, with one answer for consecutive entries of the same status."""
+    answers: list[AddAnswer] = []
+    for result in results:
+        last = answers[-1] if answers else None
         if (
             last is not None
-            and last.ledger_id == answer.ledger_id
-            and last.status == answer.status
-            and last.first_entry_id + last.count == answer.first_entry_id
+            and last.ledger_id == result.ledger_id
+            and last.status == result.status
+            and last.first_entry_id + last.count == result.first_entry_id
         ):
-            last.count += answer.count
+            last.count += result.count
         else:
-            merged.append(
+            answers.append(
                 AddAnswer(
-                    ledger_id=answer.ledger_id,
-                    first_entry_id=answer.first_entry_id,
-                    count=answer.count,
-                    status=answer.status,
+                    ledger_id=result.ledger_id,
+                    first_entry_id=result.first_entry_id,
+                    count=result.count,
+                    status=result.status,
                 )
             )
-    return AddAnswers(answers=merged).SerializeToString()
+    return AddAnswers(answers=answers).SerializeToString()
 
 
-def _of_one_ledger(adds: Sequence[DuplicateAdd], begin: int) -> Sequence[DuplicateAdd]:
-    """Those from this one on that are of the same ledger, as many as are read at a time."""
+def _take_of_one_ledger(adds: Sequence[DuplicateAdd], begin: int) -> Sequence[DuplicateAdd]:
+    """Return the adds from `begin` on that are of the same ledger, up to the bound of one read."""
     end = begin + 1
-    while end < min(len(adds), begin + _COMPARED_TOGETHER) and adds[end].ledger_id == adds[begin].ledger_id:
+    while end < min(len(adds), begin + _MAX_COMPARED_RECORDS) and adds[end].ledger_id == adds[begin].ledger_id:
         end += 1
     return adds[begin:end]

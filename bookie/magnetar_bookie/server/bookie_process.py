@@ -1,16 +1,15 @@
-"""Everything that one bookie process does, for as long as it lives.
+"""Everything that one bookie process does, from its start to its end.
 
-It begins with what must be settled before anybody is served: a loss on the disk is noted, the bookie's identity made
-sure of, its limbo narrowed. Then it listens. What needs the metadata store (the registration, garbage, leading ledgers
-out of limbo, auto-recovery) lives with one session, and begins anew with another when that is lost. The service goes on
-meanwhile: what it takes part in is guarded by fences, and not by sessions.
+Before the bookie serves anybody, a loss of data is noted, its cookie is validated, and its limbo is narrowed. Then it
+listens. Parts that need the metadata store (registration, garbage collection, repair of limbo, auto-recovery, scrubber)
+run as long as one metadata session, and start again with the next. Clients are served without a session, too: fences
+protect the ledgers, not sessions.
 
-Who ends it in peace calls `leave` first, and then cancels `run`. Leaving, the bookie refuses new entries as READ_ONLY,
-which has their writers choose another at once and tells them that it was not done, and its registration goes, so that
-nobody chooses it; what was taken before is written, synced and answered.
+For a graceful shutdown, call `drain` and then cancel `run`. A draining bookie refuses new entries as READ_ONLY, so that
+their writers choose another bookie at once, and know that the entries were not stored. Its registration is removed, so
+that it is not chosen. Entries received before are written, synced and answered.
 
-The disk's failure ends the process, and so does a refusal to start. Nothing else does: a part that breaks off is
-reported and begins anew.
+A failure of the disk or a refused start ends the process. Nothing else does: a part that fails is logged and restarted.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.cookie_validation import validate_cookie
 from magnetar_bookie.server.counters import RepairCounters
 from magnetar_bookie.server.garbage_collector import GarbageCollector
-from magnetar_bookie.server.limbo import enter_limbo_after_loss, narrow_limbo
-from magnetar_bookie.server.read_only_reasons import STOPPING
+from magnetar_bookie.server.read_only_reasons import SHUTDOWN
 from magnetar_bookie.server.registration import Registration, follow_decommission_mark
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
@@ -46,18 +44,18 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import Transport
 
-__all__ = ["BookieProcess", "WithSession"]
+__all__ = ["BookieProcess", "SessionPart"]
 
 _log = logging.getLogger(__name__)
 _ANY_HOST: Final = ("0.0.0.0", "[::]")
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}")
 
-# What lives with a metadata session. A part that returns is done for that session.
-WithSession = Callable[[LedgerClient, Bookie], Coroutine[Any, Any, None]]
+# A part that runs as long as a metadata session. If it returns, it is done for that session.
+SessionPart = Callable[[LedgerClient, Bookie], Coroutine[Any, Any, None]]
 
 
 class BookieProcess:
-    """The storage is the caller's to close, when `run` has ended."""
+    """One bookie, from its start to its end. The caller closes the storage after `run` has ended."""
 
     def __init__(
         self,
@@ -71,15 +69,16 @@ class BookieProcess:
         settings: BookieServerSettings | None = None,
         client_settings: LedgerClientSettings | None = None,
         auto_recovery_settings: AutoRecoverySettings | None = None,
-        with_session: Sequence[WithSession] | None = None,
+        session_parts: Sequence[SessionPart] | None = None,
         advertised_address: str = "",
         advertised_listeners: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """`with_session`: what lives with a session besides registration and garbage; None: all that there is.
+        """`session_parts` run besides registration and garbage collection; None: all others that there are.
 
-        `advertised_address` is what others are told, where that is not the address at which it listens: behind a proxy
-        or in a container. Port 0 in it stands for the one at which it listens. `advertised_listeners` are the same by
-        name, for readers elsewhere; brokers and other bookies use the first, in the place of `advertised_address`.
+        `advertised_address` is registered if it differs from the address to listen at, behind a proxy or in a
+        container; port 0 in it means the port that the bookie listens at. `advertised_listeners` are further names and
+        addresses, for readers in other networks. Brokers and other bookies use the first of them, which replaces
+        `advertised_address`.
         """
         if not _BOOKIE_ID.fullmatch(bookie_id):
             raise BookieRefused(
@@ -89,66 +88,66 @@ class BookieProcess:
         self.bookie = Bookie(bookie_id, storage, clock, settings)
         self.collector = GarbageCollector(self.bookie, clock, randomness)
         self.scrubber = Scrubber(self.bookie, clock)
-        # It has been registered for the first time: writers can find it.
+        # Set when the bookie is registered for the first time.
         self.started = asyncio.Event()
-        # Where it listens, when it does, and what others are told.
+        # The address to listen at; with the actual port as soon as the bookie listens.
         self.address = address
         self._advertised_address = advertised_listeners[0][1] if advertised_listeners else advertised_address
         self._advertised_listeners = tuple(advertised_listeners)
-        # Where it answers over HTTP, if whoever runs it has it do so.
+        # Set by the owner if it serves HTTP.
         self.http_address = ""
-        # Of the present session.
+        # Parts of the present session.
         self._store: MetadataStore | None = None
         self._registration: Registration | None = None
         self.auto_recovery: AutoRecovery | None = None
-        # Ledgers that the present way out of limbo has left; None: it was not counted yet.
+        # Ledgers that are still in limbo; None: not counted yet.
         self.ledgers_in_limbo: int | None = None
         self.repairs = RepairCounters()
-        self._leaving = False
+        self._is_draining = False
         self._open_metadata = open_metadata
         self._transport = transport
         self._clock = clock
         self._randomness = randomness
         self._client_settings = client_settings or LedgerClientSettings()
         self._auto_recovery_settings = auto_recovery_settings or AutoRecoverySettings()
-        usual = (self._limbo_repair, self._auto_recovery, self._scrubbing)
-        self._with_session = usual if with_session is None else with_session
+        all_parts = (self._repair_limbo, self._run_auto_recovery, self._scrub)
+        self._session_parts = all_parts if session_parts is None else session_parts
 
     async def run(self) -> None:
-        """Raises `StorageFailed` or `BookieRefused`; ends otherwise when it is cancelled."""
+        """Run until cancelled. Raises `StorageFailed` or `BookieRefused`."""
         try:
             async with OrderedTaskGroup() as tasks:
-                tasks.create_task(self._end_with_the_disk())
+                tasks.create_task(self._raise_disk_failure())
                 await self._serve()
         except BaseExceptionGroup as errors:
-            raise _decisive(errors) from errors
+            raise _choose_error(errors) from errors
         finally:
             await self.bookie.close()
 
     @property
     def advertised_address(self) -> str:
-        """What others are told."""
-        return self._with_port(self._advertised_address) or self.address
+        """The registered address."""
+        return self._replace_port_0(self._advertised_address) or self.address
 
     @property
     def advertised_listeners(self) -> tuple[tuple[str, str], ...]:
-        """What others are told who name a listener."""
-        return tuple((name, self._with_port(address)) for name, address in self._advertised_listeners)
+        """The registered addresses, by the names of their listeners."""
+        return tuple((name, self._replace_port_0(address)) for name, address in self._advertised_listeners)
 
     @property
     def advertised_http_address(self) -> str:
-        """Where others may ask over HTTP; an address that stands for all of this machine's is told as the service's."""
+        """The registered address of HTTP. A wildcard address is replaced by the host of `advertised_address`."""
         host, _, port = self.http_address.rpartition(":")
         return f"{self.advertised_address.rpartition(':')[0]}:{port}" if host in _ANY_HOST else self.http_address
 
     @property
-    def registered(self) -> bool:
-        """Writers and readers can find it, and choose it unless it is read-only."""
+    def is_registered(self) -> bool:
+        """Writers and readers can find the bookie."""
         store, registration = self._store, self._registration
         return (
             store is not None
             and registration is not None
-            and registration.stands
+            and registration.is_current
             and store.session.state is SessionState.CONNECTED
         )
 
@@ -156,25 +155,25 @@ class BookieProcess:
     def session_state(self) -> SessionState:
         return SessionState.LOST if self._store is None else self._store.session.state
 
-    async def leave(self) -> None:
-        """Takes no new entries, is registered no more, and returns when all that it took is durable and answered.
+    async def drain(self) -> None:
+        """Refuse new entries, remove the registration, and return when all earlier entries are durable and answered.
 
-        Raises `StorageFailed`. May take as long as the disk, the metadata store and slow clients do: bound it. `run`
-        goes on until it is cancelled.
+        Raises `StorageFailed`. It may take as long as the disk, the metadata store and slow clients do, so use a
+        timeout. `run` goes on until it is cancelled.
         """
-        self._leaving = True
-        self.bookie.set_read_only(STOPPING, True)
+        self._is_draining = True
+        self.bookie.set_read_only(SHUTDOWN, True)
         if self._store is not None:
             await self._store.close()
-        await self.bookie.settled()
+        await self.bookie.drain()
 
-    async def _end_with_the_disk(self) -> NoReturn:
-        error = await self.bookie.wait_failed()
+    async def _raise_disk_failure(self) -> NoReturn:
+        error = await self.bookie.wait_for_failure()
         raise StorageFailed(f"the disk of bookie {self.bookie.bookie_id} failed: {error}") from error
 
     async def _serve(self) -> None:
-        await enter_limbo_after_loss(self.bookie)
-        store = await self._settled()
+        await self.bookie.enter_limbo_after_loss()
+        store = await self._open_validated_store()
         try:
             listener = await self._transport.listen(self.address, self.bookie)
         except BaseException:
@@ -183,23 +182,25 @@ class BookieProcess:
         self.address = listener.address
         try:
             while True:
-                began = self._clock.monotonic()
-                await self._live_with(store)
-                if self._leaving:
+                started = self._clock.monotonic()
+                await self._run_session(store)
+                if self._is_draining:
                     await asyncio.get_running_loop().create_future()
-                if self._clock.monotonic() < began + self._retry_s:
+                if self._clock.monotonic() < started + self._retry_s:
                     await self._clock.sleep(self._retry_s)
-                store = await self._new_store()
+                store = await self._open_store()
         finally:
             await listener.close()
 
-    async def _settled(self) -> MetadataStore:
-        """A store with which identity and limbo were settled."""
+    async def _open_validated_store(self) -> MetadataStore:
+        """Open the metadata store, validate the cookie and narrow the limbo. Retries until the store answers."""
         while True:
-            store = await self._new_store()
+            store = await self._open_store()
             try:
                 await validate_cookie(self.bookie, store, self._clock, self._randomness)
-                await narrow_limbo(self.bookie, LedgerStore(store, self._clock, self._randomness))
+                if self.bookie.are_all_in_limbo:
+                    ledgers = LedgerStore(store, self._clock, self._randomness)
+                    await self.bookie.narrow_limbo(await ledgers.last_ledger_id() + 1)
                 return store
             except MetadataError as error:
                 await store.close()
@@ -209,7 +210,7 @@ class BookieProcess:
                 raise
             await self._clock.sleep(self._retry_s)
 
-    async def _new_store(self) -> MetadataStore:
+    async def _open_store(self) -> MetadataStore:
         while True:
             try:
                 return await self._open_metadata()
@@ -217,10 +218,10 @@ class BookieProcess:
                 _log.info("Bookie %s can't reach the metadata store, and tries again: %s", self.bookie.bookie_id, error)
             await self._clock.sleep(self._retry_s)
 
-    async def _live_with(self, store: MetadataStore) -> None:
-        """Returns when the session is lost."""
+    async def _run_session(self, store: MetadataStore) -> None:
+        """Run all parts that need a metadata session, until the session is lost."""
         bookie, clock = self.bookie, self._clock
-        if self._leaving:
+        if self._is_draining:
             return await store.close()
         client = LedgerClient(store, self._transport, clock, self._randomness, self._client_settings)
         http_address = self.advertised_http_address
@@ -237,12 +238,14 @@ class BookieProcess:
         self._store, self._registration = store, registration
         try:
             async with OrderedTaskGroup() as tasks:
-                tasks.create_task(self._kept_up("registration", registration.run))
+                tasks.create_task(self._keep_running("registration", registration.run))
                 tasks.create_task(
-                    self._kept_up("leaving", lambda: follow_decommission_mark(bookie, store, clock, self._retry_s))
+                    self._keep_running(
+                        "decommission mark", lambda: follow_decommission_mark(bookie, store, clock, self._retry_s)
+                    )
                 )
-                tasks.create_task(self._kept_up("garbage", lambda: self.collector.run(client.ledgers)))
-                tasks.create_task(self._maintain(client, store))
+                tasks.create_task(self._keep_running("garbage collection", lambda: self.collector.run(client.ledgers)))
+                tasks.create_task(self._run_session_parts(client, store))
                 await store.session.wait_lost()
                 tasks.cancel()
         finally:
@@ -250,12 +253,12 @@ class BookieProcess:
             await client.close()
             await store.close()
 
-    async def _maintain(self, client: LedgerClient, store: MetadataStore) -> None:
+    async def _run_session_parts(self, client: LedgerClient, store: MetadataStore) -> None:
         try:
             await client.start()
         except SessionLost:
             return
-        except Exception:  # noqa: BLE001 (whatever it is, the service goes on)
+        except Exception:  # noqa: BLE001 (after any error, the bookie goes on serving)
             _log.exception(
                 "Bookie %s can't watch the other bookies in this metadata session, and opens another one",
                 self.bookie.bookie_id,
@@ -263,18 +266,18 @@ class BookieProcess:
             await store.close()
             return
         async with OrderedTaskGroup() as tasks:
-            for part in self._with_session:
+            for part in self._session_parts:
                 name = getattr(part, "__name__", "part").strip("_")
-                tasks.create_task(self._kept_up(name, partial(part, client, self.bookie)))
+                tasks.create_task(self._keep_running(name, partial(part, client, self.bookie)))
 
-    async def _kept_up(self, name: str, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begins the part anew when it breaks off, until the session is lost or the disk failed."""
+    async def _keep_running(self, name: str, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Restart the part when it fails, until the session is lost or the disk failed."""
         while True:
             try:
                 await part()
                 return
-            except Exception as error:  # noqa: BLE001 (one part's trouble must not take the service down)
-                failures = list(_leaves(error)) if isinstance(error, ExceptionGroup) else [error]
+            except Exception as error:  # noqa: BLE001 (a bug of one part must not end the others)
+                failures = list(_flatten(error)) if isinstance(error, ExceptionGroup) else [error]
                 for failure in failures:
                     if isinstance(failure, StorageFailed):
                         self.bookie.fail(failure)
@@ -283,21 +286,21 @@ class BookieProcess:
                 _log.exception("%s of bookie %s failed, and is restarted", name, self.bookie.bookie_id)
             await self._clock.sleep(self._retry_s)
 
-    async def _limbo_repair(self, client: LedgerClient, bookie: Bookie) -> None:
-        def left(ledgers: int) -> None:
+    async def _repair_limbo(self, client: LedgerClient, bookie: Bookie) -> None:
+        def set_left(ledgers: int) -> None:
             self.ledgers_in_limbo = ledgers
 
-        await repair_limbo(bookie, client, self._auto_recovery_settings, left)
+        await repair_limbo(bookie, client, self._auto_recovery_settings, set_left)
 
-    async def _auto_recovery(self, client: LedgerClient, bookie: Bookie) -> None:
+    async def _run_auto_recovery(self, client: LedgerClient, bookie: Bookie) -> None:
         self.auto_recovery = AutoRecovery(bookie.bookie_id, client, self._auto_recovery_settings, self.repairs)
         await self.auto_recovery.run()
 
-    async def _scrubbing(self, client: LedgerClient, bookie: Bookie) -> None:
+    async def _scrub(self, client: LedgerClient, bookie: Bookie) -> None:
         await self.scrubber.run(client)
 
-    def _with_port(self, address: str) -> str:
-        """The address with the port at which it listens, where it has port 0."""
+    def _replace_port_0(self, address: str) -> str:
+        """Replace port 0 by the port that the bookie listens at."""
         host, colon, port = address.rpartition(":")
         return f"{host}:{self.address.rpartition(':')[2]}" if colon and port == "0" else address
 
@@ -306,9 +309,9 @@ class BookieProcess:
         return self.bookie.settings.metadata_retry_seconds
 
 
-def _decisive(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Why it ended: the disk before anything else, then the refusal to start, then whatever was first."""
-    leaves = list(_leaves(errors))
+def _choose_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended the process: a failed disk before a refused start before all others."""
+    leaves = list(_flatten(errors))
     for kind in (StorageFailed, BookieRefused):
         for leaf in leaves:
             if isinstance(leaf, kind):
@@ -316,8 +319,8 @@ def _decisive(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return leaves[0] if len(leaves) == 1 else errors
 
 
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+def _flatten(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     found: list[BaseException] = []
     for error in errors.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+        found += _flatten(error) if isinstance(error, BaseExceptionGroup) else [error]
     return found

@@ -1,9 +1,9 @@
-"""Who a bookie is: what its disk says, held against what the metadata store says. See "Identity and start".
+"""The rules of cookie validation: whether a disk may start under a bookie id. See "Identity and start" in protocol.md.
 
-A disk that was wiped, swapped or decommissioned must not come back under the old name: whoever counts on the entries
-that this name acknowledged would count on nothing. So a name that was decommissioned is not given out again either. Its
-old process may have gone on for a while, cut off from the metadata store, and acknowledged entries of a ledger whose
-maker had not heard of the decommission; an empty disk under this name would deny them.
+A disk that was wiped, replaced or decommissioned must not start under its former bookie id: the entries that were
+acknowledged under this id would be missing. The id of a decommissioned bookie isn't reused either. Its old process may
+have been cut off from the metadata store, and have acknowledged entries of a ledger whose writer didn't know of the
+decommission yet. An empty disk under this id would answer that it never had them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["Step", "next_step"]
 
 
 class Step(enum.Enum):
-    """What is to be done next; the ones after it follow."""
+    """The next step of a start. All steps after it follow."""
 
-    MAKE = "write a new cookie to the disk"
+    CREATE = "write a new cookie to the disk"
     PUBLISH = "write the disk's cookie to the metadata store"
     JOIN = 'write "member" to the disk'
     START = "start"
 
 
 def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None, *, leaving: bool) -> Step:
-    """What is to be done next.
+    """Return the next step, or raise a `BookieRefused`.
 
-    `disk` is empty where nothing was ever written, `stored` None where the metadata store has no such bookie.
-    `leaving`: the name was marked for decommissioning, at any time.
+    `disk` is the bookie's own record, which is empty on a new disk. `stored` is the cookie in the metadata store.
+    `leaving`: the metadata store has a mark that this bookie is being decommissioned, or was.
     """
     cookie = disk.cookie if disk.HasField("cookie") else None
     if cookie is not None and cookie.bookie_id != bookie_id:
@@ -48,7 +48,7 @@ def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None, *, leav
             raise DecommissionedBookie(
                 f"a bookie {bookie_id!r} was decommissioned, and its name can't be reused: choose another bookie_id"
             )
-        return Step.MAKE if cookie is None else Step.PUBLISH
+        return Step.CREATE if cookie is None else Step.PUBLISH
     if cookie is None:
         raise WipedBookie(
             f"the disk of bookie {bookie_id!r} is empty, but the metadata store knows that bookie: its "

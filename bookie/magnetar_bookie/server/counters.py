@@ -1,4 +1,4 @@
-"""What a bookie counts of its work: plain numbers, raised per batch, and read by whoever shows them."""
+"""Counters of a bookie's work. They are raised once per batch, and read by metrics and status."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ _ENTRIES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 10
 
 
 class BookieCounters:
-    """Since the process began. Numbers only rise, but for `syncing_since`."""
+    """Counts since the process started. All numbers only rise, except `syncing_since`."""
 
     def __init__(self) -> None:
-        # Entries that were asked to be added, with the bytes of their frames.
+        # Entries in add requests, and the bytes of the requests.
         self.adds = 0
         self.add_bytes = 0
-        # By status: entries answered.
+        # Status → number of entries answered with it.
         self.answers: dict[int, int] = {}
-        # Calls that read, and the records that they were given.
+        # Read requests, and the records that they returned.
         self.reads = 0
         self.records_read = 0
         self.read_bytes = 0
         self.fences = 0
-        # Times that a record was met damaged, by readers and by the scrubber.
+        # How often a damaged record was found, by reads or by the scrubber.
         self.damaged = 0
         self.scrubbed_records = 0
         self.scrubbed_bytes = 0
         self.scrub_passes = 0
-        # Of the groups that are on the disk.
+        # Sizes of durable groups.
         self.group_entries = Histogram(_ENTRIES)
         self.group_bytes = Histogram(BYTES)
-        # From the beginning of its write to the end of its sync.
+        # From the start of a group's write to the end of its sync.
         self.sync_seconds = Histogram(SECONDS)
-        # Since when a group has been on its way to the disk, on the monotonic clock; None: there is none.
+        # When the write of the present group started, on the monotonic clock; None: no group is being written.
         self.syncing_since: float | None = None
 
-    def answered(self, status: int, count: int) -> None:
+    def count_results(self, status: int, count: int) -> None:
         self.answers[status] = self.answers.get(status, 0) + count
 
-    def synced(self, entries: int, size_bytes: int, now: float) -> None:
-        """A group is on the disk."""
+    def count_group(self, entries: int, size_bytes: int, now: float) -> None:
+        """Count a durable group."""
         self.group_entries.observe(entries)
         self.group_bytes.observe(size_bytes)
         self.sync_seconds.observe(now - (now if self.syncing_since is None else self.syncing_since))
@@ -50,9 +50,9 @@ class BookieCounters:
 
 
 class RepairCounters:
-    """What a process' worker has done since the process began."""
+    """Counts of a process's replication worker since the process started."""
 
     def __init__(self) -> None:
         self.tasks_done = 0
-        # Entries that it copied, or found where they should be.
+        # Entries that it copied, or that were stored where they should be.
         self.entries_in_place = 0

@@ -1,13 +1,14 @@
-"""Garbage: the bookie drops ledgers that were deleted, and makes itself known for those that forgot it.
+"""Garbage collection: the bookie drops ledgers that were deleted.
 
-A tombstone is the one thing that has it drop entries. That the metadata store has no such ledger has it drop nothing:
-a store that was restored from yesterday, or the wrong one, has none of today's ledgers either. Such ledgers are counted
-and reported.
+Only a tombstone in the metadata store makes a bookie drop a ledger. A ledger without a node is retained, counted and
+reported: if the store was restored from a backup, or is the wrong one, it has no node of recent ledgers either. A
+bookie that stores a ledger whose metadata doesn't name it adds itself to the ledger's former bookies, so that a later
+tombstone waits for it.
 
-The ledgers are listed before the sync, so whatever is on the list was made before, and its node can be seen. They are
-listed in portions, and those that are settled are passed over: a bookie keeps its tombstones for ever, so there are
-many more of them in the end than of anything else. Where one was settled too soon (the store had lost its node, and has
-it again) the auditor's fence has it looked at anew.
+The ledgers are listed before the sync of the metadata store, so each listed ledger was created before, and its node is
+visible. Settled tombstones are skipped: a bookie retains its tombstones for ever, so in the end there are far more of
+them than of anything else. If one was settled too early (the store had lost the node, and has it again), the auditor
+sends a fence, and the ledger is checked again.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ from magnetar_wire.randomness import Randomness
 __all__ = ["GarbageCollector"]
 
 _log = logging.getLogger(__name__)
-# So many ledgers are listed at a time.
-_PORTION: Final = 1000
+# Maximum number of ledgers in one request to the storage.
+_MAX_LEDGERS: Final = 1000
 
 
 class GarbageCollector:
-    """One bookie's, as long as its process lives."""
+    """The collector of one bookie. It exists for as long as the bookie's process."""
 
     def __init__(self, bookie: Bookie, clock: Clock, randomness: Randomness) -> None:
         self._bookie = bookie
         self._clock = clock
         self._randomness = randomness
-        # Ledgers that are here and that the metadata store does not know, as of the last round.
+        # Stored ledgers that the metadata store does not know, as of the last round.
         self.unexplained: dict[int, None] = {}
-        # How many there are that were deleted, as of the last round.
+        # The number of stored tombstones, as of the last round.
         self.tombstones = 0
-        # How many there were that were not, when a round ended, and what the bookie had gained by then.
+        # At the end of the last round: the number of stored ledgers, and the bookie's `ledger_count_change`.
         self._counted: tuple[int, int] | None = None
 
     @property
     def ledgers(self) -> int | None:
-        """How many there are that were not deleted; None: there was no round yet.
+        """The number of stored ledgers, without tombstones; None: there was no round yet.
 
-        As the last round counted them, with those made and deleted since: one that was made while the round went on is
-        missing until the next.
+        It is the number of the last round, with the ledgers created and deleted since. A ledger that was created during
+        the round is missing until the next one.
         """
         if self._counted is None:
             return None
-        held, gained = self._counted
-        return held + self._bookie.ledgers_gained - gained
+        ledgers, change = self._counted
+        return ledgers + self._bookie.ledger_count_change - change
 
     async def run(self, ledgers: LedgerStore) -> None:
-        """Until it is cancelled or the session lost (`SessionLost`)."""
+        """Collect in rounds, until cancelled. Raises `SessionLost`."""
         while True:
             try:
                 await self.collect(ledgers)
@@ -71,56 +72,58 @@ class GarbageCollector:
             await self._clock.sleep(self._bookie.settings.garbage_interval_seconds)
 
     async def collect(self, ledgers: LedgerStore) -> None:
-        """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""
+        """Do one round. It stops with a `MetadataError` if the metadata store does not answer."""
         unexplained: dict[int, None] = {}
-        first = held = deleted = 0
-        while portion := self._bookie.storage.ledger_ids(first, _PORTION):
+        first = ledger_count = tombstones = 0
+        while ledger_ids := self._bookie.storage.list_ledger_ids(first, _MAX_LEDGERS):
             if first:
-                await self._clock.sleep(0)  # others are to have their turn
-            await self._look_through([one for one in portion if not self._settled(one)], ledgers, unexplained)
-            tombstones = sum(map(self._bookie.is_tombstone, portion))
-            deleted += tombstones
-            held += len(portion) - tombstones
-            first = portion[-1] + 1
-        self._counted, self.tombstones = (held, self._bookie.ledgers_gained), deleted
-        self._report(unexplained)
+                await self._clock.sleep(0)  # let other tasks run
+            await self._check_ledgers([one for one in ledger_ids if not self._is_settled(one)], ledgers, unexplained)
+            listed_tombstones = sum(map(self._bookie.has_tombstone, ledger_ids))
+            tombstones += listed_tombstones
+            ledger_count += len(ledger_ids) - listed_tombstones
+            first = ledger_ids[-1] + 1
+        self._counted, self.tombstones = (ledger_count, self._bookie.ledger_count_change), tombstones
+        self._report_unexplained(unexplained)
 
-    def _settled(self, ledger_id: int) -> bool:
-        record = self._bookie.storage.ledger(ledger_id)
-        return record is not None and record.settled
+    def _is_settled(self, ledger_id: int) -> bool:
+        ledger = self._bookie.storage.get_ledger(ledger_id)
+        return ledger is not None and ledger.settled
 
-    async def _look_through(self, held: Sequence[int], ledgers: LedgerStore, unexplained: dict[int, None]) -> None:
-        if held:
+    async def _check_ledgers(
+        self, ledger_ids: Sequence[int], ledgers: LedgerStore, unexplained: dict[int, None]
+    ) -> None:
+        if ledger_ids:
             await ledgers.store.sync()
-        for ledger_id in held:
+        for ledger_id in ledger_ids:
             try:
                 metadata = await ledgers.read(ledger_id)
             except NoSuchLedger:
                 if self._bookie.is_deleted(ledger_id):
-                    self._bookie.settle(ledger_id)
+                    self._bookie.settle_tombstone(ledger_id)
                 else:
                     unexplained[ledger_id] = None
                 continue
             except (LedgerError, ForeignValue) as error:
                 ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
                 continue
-            await self._look_at(ledgers, ledger_id, metadata)
+            await self._check_ledger(ledgers, ledger_id, metadata)
 
-    async def _look_at(self, ledgers: LedgerStore, ledger_id: int, metadata: LedgerMetadata) -> None:
+    async def _check_ledger(self, ledgers: LedgerStore, ledger_id: int, metadata: LedgerMetadata) -> None:
         bookie = self._bookie
         if metadata.state is LedgerState.TOMBSTONE:
-            # Always: what a round that was broken off has put in line may not be on the disk yet.
-            await bookie.tombstone(ledger_id)
+            # Also if it is deleted already: if a round was interrupted, the deletion may not be durable yet.
+            await bookie.delete_ledger(ledger_id)
             if bookie.bookie_id in metadata.holders or not metadata.holders:
                 await take_off_tombstone(ledgers.store, ledger_id, [bookie.bookie_id], self._clock, self._randomness)
-            bookie.settle(ledger_id)
+            bookie.settle_tombstone(ledger_id)
         elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
             try:
                 await ledgers.change(ledger_id, lambda current: with_holder(current, bookie.bookie_id))
             except LedgerError as error:
                 _log.info("Ledger %d is checked again in the next round: %s", ledger_id, error)
 
-    def _report(self, unexplained: dict[int, None]) -> None:
+    def _report_unexplained(self, unexplained: dict[int, None]) -> None:
         new = [ledger_id for ledger_id in unexplained if ledger_id not in self.unexplained]
         if new:
             _log.warning(

@@ -1,13 +1,13 @@
-"""How a bookie's changes get to the disk: a group is written and synced while the next one gathers.
+"""Group commit: writes and syncs one group of changes while the next one collects.
 
-There is one write and one sync at a time. Whatever came while they were under way is the next group; so a busy bookie
-syncs large groups, and an idle one each add by itself, without waiting for more than comes in the same turn of the
-loop. All is callbacks: the end of a sync answers its group, and begins the next one, in the turn that hears of it,
-where a task and its futures would take two turns more.
+At most one group is written and synced at a time. Everything that arrives in the meantime is in the next group. So a
+busy bookie syncs large groups, and an idle one syncs each add by itself: it waits only for what arrives in the same
+iteration of the event loop. All steps are callbacks: the end of a sync sends the group's results and starts the next
+group in the iteration that learns of it. A task with futures would take two iterations more.
 
-A sync that fails, or anything else that goes wrong here, ends it all: nobody knows what is on the disk. Nothing is
-answered from then on (the calls that wait break off, which tells their callers nothing), and whoever waits in
-`wait_failed` ends the process.
+If a sync fails, or any other step does, it is unknown what is on the disk. From then on nothing is answered: calls that
+wait raise `StorageFailed`, so their callers don't know the outcome, and `wait_for_failure` returns, upon which the
+owner ends the process.
 """
 
 from __future__ import annotations
@@ -32,141 +32,141 @@ class GroupCommit:
     def __init__(
         self,
         storage: LedgerStorage,
-        replicas: LedgerRules,
-        durable: Callable[[CommittedGroup], object],
-        full: Callable[[], object],
+        rules: LedgerRules,
+        on_committed: Callable[[CommittedGroup], object],
+        on_disk_full: Callable[[], object],
         clock: Clock,
         counters: BookieCounters,
     ) -> None:
         self._storage = storage
-        self._replicas = replicas
-        # Called when a group is durable, and when the disk had no room for one.
-        self._durable = durable
-        self._full = full
+        self._rules = rules
+        self._on_committed = on_committed
+        # Called when the disk has no space for a group's records.
+        self._on_disk_full = on_disk_full
         self._clock = clock
         self._counters = counters
-        # A group is on its way, or is about to be.
-        self._busy = False
-        # The group on its way.
-        self._under_way: CommitGroup | None = None
-        self.failed: BaseException | None = None
+        # A group is being written, or will be in the next iteration of the event loop.
+        self._is_busy = False
+        # The group that is being written and synced.
+        self._in_flight: CommitGroup | None = None
+        # Why nothing is answered any more.
+        self.failure: BaseException | None = None
         self._failure_waiters: dict[asyncio.Future[None], None] = {}
-        # Streams that wait until less is in line, in the order in which they came.
-        self._room_waiters: dict[asyncio.Future[None], None] = {}
+        # Streams that wait until fewer bytes are pending, in the order of their calls.
+        self._capacity_waiters: dict[asyncio.Future[None], None] = {}
 
     @property
-    def entries_in_line(self) -> int:
-        """Those on their way to the disk included."""
-        return sum(len(group.changes.records) for group in (self._under_way, self._replicas.group) if group)
+    def pending_entries(self) -> int:
+        """The number of entries that are not durable yet."""
+        return sum(len(group.changes.records) for group in (self._in_flight, self._rules.group) if group)
 
-    def kick(self) -> None:
-        """Something was put in line."""
-        if not self._busy and self.failed is None and self._replicas.group:
-            self._busy = True
-            asyncio.get_running_loop().call_soon(self._begin)
+    def start_if_idle(self) -> None:
+        """Start writing the open group unless another one is being written. Call it after each change."""
+        if not self._is_busy and self.failure is None and self._rules.group:
+            self._is_busy = True
+            asyncio.get_running_loop().call_soon(self._start_group)
 
-    async def durable(self, group: CommitGroup | None) -> None:
-        """Returns when the group is on the disk; None: it is. Raises `StorageFailed`."""
-        self.check()
+    async def wait_durable(self, group: CommitGroup | None) -> None:
+        """Return when the group is durable, at once for None. Raises `StorageFailed`."""
+        self.check_not_failed()
         if group is None:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        group.waiting.append(done)
-        self.kick()
+        group.waiters.append(done)
+        self.start_if_idle()
         await done
 
-    async def room(self, max_pending_bytes: int) -> None:
-        """Returns when no more than that is in line."""
-        self.check()
-        while self._replicas.pending_bytes > max_pending_bytes:
+    async def wait_for_capacity(self, max_pending_bytes: int) -> None:
+        """Return when at most this many bytes are pending. Raises `StorageFailed`."""
+        self.check_not_failed()
+        while self._rules.pending_bytes > max_pending_bytes:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._room_waiters[woken] = None
+            self._capacity_waiters[woken] = None
             try:
                 await woken
             finally:
-                self._room_waiters.pop(woken, None)
-            self.check()
+                self._capacity_waiters.pop(woken, None)
+            self.check_not_failed()
 
-    async def wait_failed(self) -> BaseException:
-        """Returns, with what happened, when the disk has failed."""
-        while self.failed is None:
+    async def wait_for_failure(self) -> BaseException:
+        """Return the error when the disk has failed."""
+        while self.failure is None:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._failure_waiters[woken] = None
             try:
                 await woken
             finally:
                 self._failure_waiters.pop(woken, None)
-        return self.failed
+        return self.failure
 
-    def check(self) -> None:
-        if self.failed is not None:
-            raise StorageFailed(f"the bookie's disk failed, and the bookie does not answer any more: {self.failed}")
+    def check_not_failed(self) -> None:
+        if self.failure is not None:
+            raise StorageFailed(f"the bookie's disk failed, and the bookie does not answer any more: {self.failure}")
 
     def fail(self, error: BaseException) -> None:
-        """Something is wrong with the disk: nothing is answered any more."""
-        if self.failed is not None:
+        """Note that the disk failed: from now on nothing is written or answered."""
+        if self.failure is not None:
             return
-        self.failed = error
-        for group in (self._under_way, self._replicas.group):
-            for done in group.waiting if group else ():
+        self.failure = error
+        for group in (self._in_flight, self._rules.group):
+            for done in group.waiters if group else ():
                 if not done.done():
                     done.set_exception(StorageFailed(f"the bookie's disk failed: {error}"))
-        _wake(self._room_waiters)
+        _wake(self._capacity_waiters)
         _wake(self._failure_waiters)
 
     def close(self) -> None:
-        """Takes nothing more to the disk. What waits breaks off."""
+        """Start no more groups. Calls that wait raise `StorageFailed`."""
         self.fail(StorageFailed("the bookie was closed"))
 
-    def _begin(self) -> None:
-        """What has gathered leaves for the disk."""
-        self._busy = self.failed is None and bool(self._replicas.group)
-        if not self._busy:
+    def _start_group(self) -> None:
+        self._is_busy = self.failure is None and bool(self._rules.group)
+        if not self._is_busy:
             return
-        group = self._under_way = self._replicas.take()
+        group = self._in_flight = self._rules.take_group()
         self._counters.syncing_since = self._clock.monotonic()
         try:
             try:
                 self._storage.write(group.changes)
             except StorageFull as error:
                 _log.warning("The bookie accepts no entries any more: %s", error)
-                self._full()
-                self._storage.write(group.without_records())
-            self._storage.begin_sync(self._synced)
-        except Exception as error:  # noqa: BLE001 (whatever it is, what is on the disk is not known any more)
-            self._disk_failed(error)
+                self._on_disk_full()
+                self._storage.write(group.leave_records_out())
+            self._storage.start_sync(self._finish_sync)
+        except Exception as error:  # noqa: BLE001 (after any error it is unknown what is on the disk)
+            self._fail_with_log(error)
 
-    def _synced(self, error: StorageFailed | None) -> None:
-        if self.failed is not None:  # somebody else met the failure, while the sync seemed to succeed
+    def _finish_sync(self, error: StorageFailed | None) -> None:
+        if self.failure is not None:  # noticed elsewhere, though this sync may have succeeded
             return
-        group = self._under_way
+        group = self._in_flight
         assert group is not None
         try:
             if error is not None:
                 raise error
-            self._answer(group)
+            self._complete_group(group)
         except Exception as problem:  # noqa: BLE001 (as above)
-            self._disk_failed(problem)
+            self._fail_with_log(problem)
             return
-        self._under_way = None
-        self._begin()
+        self._in_flight = None
+        self._start_group()
 
-    def _disk_failed(self, error: BaseException) -> None:
+    def _fail_with_log(self, error: BaseException) -> None:
         _log.error("The bookie's disk failed: %s", error)
         self.fail(error)
 
-    def _count(self, group: CommitGroup) -> None:
-        entries = 0 if group.full else len(group.changes.records)
-        size_bytes = 0 if group.full else group.pending_bytes - entries * ENTRY_OVERHEAD_BYTES
-        self._counters.synced(entries, size_bytes, self._clock.monotonic())
-
-    def _answer(self, group: CommitGroup) -> None:
-        self._count(group)
-        self._durable(self._replicas.durable(group))
-        for done in group.waiting:
+    def _complete_group(self, group: CommitGroup) -> None:
+        self._count_group(group)
+        self._on_committed(self._rules.complete_group(group))
+        for done in group.waiters:
             if not done.done():
                 done.set_result(None)
-        _wake(self._room_waiters)
+        _wake(self._capacity_waiters)
+
+    def _count_group(self, group: CommitGroup) -> None:
+        entries = 0 if group.disk_was_full else len(group.changes.records)
+        size_bytes = 0 if group.disk_was_full else group.pending_bytes - entries * ENTRY_OVERHEAD_BYTES
+        self._counters.count_group(entries, size_bytes, self._clock.monotonic())
 
 
 def _wake(waiters: dict[asyncio.Future[None], None]) -> None:

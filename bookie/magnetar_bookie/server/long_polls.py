@@ -1,4 +1,4 @@
-"""Who waits for a ledger's LAC to rise: woken when it does, by the group that raised it, and by nothing in between."""
+"""Long polls: calls that wait until the LAC of a ledger rises above a value."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class LongPolls:
         self._clock = clock
         self._max_waiting = max_waiting
         self._count = 0
-        # Ledger id → who waits, in the order in which they came, and for a LAC above which.
-        self._waiting: dict[int, dict[asyncio.Future[None], int]] = {}
+        # Ledger id → the waiters in the order of their calls, and the value that the LAC must exceed.
+        self._waiters: dict[int, dict[asyncio.Future[None], int]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting calls."""
         return self._count
 
     async def wait(self, ledger_id: int, above: int, timeout_s: float) -> None:
-        """Returns when the LAC has risen above, the ledger is gone or time is up; at once where too many wait."""
+        """Wait until the LAC exceeds `above`, the ledger is deleted, or time is up. Don't wait if too many do."""
         if self._count >= self._max_waiting or timeout_s <= 0:
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -32,23 +32,24 @@ class LongPolls:
                 woken.set_result(None)
 
         self._count += 1
-        waiting = self._waiting.setdefault(ledger_id, {})
-        waiting[woken] = above
+        waiters = self._waiters.setdefault(ledger_id, {})
+        waiters[woken] = above
         timer = self._clock.call_later(timeout_s, wake)
         try:
             await woken
         finally:
             timer.cancel()
             self._count -= 1
-            del waiting[woken]
-            if not waiting and self._waiting.get(ledger_id) is waiting:
-                del self._waiting[ledger_id]
+            del waiters[woken]
+            if not waiters and self._waiters.get(ledger_id) is waiters:
+                del self._waiters[ledger_id]
 
-    def risen(self, ledger_id: int, last_add_confirmed: int) -> None:
-        for woken, above in self._waiting.get(ledger_id, {}).items():
+    def wake(self, ledger_id: int, last_add_confirmed: int) -> None:
+        """Wake the calls that wait for this LAC."""
+        for woken, above in self._waiters.get(ledger_id, {}).items():
             if above < last_add_confirmed and not woken.done():
                 woken.set_result(None)
 
-    def gone(self, ledger_id: int) -> None:
-        """The ledger was deleted."""
-        self.risen(ledger_id, 2**63)
+    def wake_all(self, ledger_id: int) -> None:
+        """Wake all calls that wait for this ledger, since it was deleted."""
+        self.wake(ledger_id, 2**63)

@@ -1,8 +1,8 @@
-"""Reading records from the disk: never more than so many bytes and one record, each held against its checksum.
+"""Reads records from the storage, checks them, and adds the pending ones.
 
-How large a record is, nobody knows before it is read. So what is asked for may come to more than there is memory for,
-and the storage is told where to stop. A record that fails its checksum is damaged, as one is that the storage can't
-read. None of the two is ever "absent".
+The size of a record is unknown before it is read, so each read has a limit in bytes, at which the storage stops: the
+result may be shorter than the request, but has at least one record. A record is damaged if it doesn't match its
+checksum or if the storage can't read it. A damaged record is never reported as absent.
 """
 
 from __future__ import annotations
@@ -20,127 +20,132 @@ from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, S
 
 __all__ = ["RecordReader"]
 
-# So many entries are asked for at a time: they take memory as well.
-_PORTION: Final = 1000
-# So many entries below a damaged last one are looked at for a LAC.
-_LOOKED_BACK: Final = 100
+# Maximum number of entries in one request to the storage: their ids take memory, too.
+_MAX_ENTRIES: Final = 1000
+# Maximum number of entries below a damaged last one in which a LAC is looked for.
+_MAX_LAC_ENTRIES: Final = 100
 
 
 class RecordReader:
     def __init__(
-        self, storage: LedgerStorage, replicas: LedgerRules, commit: GroupCommit, counters: BookieCounters
+        self, storage: LedgerStorage, rules: LedgerRules, commit: GroupCommit, counters: BookieCounters
     ) -> None:
         self._storage = storage
-        self._replicas = replicas
+        self._rules = rules
         self._commit = commit
         self._counters = counters
 
     async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
-        """The records from the first on, up to so many bytes; the first always. None: not held.
+        """Read and check records, in order, up to a number of bytes, but at least one. None: no such entry.
 
-        Damaged ones count, as they were read.
+        The bytes of damaged records count, too.
         """
-        found: list[bytes | Damaged | None] = []
-        room = max_bytes
-        while len(found) < len(entry_ids) and room > 0:
-            asked = entry_ids[len(found) : len(found) + _PORTION]
-            held = await self.held(ledger_id, asked, room)
-            sums = list(accumulate(map(len, held) if _records_only(held) else map(_size, held)))
-            fit = max(bisect_right(sums, room), 0 if found else 1)
-            found += self._checked(ledger_id, asked[:fit], held[:fit])
-            if fit < len(held):
+        records: list[bytes | Damaged | None] = []
+        left_bytes = max_bytes
+        while len(records) < len(entry_ids) and left_bytes > 0:
+            portion = entry_ids[len(records) : len(records) + _MAX_ENTRIES]
+            found = await self.read_unchecked(ledger_id, portion, left_bytes)
+            sums = list(accumulate(map(len, found) if _are_all_records(found) else map(_count_bytes, found)))
+            count = max(bisect_right(sums, left_bytes), 0 if records else 1)
+            records += self._check_records(ledger_id, portion[:count], found[:count])
+            if count < len(found):
                 break
-            room -= sums[-1]
-        return found
+            left_bytes -= sums[-1]
+        return records
 
-    def _checked(
-        self, ledger_id: int, entry_ids: Sequence[int], held: Sequence[bytes | Damaged | None]
+    def _check_records(
+        self, ledger_id: int, entry_ids: Sequence[int], records: Sequence[bytes | Damaged | None]
     ) -> Sequence[bytes | Damaged | None]:
-        if _records_only(held) and all_whole(held, ledger_id, entry_ids):
-            return held
+        if _are_all_records(records) and all_whole(records, ledger_id, entry_ids):
+            return records
         checked: list[bytes | Damaged | None] = []
-        for entry_id, one in zip(entry_ids, held, strict=True):
-            if one is None or (isinstance(one, bytes) and _header(one, ledger_id, entry_id) is not None):
-                checked.append(one)
+        for entry_id, record in zip(entry_ids, records, strict=True):
+            if record is None or (isinstance(record, bytes) and _check_header(record, ledger_id, entry_id) is not None):
+                checked.append(record)
             else:
                 self._counters.damaged += 1
                 checked.append(DAMAGED)
         return checked
 
-    async def held(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
-        """What is held, unchecked, what is in line for the disk included: up to so many bytes and one record.
+    async def read_unchecked(
+        self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int
+    ) -> list[bytes | Damaged | None]:
+        """Read records, stored and pending ones, in order, without a check. One record may exceed the bytes.
 
-        It may be less than what was asked for, but not nothing.
+        The result may be shorter than the request, but has at least one record.
         """
-        if not self._replicas.entries_in_line(ledger_id):
-            return await self._read(ledger_id, entry_ids, max_bytes)
-        in_line, room = self._in_line(ledger_id, entry_ids, max_bytes)
-        on_disk = [entry_id for entry_id, record in zip(entry_ids, in_line, strict=False) if record is None]
-        if not on_disk:
-            return list(in_line)
-        read = await self._read(ledger_id, on_disk, room)
-        held: list[bytes | Damaged | None] = []
-        at = 0
-        for record in in_line:
+        if not self._rules.list_pending_entry_ids(ledger_id):
+            return await self._read_stored(ledger_id, entry_ids, max_bytes)
+        pending, left_bytes = self._get_pending(ledger_id, entry_ids, max_bytes)
+        stored_ids = [entry_id for entry_id, record in zip(entry_ids, pending, strict=False) if record is None]
+        if not stored_ids:
+            return list(pending)
+        stored = await self._read_stored(ledger_id, stored_ids, left_bytes)
+        records: list[bytes | Damaged | None] = []
+        read = 0
+        for record in pending:
             if record is not None:
-                held.append(record)
-            elif at < len(read):
-                held.append(read[at])
-                at += 1
+                records.append(record)
+            elif read < len(stored):
+                records.append(stored[read])
+                read += 1
             else:
                 break
-        return held
+        return records
 
-    async def _read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+    async def _read_stored(
+        self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int
+    ) -> list[bytes | Damaged | None]:
         try:
             return await self._storage.read(ledger_id, entry_ids, max_bytes)
         except StorageFailed as error:
             self._commit.fail(error)
             raise
 
-    def _in_line(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> tuple[list[bytes | None], int]:
-        """What is in line of the entries, and None for those that are not, up to so many bytes; the first always.
+    def _get_pending(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> tuple[list[bytes | None], int]:
+        """Return the pending records, None for all other entries, and how many of the bytes are left.
 
-        Returns as well how many bytes there is room for besides.
+        The list ends where the bytes do, but has at least one item.
         """
-        in_line: list[bytes | None] = []
+        pending: list[bytes | None] = []
         for entry_id in entry_ids:
-            record = self._replicas.in_line(ledger_id, entry_id)
+            record = self._rules.get_pending_record(ledger_id, entry_id)
             if record is not None:
-                if in_line and len(record) > max_bytes:
+                if pending and len(record) > max_bytes:
                     break
                 max_bytes -= len(record)
-            in_line.append(record)
+            pending.append(record)
             if max_bytes < 0:
                 break
-        return in_line, max_bytes
+        return pending, max_bytes
 
-    async def last_add_confirmed(self, ledger_id: int) -> int:
-        """What may be said. Reads the ledger's last record where nobody has since the ledger came to mind."""
-        known = self._replicas.last_add_confirmed(ledger_id)
-        if known is not None:
-            return known
-        last = self._replicas.loaded_highest(ledger_id)
-        below = self._storage.entry_ids(ledger_id, max(0, last - _LOOKED_BACK), last - 1, _LOOKED_BACK)
+    async def read_last_add_confirmed(self, ledger_id: int) -> int:
+        """Return the LAC to report. Reads the ledger's last record if that was not done since the ledger was loaded."""
+        last_add_confirmed = self._rules.get_last_add_confirmed(ledger_id)
+        if last_add_confirmed is not None:
+            return last_add_confirmed
+        last = self._rules.get_loaded_highest_entry_id(ledger_id)
+        below = self._storage.list_entry_ids(ledger_id, max(0, last - _MAX_LAC_ENTRIES), last - 1, _MAX_LAC_ENTRIES)
         for entry_id in (last, *reversed(below)):
-            if self._replicas.in_line(ledger_id, entry_id) is not None:
-                continue  # it was damaged, and is not durable yet
-            (record,) = await self.held(ledger_id, [entry_id], 0)
-            header = None if record is None else _header(record, ledger_id, entry_id)
+            if self._rules.get_pending_record(ledger_id, entry_id) is not None:
+                continue  # the replacement of a damaged record, which is not durable yet
+            (record,) = await self.read_unchecked(ledger_id, [entry_id], 0)
+            header = None if record is None else _check_header(record, ledger_id, entry_id)
             if header is not None:
-                return self._replicas.loaded(ledger_id, header.last_add_confirmed)
-        return self._replicas.loaded(ledger_id, NO_ENTRY)
+                return self._rules.set_loaded_lac(ledger_id, header.last_add_confirmed)
+        return self._rules.set_loaded_lac(ledger_id, NO_ENTRY)
 
 
-def _records_only(held: Sequence[bytes | Damaged | None]) -> TypeGuard[Sequence[bytes]]:
-    return {*map(type, held)} <= {bytes}
+def _are_all_records(records: Sequence[bytes | Damaged | None]) -> TypeGuard[Sequence[bytes]]:
+    return {*map(type, records)} <= {bytes}
 
 
-def _size(held: bytes | Damaged | None) -> int:
-    return len(held) if isinstance(held, bytes) else 0
+def _count_bytes(record: bytes | Damaged | None) -> int:
+    return len(record) if isinstance(record, bytes) else 0
 
 
-def _header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> Header | None:
+def _check_header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> Header | None:
+    """Return the record's header; None: the record is damaged."""
     if isinstance(record, Damaged):
         return None
     try:

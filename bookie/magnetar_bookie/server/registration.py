@@ -1,14 +1,14 @@
-"""How others learn that a bookie is there: an ephemeral node with its address, kept as long as the session lasts.
+"""Registration: an ephemeral node with the bookie's address, by which others know that it is available.
 
-The node may vanish though the session lives (somebody deleted it): it is made again. It says whether the bookie takes
-entries, and is changed in place when that changes.
+The node exists as long as the metadata session. If somebody deletes it, it is created again. It also says whether the
+bookie is read-only, and is updated when that changes.
 
-A node of an earlier session may still stand, until the server gives that session up. Where it is this disk's own (the
-same instance id) it is our own former self's: nobody else has this disk open. It names an address at which nobody may
-answer any more, so it is taken away, and ours is made. Another instance's is waited out: this disk is the one that the
-cookie names, so the other one is of the past, and goes by itself.
+A node of an earlier session may exist until the server ends that session. If the node has this disk's instance id, it
+is from an earlier process of this bookie, since nobody else has the disk open. Its address may be wrong by now, so it
+is deleted, and a new one is created. A node of another instance is waited for: the cookie names this disk, so the other
+process must be an old one, and its session ends.
 
-A bookie that is being decommissioned takes no entries.
+A bookie that is being decommissioned is read-only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.server.read_only_reasons import LEAVING
+from magnetar_bookie.server.read_only_reasons import DECOMMISSION
 from magnetar_metadata.errors import BadVersion, NoNode, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """One session's."""
+    """The registration of a bookie in one metadata session."""
 
     def __init__(
         self,
@@ -50,21 +50,21 @@ class Registration:
         self._bookie = bookie
         self._address = address
         self._http_address = http_address
-        self._listeners = [BookieListener(name=name, address=where) for name, where in listeners]
+        self._listeners = [BookieListener(name=name, address=listener) for name, listener in listeners]
         self._store = store
         self._clock = clock
         self._retry_s = retry_s
-        # Set when the node stands.
+        # Set when the node exists.
         self._registered = registered
         self._path = paths.available(bookie.bookie_id)
-        self._waits_for_other = False
-        # The node is this session's, as far as is known.
-        self.stands = False
+        self._is_waiting_for_other = False
+        # The node exists and belongs to this session, as far as is known.
+        self.is_current = False
 
     async def run(self) -> None:
-        """Until it is cancelled, or the session lost (`SessionLost`, in a group)."""
+        """Keep the node as it should be, until cancelled. Raises `SessionLost`, in a group."""
         changed = asyncio.Event()
-        stop_listening = self._bookie.listen_read_only(changed.set)
+        remove_listener = self._bookie.add_read_only_listener(changed.set)
         watch = self._store.watch(self._path)
 
         async def follow() -> None:
@@ -76,54 +76,55 @@ class Registration:
             async with OrderedTaskGroup() as tasks:
                 tasks.create_task(follow())
                 while True:
-                    # A new watch is up at once.
+                    # A new watch fires at once.
                     await changed.wait()
                     changed.clear()
-                    await self._settle()
+                    await self._update_node()
         finally:
-            stop_listening()
+            remove_listener()
             watch.close()
 
-    async def _settle(self) -> None:
-        """Returns when the node is as it should be, or when nothing can be done until it changes."""
+    async def _update_node(self) -> None:
+        """Return when the node is as it should be, or belongs to another instance."""
         while True:
             try:
                 await self._store.sync()
-                if await self._step():
+                if await self._try_update():
                     return
             except (BadVersion, NoNode):
-                continue  # it changed meanwhile: look again
+                continue  # the node changed: read it again
             except (Refused, Unavailable) as error:
                 _log.info("Bookie %s can't be registered yet, and tries again: %s", self._bookie.bookie_id, error)
                 await self._clock.sleep(self._retry_s)
 
-    async def _step(self) -> bool:
+    async def _try_update(self) -> bool:
+        """Return False if the node has to be read again."""
         node = await self._store.get(self._path)
-        wanted = self._wanted()
+        registration = self._encode_registration()
         if node is None:
-            await self._store.put(self._path, wanted, ABSENT, ephemeral=True)
+            await self._store.put(self._path, registration, ABSENT, ephemeral=True)
         elif node.stat.ephemeral_owner == self._store.session.id:
-            if node.value != wanted:
-                await self._store.put(self._path, wanted, node.version)
-        elif _instance_of(node.value) == self._bookie.record.cookie.instance_id:
+            if node.value != registration:
+                await self._store.put(self._path, registration, node.version)
+        elif _decode_instance_id(node.value) == self._bookie.record.cookie.instance_id:
             _log.info("Bookie %s removes its former registration", self._bookie.bookie_id)
             await self._store.delete(self._path, node.version)
             return False
         else:
-            if not self._waits_for_other:
-                self._waits_for_other = True
+            if not self._is_waiting_for_other:
+                self._is_waiting_for_other = True
                 _log.warning(
                     "Another instance is registered as bookie %s: waiting until its session ends",
                     self._bookie.bookie_id,
                 )
-            self.stands = False
+            self.is_current = False
             return True
-        self._waits_for_other = False
-        self.stands = True
+        self._is_waiting_for_other = False
+        self.is_current = True
         self._registered.set()
         return True
 
-    def _wanted(self) -> bytes:
+    def _encode_registration(self) -> bytes:
         registration = BookieRegistration(
             address=self._address,
             instance_id=self._bookie.record.cookie.instance_id,
@@ -134,7 +135,7 @@ class Registration:
         return registration.SerializeToString(deterministic=True)
 
 
-def _instance_of(value: bytes) -> bytes | None:
+def _decode_instance_id(value: bytes) -> bytes | None:
     try:
         return BookieRegistration.FromString(value).instance_id
     except DecodeError:
@@ -142,7 +143,7 @@ def _instance_of(value: bytes) -> bytes | None:
 
 
 async def follow_decommission_mark(bookie: Bookie, store: MetadataStore, clock: Clock, retry_s: float) -> None:
-    """Turns the bookie read-only while it is marked as leaving. Raises `SessionLost`."""
+    """Keep the bookie read-only while it is marked for decommissioning. Raises `SessionLost`."""
     path = paths.leaving(bookie.bookie_id)
     watch = store.watch(path)
     try:
@@ -150,7 +151,7 @@ async def follow_decommission_mark(bookie: Bookie, store: MetadataStore, clock: 
             await watch.wait()
             while True:
                 try:
-                    bookie.set_read_only(LEAVING, await store.exists(path) is not None)
+                    bookie.set_read_only(DECOMMISSION, await store.exists(path) is not None)
                     break
                 except Unavailable:
                     await clock.sleep(retry_s)

@@ -1,8 +1,7 @@
-"""What a bookie has in mind of a ledger, and of which ledgers at a time.
+"""The ledgers that a bookie holds in memory: their state, with all changes that are pending.
 
-All of it can be read from the storage again, so ledgers at which nothing is going on are forgotten, those used longest
-ago first, when there are too many. What is in line for the disk is not in the storage yet, or not yet durable: that is
-what a ledger is kept in mind for.
+A change is pending until its group is durable. A ledger without pending changes can be loaded from the storage again,
+so the least recently used ones are evicted when there are too many.
 """
 
 from __future__ import annotations
@@ -11,54 +10,54 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from magnetar_bookie.server.group_commit_rules import CommitGroup
-from magnetar_bookie.storage.interface import LedgerRecord
+from magnetar_bookie.storage.interface import LedgerData
 
 __all__ = ["LedgerReplica", "LedgerView", "ReplicaCache"]
 
-# So many that are busy are passed over at a time, when one is to be forgotten.
-_PASSED_OVER: Final = 8
+# Maximum number of ledgers with pending changes that one eviction skips.
+_MAX_SKIPPED: Final = 8
 
 
 class LedgerView(Protocol):
-    """The part of LedgerStorage that the rules ask, at once and without waiting."""
+    """The part of `LedgerStorage` that the rules read. It answers at once."""
 
-    def ledger(self, ledger_id: int) -> LedgerRecord | None: ...
+    def get_ledger(self, ledger_id: int) -> LedgerData | None: ...
 
-    def last_entry(self, ledger_id: int) -> int: ...
+    def get_last_entry_id(self, ledger_id: int) -> int: ...
 
-    def has(self, ledger_id: int, entry_id: int) -> bool: ...
+    def has_entry(self, ledger_id: int, entry_id: int) -> bool: ...
 
 
 @dataclass(slots=True)
 class LedgerReplica:
-    """One ledger, as it will be when all that is in line is durable."""
+    """One ledger, as it will be when all pending changes are durable."""
 
-    record: LedgerRecord
-    # No entry above this is held or in line.
+    data: LedgerData
+    # The highest entry that is stored or pending.
     highest_entry_id: int
-    # Whether the storage has a `LedgerRecord` of it, or one is in line.
-    known: bool
-    # The highest entry when the ledger came to mind. It was durable.
-    loaded_highest: int = -1
-    # In line: entry id → record and the group that it is in.
+    # The storage has a `LedgerData` of this ledger, or one is pending.
+    is_known: bool
+    # The highest entry when the ledger was loaded. It was durable.
+    loaded_highest_entry_id: int = -1
+    # Pending records: entry id → record and the group that it is in.
     pending: dict[int, tuple[bytes, CommitGroup]] = field(default_factory=dict)
-    # The last group that changes `record`, until it is durable.
-    changing: CommitGroup | None = None
-    # The highest LAC that is durable; None until the record of `loaded_highest` was read.
+    # The last group that changes `data`, until it is durable.
+    changing_group: CommitGroup | None = None
+    # The highest durable LAC; None until the record of `loaded_highest_entry_id` has been read.
     last_add_confirmed: int | None = None
-    # The highest one without that record's: to be taken into account when that has been read.
-    confirmed_since: int = -1
+    # The highest durable LAC without that record's.
+    lac_without_loaded: int = -1
 
     @property
-    def busy(self) -> bool:
-        return bool(self.pending) or self.changing is not None
+    def is_pending(self) -> bool:
+        return bool(self.pending) or self.changing_group is not None
 
-    def confirm(self, last_add_confirmed: int) -> bool:
-        """This LAC is durable; whether it is news. It never falls."""
-        known = self.confirmed_since if self.last_add_confirmed is None else self.last_add_confirmed
-        if last_add_confirmed <= known:
+    def raise_lac(self, last_add_confirmed: int) -> bool:
+        """Note a durable LAC. Return whether it is higher than before: the LAC never falls."""
+        before = self.lac_without_loaded if self.last_add_confirmed is None else self.last_add_confirmed
+        if last_add_confirmed <= before:
             return False
-        self.confirmed_since = last_add_confirmed
+        self.lac_without_loaded = last_add_confirmed
         if self.last_add_confirmed is not None:
             self.last_add_confirmed = last_add_confirmed
         return True
@@ -68,52 +67,52 @@ class ReplicaCache:
     def __init__(self, storage: LedgerView, max_ledgers: int) -> None:
         self._storage = storage
         self._max_ledgers = max_ledgers
-        # The one used last is at the end.
+        # The most recently used one is the last.
         self._ledgers: dict[int, LedgerReplica] = {}
 
     def __len__(self) -> int:
         return len(self._ledgers)
 
-    def known(self, ledger_id: int) -> LedgerReplica | None:
-        """The ledger, if the bookie was ever told of it: questions about others leave nothing behind."""
+    def get(self, ledger_id: int) -> LedgerReplica | None:
+        """Return the ledger, loaded if necessary. None: the bookie doesn't know it, and nothing is cached."""
         replica = self._ledgers.pop(ledger_id, None)
         if replica is None:
-            record = self._storage.ledger(ledger_id)
-            if record is None:
+            data = self._storage.get_ledger(ledger_id)
+            if data is None:
                 return None
-            replica = self._load(ledger_id, record, known=True)
+            replica = self._load(ledger_id, data, is_known=True)
         self._ledgers[ledger_id] = replica
         return replica
 
-    def in_mind(self, ledger_id: int) -> LedgerReplica | None:
-        """The ledger, if it is in mind: one that has anything in line is."""
+    def get_cached(self, ledger_id: int) -> LedgerReplica | None:
+        """Return the ledger if it is in memory. A ledger with pending changes always is."""
         return self._ledgers.get(ledger_id)
 
-    def known_or_new(self, ledger_id: int) -> LedgerReplica:
-        """The ledger, which is about to be told of."""
-        replica = self.known(ledger_id)
+    def get_or_create(self, ledger_id: int) -> LedgerReplica:
+        """Return the ledger, a new one if the bookie doesn't know it: the caller is about to change it."""
+        replica = self.get(ledger_id)
         if replica is None:
-            replica = self._ledgers[ledger_id] = self._load(ledger_id, LedgerRecord(), known=False)
+            replica = self._ledgers[ledger_id] = self._load(ledger_id, LedgerData(), is_known=False)
         return replica
 
-    def _load(self, ledger_id: int, record: LedgerRecord, *, known: bool) -> LedgerReplica:
-        self._forget_some()
-        highest = self._storage.last_entry(ledger_id)
+    def _load(self, ledger_id: int, data: LedgerData, *, is_known: bool) -> LedgerReplica:
+        self._evict_idle()
+        highest = self._storage.get_last_entry_id(ledger_id)
         return LedgerReplica(
-            record,
+            data,
             highest,
-            known,
-            loaded_highest=highest,
-            # Without entries the explicit LAC is all there is.
-            last_add_confirmed=record.last_add_confirmed if highest < 0 else None,
-            confirmed_since=record.last_add_confirmed,
+            is_known,
+            loaded_highest_entry_id=highest,
+            # Without entries there is only the explicit LAC.
+            last_add_confirmed=data.last_add_confirmed if highest < 0 else None,
+            lac_without_loaded=data.last_add_confirmed,
         )
 
-    def _forget_some(self) -> None:
-        passed_over: dict[int, LedgerReplica] = {}
-        while len(self._ledgers) >= self._max_ledgers and len(passed_over) < _PASSED_OVER:
+    def _evict_idle(self) -> None:
+        skipped: dict[int, LedgerReplica] = {}
+        while len(self._ledgers) >= self._max_ledgers and len(skipped) < _MAX_SKIPPED:
             ledger_id = next(iter(self._ledgers))
             replica = self._ledgers.pop(ledger_id)
-            if replica.busy:
-                passed_over[ledger_id] = replica
-        self._ledgers.update(passed_over)
+            if replica.is_pending:
+                skipped[ledger_id] = replica
+        self._ledgers.update(skipped)

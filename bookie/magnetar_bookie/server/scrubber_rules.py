@@ -1,10 +1,11 @@
-"""When a bookie looks through all that it holds for damage, where it goes on, and how slowly.
+"""The rules of the scrubber: when a pass starts, where it continues, and how fast it reads.
 
-A pass goes through the ledgers in the order of their ids, and through each one's entries in the order of theirs. It
-begins `interval_s` after the one before began, or at once where that took longer. Its place is kept on the disk now and
-then: a process that ends goes on from about there, since a pass that always began anew would never see what comes last.
+A pass reads all ledgers in the order of their ids, and each ledger's entries in the order of theirs. It starts
+`interval_s` after the start of the one before, or at once if that one took longer. Its position is stored now and then,
+so that a restarted process continues about there: if each process began from the start, the last ledgers would never be
+read.
 
-The pace is a bound on bytes per second. What a record or a ledger costs besides its bytes is reckoned as bytes too:
+The speed is limited in bytes per second. Each record and each ledger counts as some bytes in addition to its own, since
 there may be any number of small ones.
 """
 
@@ -14,34 +15,41 @@ from typing import Final
 
 from magnetar_protos.ledger_pb2 import ScrubPosition
 
-__all__ = ["LEDGER_COST_BYTES", "RECORD_COST_BYTES", "began", "due_in_s", "goes_on_at", "pause_s"]
+__all__ = [
+    "LEDGER_COST_BYTES",
+    "RECORD_COST_BYTES",
+    "move_position",
+    "seconds_to_pause",
+    "seconds_until_due",
+    "start_pass",
+]
 
 RECORD_COST_BYTES: Final = 1000
 LEDGER_COST_BYTES: Final = 4000
 
 
-def due_in_s(position: ScrubPosition, now_ms: int, interval_s: float) -> float:
-    """After how long the next pass begins, or the one that was broken off goes on."""
+def seconds_until_due(position: ScrubPosition, now_ms: int, interval_s: float) -> float:
+    """Return the time until the next pass starts, or until an interrupted one continues."""
     if not position.began_ms or not position.done:
         return 0.0
-    # A clock that was set back must not put it off by more than an interval.
+    # If the clock was set back, the pass is put off by one interval at most.
     since_s = max(0, now_ms - position.began_ms) / 1000
     return max(0.0, interval_s - since_s)
 
 
-def began(position: ScrubPosition, now_ms: int) -> ScrubPosition:
-    """The position with which a pass that is due begins: the one that was broken off, or the beginning of all."""
+def start_pass(position: ScrubPosition, now_ms: int) -> ScrubPosition:
+    """Return the position at which a due pass starts: where it was interrupted, or the first ledger."""
     if position.began_ms and not position.done:
         return position
     return ScrubPosition(began_ms=max(1, now_ms))
 
 
-def goes_on_at(position: ScrubPosition, ledger_id: int, entry_id: int = 0, *, done: bool = False) -> ScrubPosition:
-    """All before this entry was looked at."""
+def move_position(position: ScrubPosition, ledger_id: int, entry_id: int = 0, *, done: bool = False) -> ScrubPosition:
+    """Return the position at which all entries before this one were read."""
     return ScrubPosition(began_ms=position.began_ms, ledger_id=ledger_id, entry_id=entry_id, done=done)
 
 
-def pause_s(size_bytes: int, records: int, ledgers: int, took_s: float, max_bytes_per_s: int) -> float:
-    """How long nothing more is read after so much."""
+def seconds_to_pause(size_bytes: int, records: int, ledgers: int, took_s: float, max_bytes_per_s: int) -> float:
+    """Return how long to pause after reading this much in `took_s`."""
     cost_bytes = size_bytes + records * RECORD_COST_BYTES + ledgers * LEDGER_COST_BYTES
     return max(0.0, cost_bytes / max_bytes_per_s - took_s)

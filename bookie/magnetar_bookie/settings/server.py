@@ -1,4 +1,4 @@
-"""Settings of a bookie's service: each bounds how much it does at a time, or how often it does something."""
+"""Settings of a bookie: limits of requests and memory, and intervals of regular tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ANSWER_BYTES: Final = MAX_RECORD_BYTES + 1_048_576
 
 
 class BookieServerSettings(MetadataRetrySettings, PendingBytesSettings):
-    """Each has an effect, and bounds what a bookie does or takes."""
+    """Limits of requests and memory, and intervals of regular tasks."""
 
     read_only: bool = setting(
         False,

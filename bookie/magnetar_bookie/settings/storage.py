@@ -1,4 +1,4 @@
-"""Settings of a bookie's storage: how much memory and disk it takes."""
+"""Settings of a bookie's storage: limits of memory and disk space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["StorageSettings"]
 
 
 class StorageSettings(Configuration):
-    """How much memory and disk the storage takes."""
+    """Limits of memory and disk space."""
 
     segment_bytes: int = setting(
         128 << 20,

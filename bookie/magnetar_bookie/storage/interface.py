@@ -1,25 +1,24 @@
-"""What a bookie keeps its ledgers in.
+"""The interface of a bookie's storage.
 
 Theory of operation
 -------------------
-The storage holds, per ledger, a `LedgerRecord` and records by entry id, and one `BookieRecord` (bytes; see
-ledger.proto) about the bookie itself. `write` makes a group of changes together: readable at once, durable when a
-`sync` that began later has returned. A group is all there or not at all after a crash, and no group without those
-before it. What is there when a storage is opened is durable. The bookie writes, syncs and only then answers; it has one
-`sync` under way at a time.
+The storage has, per ledger, a `LedgerData` and records by entry id, and one `BookieRecord` of the bookie itself (as
+bytes; see ledger.proto). `write` makes a group of changes: they are readable at once, and durable when a `sync` that
+started later has returned. After a crash a group is there as a whole or not at all, and all groups before it are there,
+too. All that is there when a storage is opened is durable. The bookie writes, syncs, and only then answers; at most one
+of its syncs is in flight.
 
-A `sync` that fails raises `StorageFailed`, and so does everything after it: nobody knows what is on the disk, so the
-process ends and begins anew with what is really there. A storage may also fail by itself, at what it does besides; who
-named somebody to `when_failed` hears of it though nobody asks. `write` raises `StorageFull` where the group's records
-find no room; then nothing of it is written. A group without records (fences, tombstones, the bookie's own record)
-always finds room: some is kept back for it.
+If a `sync` fails it raises `StorageFailed`, and so do all calls after it: it is unknown what is on the disk, so the
+process ends, and the next one starts with what it finds. A storage may also fail in a task of its own; `on_failure`
+registers a callback for that. `write` raises `StorageFull` if there is no space for the group's records; then nothing
+of the group is written. A group without records (fences, tombstones, the bookie's record) always fits: space is
+reserved for it.
 
-`intact` is False on a storage that was opened and can't say that everything that was ever synced is there. It stays
-False for as long as this object lives, and is False again at each later opening, until a group with the bookie's own
-record (`Changes.bookie`) is durable: a bookie that sees it writes that down before anything else, but may crash before
-it has.
+`is_intact` is False if the storage, when it was opened, couldn't prove that everything is there that was ever synced.
+It stays False for the life of the object. It is False again at each later opening, until a group with the bookie's
+record (`Changes.bookie`) is durable: the bookie notes the loss there before anything else, but may crash before it has.
 
-What was written under one (ledger, entry) id is never changed: the bookie does not write it again.
+A record of a (ledger, entry) id never changes: the bookie writes it once.
 """
 
 from __future__ import annotations
@@ -32,111 +31,131 @@ __all__ = [
     "DAMAGED",
     "Changes",
     "Damaged",
-    "LedgerRecord",
+    "LedgerData",
     "LedgerStorage",
     "StorageFailed",
     "StorageFull",
     "StorageInUse",
+    "StorageStats",
 ]
 
 
 class StorageFailed(Exception):
-    """The disk failed. Nothing more is known about what was not synced before: end the process."""
+    """The disk failed. It is unknown whether changes that were not synced are there: end the process."""
 
 
 class StorageInUse(StorageFailed):
-    """Another process has it open."""
+    """Another process has the storage open."""
 
 
 class StorageFull(Exception):
-    """The disk has no room for the group; nothing of it was written."""
+    """The disk has no space for the group. Nothing of it was written."""
 
 
 class Damaged:
-    """Stands for a record that is there and can't be read."""
+    """Stands for a record that exists but can't be read."""
 
 
 DAMAGED: Final = Damaged()
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRecord:
-    """What a bookie remembers of a ledger besides its entries. A ledger it was never asked about has none."""
+class LedgerData:
+    """What a bookie stores of a ledger besides its entries. A ledger that it does not know has none."""
 
-    # Empty: nobody who knew it has written yet.
+    # Empty: nobody who knows the key has written yet.
     master_key: bytes = b""
     fenced: bool = False
-    # The explicit one; records carry their own.
+    # The explicit LAC; records have their own.
     last_add_confirmed: int = -1
-    # A tombstone: the ledger was deleted. No entries are left, and none is ever taken again.
+    # A tombstone: the ledger was deleted. No entries are stored, and no more are accepted.
     deleted: bool = False
-    # The bookie's limbo, by its generation, since which the ledger was found or made whole here.
+    # The generation of the bookie's limbo in which the ledger was found complete, or completed.
     limbo_cleared: int = 0
-    # Of a tombstone: nothing is left to do, as the metadata store waits for this bookie no more. Unless a fence comes:
-    # whoever sends it has seen the ledger there.
+    # Of a tombstone: no node in the metadata store waits for this bookie. A fence clears it, since the sender has seen
+    # a node of the ledger.
     settled: bool = False
 
 
 @dataclass(slots=True)
 class Changes:
-    """A group of changes, made together."""
+    """A group of changes that are made together."""
 
     # (ledger id, entry id) → record
     records: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    ledgers: dict[int, LedgerRecord] = field(default_factory=dict)
-    # Ledgers whose records all go. A deleted ledger's `LedgerRecord` stays.
+    ledgers: dict[int, LedgerData] = field(default_factory=dict)
+    # Ledgers whose records are all deleted. Their `LedgerData` is not.
     dropped: list[int] = field(default_factory=list)
-    # Records that are damaged and go, so that they can be written again: the one exception to "never changed".
+    # Damaged records that are deleted, so that they can be written again: the only exception to "never changes".
     discarded: list[tuple[int, int]] = field(default_factory=list)
     bookie: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StorageStats:
+    """How much a storage uses, for metrics and status."""
+
+    # Log files, their size, and the bytes in them of records that are not deleted.
+    segments: int
+    held_bytes: int
+    used_bytes: int
+    # Files of the index, without its memory and its own log.
+    index_bytes: int
+    # Since the process started: deleted log files, and their size.
+    reclaimed_segments: int
+    reclaimed_bytes: int
+    # Log files with damage. They stay until their entries are repaired and stored elsewhere.
+    unreadable_segments: int
+
+
 class LedgerStorage(Protocol):
-    """Opened: ready to be read and written. For one event loop."""
+    """An open storage, for one event loop."""
 
     @property
-    def intact(self) -> bool:
-        """Everything that was ever synced is there."""
+    def is_intact(self) -> bool:
+        """Everything is there that was ever synced."""
 
-    def has_room(self) -> bool:
-        """Whether entries find room: asked after `StorageFull`, and true only where more than a few do."""
+    def has_free_space(self) -> bool:
+        """Return whether there is space for more than a few entries again. Call it after `StorageFull`."""
 
-    def bookie(self) -> bytes | None:
-        """The bookie's own record; None on a disk that was never written."""
+    def get_stats(self) -> StorageStats | None:
+        """Return how much the storage uses; None: it doesn't know, or has failed."""
 
-    def ledger(self, ledger_id: int) -> LedgerRecord | None:
-        """What is remembered of the ledger."""
+    def get_bookie_record(self) -> bytes | None:
+        """Return the bookie's own record; None: the disk was never written."""
 
-    def ledger_ids(self, first: int, limit: int) -> list[int]:
-        """Of the ledgers with a `LedgerRecord`, tombstones included, the `limit` lowest from `first` on, in order."""
+    def get_ledger(self, ledger_id: int) -> LedgerData | None: ...
 
-    def last_entry(self, ledger_id: int) -> int:
-        """The highest entry id held of the ledger; -1: none."""
+    def list_ledger_ids(self, first: int, limit: int) -> list[int]:
+        """Return the lowest ids from `first` on of ledgers with a `LedgerData`, tombstones included, in order."""
 
-    def has(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a record is held, damaged or not."""
+    def get_last_entry_id(self, ledger_id: int) -> int:
+        """Return the highest stored entry id of the ledger; -1: there is none."""
 
-    def entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
-        """Of the entries held between `first` and `last`, both included, the `limit` lowest, in order."""
+    def has_entry(self, ledger_id: int, entry_id: int) -> bool:
+        """Return whether a record is stored, damaged or not."""
+
+    def list_entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
+        """Return the lowest stored entry ids from `first` to `last`, both included, in order."""
 
     async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
-        """The records, None where none is held. Storage that finds one unreadable says `DAMAGED`.
+        """Read records. None: no record is stored. `DAMAGED`: it can't be read.
 
-        It stops after the record with which they come to more than `max_bytes`: the answer may be shorter than what was
-        asked for, but has one entry at least, and no more is read than what is in it.
+        The result ends after the record with which it exceeds `max_bytes`: it may be shorter than the request, but has
+        at least one item, and nothing is read that is not in it.
         """
 
     def write(self, changes: Changes) -> None:
-        """Makes the changes: `discarded` and `dropped` first, then the rest."""
+        """Make the changes: `discarded` and `dropped` first, then the others."""
 
     async def sync(self) -> None:
-        """All that was written before this call is durable when it returns."""
+        """Return when everything is durable that was written before this call."""
 
-    def begin_sync(self, done: Callable[[StorageFailed | None], object]) -> None:
-        """`sync` for who has no task: `done` is called once, later and on the event loop, with how it went."""
+    def start_sync(self, on_done: Callable[[StorageFailed | None], object]) -> None:
+        """Sync, and call `on_done` once, later and on the event loop, with the error if it failed."""
 
-    def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
-        """`told` is called, on the event loop, when the storage fails and no caller hears of it; or one does, too."""
+    def on_failure(self, callback: Callable[[StorageFailed], object]) -> None:
+        """Call `callback` on the event loop when the storage fails, whether or not a caller gets the error."""
 
     async def close(self) -> None:
-        """Syncs and ends."""
+        """Sync, and close."""

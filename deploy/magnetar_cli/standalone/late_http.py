@@ -108,7 +108,7 @@ def _made(broker: Broker, bookie: BookieProcess, folder: Path, address: str) -> 
     of_bookie = Metrics(bookie)
 
     async def others() -> Iterable[Metric]:
-        return list(of_bookie.collect(await disk.look()))
+        return list(of_bookie.collect(await disk.measure()))
 
     metrics = BrokerMetrics(broker, broker.settings, broker.settings.cluster_name, others)
     return BrokerHttp(broker, metrics, address).app, disk.close

@@ -130,7 +130,7 @@ class Standalone:
             self.broker = None
         if self.bookie is not None and self._bookie_running is not None:
             if not self._bookie_running.done():
-                await self._within(self.bookie.leave(), "stopping the bookie")
+                await self._within(self.bookie.drain(), "stopping the bookie")
             self._bookie_running.cancel()
             await asyncio.wait([self._bookie_running], timeout=self.settings.close_timeout_seconds)
             if not self._bookie_running.done():

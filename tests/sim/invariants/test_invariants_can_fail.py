@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from magnetar_bookie.storage.interface import Changes, LedgerRecord
+from magnetar_bookie.storage.interface import Changes, LedgerData
 from magnetar_metadata.core.envelope import Envelope
 from magnetar_metadata.core.records import Record
 from magnetar_protos import ledger_pb2
@@ -114,7 +114,7 @@ class Scene:
 
     def confirms(self, number: int, last_add_confirmed: int) -> None:
         """Store this explicit LAC on the bookie's disk, durably."""
-        remembered = self.disks[number].disk.durable_ledger(LEDGER) or LedgerRecord(b"k")
+        remembered = self.disks[number].disk.durable_ledger(LEDGER) or LedgerData(b"k")
         self.writes(number, ledgers={LEDGER: replace(remembered, last_add_confirmed=last_add_confirmed)})
 
     def fences(
@@ -126,7 +126,7 @@ class Scene:
         read: ledger_pb2.ReadAnswer | None = None,
     ) -> None:
         if durably:
-            remembered = self.disks[number].disk.durable_ledger(LEDGER) or LedgerRecord(b"k")
+            remembered = self.disks[number].disk.durable_ledger(LEDGER) or LedgerData(b"k")
             self.writes(number, ledgers={LEDGER: replace(remembered, fenced=True)})
         request = ledger_pb2.FenceRequest(ledger_id=LEDGER, read_entries=8 if read else 0)
         said = ledger_pb2.FenceAnswer(status=ledger_pb2.OK, last_add_confirmed=last_add_confirmed, read=read)
@@ -170,7 +170,7 @@ def well(scene: Scene) -> None:
     scene.closes()
     scene.checker.was_read(LEDGER, 1, b"p1")
     scene.deleted()
-    scene.writes(2, dropped=[LEDGER], ledgers={LEDGER: LedgerRecord(b"k", fenced=True, deleted=True)})
+    scene.writes(2, dropped=[LEDGER], ledgers={LEDGER: LedgerData(b"k", fenced=True, deleted=True)})
     scene.checker.metadata_changed(PATH, None, scene.client)
 
 
@@ -271,13 +271,13 @@ def fence_that_is_not_durable(scene: Scene) -> None:
 
 
 def fencing_read_that_fences_nothing(scene: Scene) -> None:
-    scene.writes(0, ledgers={LEDGER: LedgerRecord(b"k")})
+    scene.writes(0, ledgers={LEDGER: LedgerData(b"k")})
     scene.reads(0, fence=True, next_entry_id=2)
 
 
 def fence_that_is_forgotten(scene: Scene) -> None:
     scene.fences(0)
-    scene.writes(0, ledgers={LEDGER: LedgerRecord(b"k")})
+    scene.writes(0, ledgers={LEDGER: LedgerData(b"k")})
 
 
 def add_behind_a_fence(scene: Scene) -> None:
@@ -419,7 +419,7 @@ def node_gone_without_a_tombstone(scene: Scene) -> None:
 
 def write_behind_a_tombstone(scene: Scene) -> None:
     scene.deleted()
-    scene.writes(2, ledgers={LEDGER: LedgerRecord(b"k", deleted=True)})
+    scene.writes(2, ledgers={LEDGER: LedgerData(b"k", deleted=True)})
     scene.writes(2, {(LEDGER, 0): record(0, b"p0")})
 
 
@@ -523,7 +523,7 @@ def test_the_end_is_not_at_rest_while_something_is_missing() -> None:
     assert wrong() == ""  # it came to hold the ledger later
     scene.disks[1].owes[LEDGER] = None
     assert wrong() == "22"
-    scene.writes(1, ledgers={LEDGER: LedgerRecord(b"k", limbo_cleared=1)})
+    scene.writes(1, ledgers={LEDGER: LedgerData(b"k", limbo_cleared=1)})
     assert wrong() == ""
     scene.history.ledger(8).payloads.append(b"q")
     scene.writes(3, {(8, 0): record(0, b"q", ledger_id=8)})

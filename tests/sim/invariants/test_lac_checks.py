@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar_bookie.storage.interface import Changes, LedgerRecord
+from magnetar_bookie.storage.interface import Changes, LedgerData
 from magnetar_protos import ledger_pb2
 from tests.sim.invariants import Violation
 from tests.sim.invariants.test_invariants_can_fail import LEDGER, Scene, record
@@ -39,7 +39,7 @@ def lac_that_falls_in_the_read_of_a_fence(scene: Scene) -> None:
 
 
 def lac_that_is_not_durable(scene: Scene) -> None:
-    scene.disks[0].disk.write(Changes(ledgers={LEDGER: LedgerRecord(b"k", last_add_confirmed=1)}))
+    scene.disks[0].disk.write(Changes(ledgers={LEDGER: LedgerData(b"k", last_add_confirmed=1)}))
     scene.reports_lac(0, 1)
 
 

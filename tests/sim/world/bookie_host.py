@@ -76,7 +76,7 @@ class BookieHost(Host):
 
     async def _leave(self, bookie: BookieProcess) -> None:
         try:
-            await bookie.leave()
+            await bookie.drain()
         except StorageFailed:
             return  # its process ends by that
         self.world.count("a bookie left in peace")

@@ -181,7 +181,7 @@ async def test_stopped_bookie_is_reported_once_as_a_failure() -> None:
     async with running_scene() as scene:
         scene.one.disk.fail_next_sync()
         scene.send(1, b"under way")
-        await scene.one.bookie.wait_failed()
+        await scene.one.bookie.wait_for_failure()
         assert scene.told.failures == []
         await scene.one.stop()
         await until(lambda: bool(scene.told.failures), "the failure is told")
@@ -200,25 +200,25 @@ async def test_disk_failure_during_an_add_ends_the_stream() -> None:
         def broken(*_: object) -> Sequence[object]:
             raise StorageFailed("the index can't be read")
 
-        scene.one.bookie._replicas.add_run = broken  # type: ignore[method-assign, assignment]
+        scene.one.bookie._rules.add_run = broken  # type: ignore[method-assign, assignment]
         scene.send(1, b"a")
         await until(lambda: bool(scene.told.failures), "the failure is told")
         assert scene.told.answers == {0: [Status.OK]}
-        assert isinstance(scene.one.bookie.failed, StorageFailed)
+        assert isinstance(scene.one.bookie.failure, StorageFailed)
 
 
 async def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
     async with running_scene() as scene:
-        whole = scene.one.bookie._replicas.add_run
+        whole = scene.one.bookie._rules.add_run
 
         def broken(*_: object) -> Sequence[object]:
             raise ValueError("a bug")
 
-        scene.one.bookie._replicas.add_run = broken  # type: ignore[method-assign, assignment]
+        scene.one.bookie._rules.add_run = broken  # type: ignore[method-assign, assignment]
         scene.send(1, b"a")
         await until(lambda: bool(scene.told.failures), "the failure is told")
         assert "a bug" in scene.told.failures[0]
-        scene.one.bookie._replicas.add_run = whole  # type: ignore[method-assign]
+        scene.one.bookie._rules.add_run = whole  # type: ignore[method-assign]
         scene.channel.registered_anew()  # no pause
         scene.send(1, b"a")
         await scene.answered(1)
@@ -236,7 +236,7 @@ async def test_callback_error_breaks_the_stream_but_not_the_bookie() -> None:
         await scene.answered(1)
         detach()
         await until(lambda: all(task.done() for task in scene.tasks), "the stream breaks")
-        assert scene.one.bookie.failed is None
+        assert scene.one.bookie.failure is None
         scene.send(2, b"b")
         await scene.answered(2)
         assert len(scene.streams) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.server.ledger_rules import LedgerRules
 from magnetar_bookie.settings.server import BookieServerSettings
-from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
+from magnetar_bookie.storage.interface import Changes, LedgerData, StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
@@ -85,7 +85,7 @@ async def test_refusals_are_looked_for_in_one_order() -> None:
         await one.fence(3)
         await bookie.enter_limbo(4)
         await bookie.clear_limbo(3)
-        await bookie.tombstone(1)
+        await bookie.delete_ledger(1)
         bookie.read_only = True
         assert await one.add(1, (1, b"no record"), key=b"wrong") == [Status.BAD_RECORD]
         assert await one.add_one(1, 1, key=b"wrong") == Status.DELETED
@@ -156,7 +156,7 @@ async def test_failed_sync_ends_it_all() -> None:
     waiting = asyncio.create_task(stream.receive())
     one.disk.fail_next_sync()
     await stream.send(add_request(1, [(1, record(1, 1))], KEY, recovery=False))
-    assert isinstance(await within(one.bookie.wait_failed(), "the failure"), StorageFailed)
+    assert isinstance(await within(one.bookie.wait_for_failure(), "the failure"), StorageFailed)
     assert not waiting.done()
     synced: list[object] = []
     one.disk.on_write = synced.append
@@ -181,7 +181,7 @@ async def test_calls_that_wait_for_a_sync_that_fails_break_off() -> None:
     one.disk.fail_next_sync()
     with pytest.raises(Failed):
         await one.fence(1)
-    assert one.bookie.failed is not None
+    assert one.bookie.failure is not None
     await one.stop()
 
 
@@ -214,10 +214,10 @@ async def test_full_bookie_accepts_entries_after_garbage_collection() -> None:
         assert await one.add_one(1, 0) == Status.OK
         one.disk.fill()
         changes: list[bool] = []
-        one.bookie.listen_read_only(lambda: changes.append(one.bookie.read_only))
+        one.bookie.add_read_only_listener(lambda: changes.append(one.bookie.read_only))
         assert await one.add_one(2, 0) == Status.READ_ONLY
-        assert one.bookie.read_only_because == ["its disk is full"]
-        await one.bookie.tombstone(1)
+        assert one.bookie.read_only_reasons == ["its disk is full"]
+        await one.bookie.delete_ledger(1)
         assert await one.add_one(2, 0) == Status.OK
         assert changes == [True, False]
 
@@ -229,10 +229,10 @@ async def test_full_bookie_accepts_entries_after_disk_space_is_freed() -> None:
         one.disk.fill()
         assert await one.add_one(1, 1) == Status.READ_ONLY
         clock.advance(30)
-        assert one.bookie.read_only_because == ["its disk is full"]
+        assert one.bookie.read_only_reasons == ["its disk is full"]
         one.disk.capacity_bytes = None
         clock.advance(10)
-        assert one.bookie.read_only_because == []
+        assert one.bookie.read_only_reasons == []
         assert await one.add_one(1, 1) == Status.OK
 
 
@@ -308,7 +308,7 @@ async def test_many_ledgers_take_no_more_memory_than_allowed() -> None:
         for ledger_id in range(1, 51):
             assert await one.add_one(ledger_id, 0) == Status.OK
             await one.read(1000 + ledger_id, 0)
-        assert one.bookie._replicas.ledgers_in_memory <= 10
+        assert one.bookie._rules.ledgers_in_memory <= 10
         for ledger_id in range(1, 51):
             assert await one.add_one(ledger_id, 0) == Status.OK
             assert await one.add_one(ledger_id, 1, key=b"wrong") == Status.WRONG_KEY
@@ -335,17 +335,17 @@ def test_record_written_again_is_not_overwritten_by_one_that_saw_it_damaged() ->
     disk = SimulatedDisk(ManualClock(), SeededRandomness(1))
     storage = disk.open()
     damaged = record(1, 0)[:-1] + b"?"
-    storage.write(Changes(records={(1, 0): damaged}, ledgers={1: LedgerRecord(master_key=KEY)}))
-    replicas = LedgerRules(storage, 100)
+    storage.write(Changes(records={(1, 0): damaged}, ledgers={1: LedgerData(master_key=KEY)}))
+    rules = LedgerRules(storage, 100)
     first, second = record(1, 0, b"first"), record(1, 0, b"second")
-    (first_add,) = replicas.add_run(1, KEY, 0, [first], True, "asker").duplicates
-    (second_add,) = replicas.add_run(1, KEY, 0, [second], True, "asker").duplicates
-    assert replicas.compared(first_add, damaged, "asker").answers == []
-    group = replicas.take()
+    (first_add,) = rules.add_run(1, KEY, 0, [first], True, "source").duplicates
+    (second_add,) = rules.add_run(1, KEY, 0, [second], True, "source").duplicates
+    assert rules.decide_duplicate(first_add, damaged, "source").results == []
+    group = rules.take_group()
     storage.write(group.changes)
-    replicas.durable(group)
-    (again,) = replicas.compared(second_add, damaged, "asker").duplicates
-    (answer,) = replicas.compared(again, first, "asker").answers
+    rules.complete_group(group)
+    (again,) = rules.decide_duplicate(second_add, damaged, "source").duplicates
+    (answer,) = rules.decide_duplicate(again, first, "source").results
     assert answer.status == Status.CONFLICT
 
 

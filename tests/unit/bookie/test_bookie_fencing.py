@@ -8,7 +8,7 @@ import pytest
 
 from magnetar_bookie.server.group_commit_rules import CommitGroup
 from magnetar_bookie.server.ledger_rules import LedgerRules
-from magnetar_bookie.storage.interface import LedgerRecord
+from magnetar_bookie.storage.interface import LedgerData
 from magnetar_protos.ledger_pb2 import FenceAnswer, ReadAnswer, ReadRequest, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
@@ -17,7 +17,7 @@ from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, OneBookie, record
 from tests.unit.bookie.slow_disk import slow_disk, written
 
-FENCED = LedgerRecord(master_key=KEY, fenced=True)
+FENCED = LedgerData(master_key=KEY, fenced=True)
 
 
 async def moving(clock: ManualClock, task: asyncio.Task[FenceAnswer] | asyncio.Task[ReadAnswer]) -> None:
@@ -76,7 +76,7 @@ async def test_fence_response_includes_entries_above_the_lac_on_request() -> Non
         assert list(answer.read.absent) == [3, 4, 5]
         assert answer.read.next_entry_id == 6
         assert list((await one.fence(9, read_entries=1)).read.absent) == [0]
-        one.bookie._reads = one.bookie.settings.max_concurrent_reads
+        one.bookie.requests.concurrent_reads = one.bookie.settings.max_concurrent_reads
         answer = await one.fence(1, read_entries=4)
         assert (answer.status, answer.HasField("read")) == (Status.OK, False)
 
@@ -84,13 +84,13 @@ async def test_fence_response_includes_entries_above_the_lac_on_request() -> Non
 async def test_fence_response_is_read_after_the_fence_is_durable() -> None:
     """CHK-8, CHK-10: or an entry could be added that its answer has called absent."""
     async with OneBookie() as one:
-        read, fenced = one.bookie._read, []
+        read, fenced = one.bookie.requests._read, []
 
         async def watched(request: ReadRequest) -> ReadAnswer | bytes:
             fenced.append(one.disk.durable_ledger(1) == FENCED)
             return await read(request)
 
-        one.bookie._read = watched  # type: ignore[method-assign]
+        one.bookie.requests._read = watched  # type: ignore[method-assign]
         await one.fence(1, read_entries=1)
         assert fenced == [True]
 
@@ -120,7 +120,7 @@ async def test_fence_is_durable_before_it_is_answered(by_read: bool) -> None:
         await asyncio.sleep(0)
     assert durable == [True, True]
     disk.crash()
-    assert disk.open().ledger(1) == FENCED
+    assert disk.open().get_ledger(1) == FENCED
     await one.stop()
 
 
@@ -169,19 +169,19 @@ async def test_add_waiting_for_a_read_is_refused_when_fenced() -> None:
 def test_rules_take_adds_and_fences_in_one_step() -> None:
     """CHK-11: by the rules alone: an add is in the fence's group or an earlier one, or it is refused."""
     disk = SimulatedDisk(ManualClock(), SeededRandomness(1))
-    replicas = LedgerRules(disk.open(), 100)
-    assert replicas.add_run(1, KEY, 0, [record(1, 0)], False, "asker").answers == []
-    first = replicas.take()
-    assert replicas.add_run(1, KEY, 1, [record(1, 1)], False, "asker").answers == []
-    status, group = replicas.fence(1, KEY)
+    rules = LedgerRules(disk.open(), 100)
+    assert rules.add_run(1, KEY, 0, [record(1, 0)], False, "source").results == []
+    first = rules.take_group()
+    assert rules.add_run(1, KEY, 1, [record(1, 1)], False, "source").results == []
+    status, group = rules.fence(1, KEY)
     assert status == Status.OK
     assert isinstance(group, CommitGroup)
-    (refused,) = replicas.add_run(1, KEY, 2, [record(1, 2)], False, "asker").answers
+    (refused,) = rules.add_run(1, KEY, 2, [record(1, 2)], False, "source").results
     assert refused.status == Status.FENCED
     assert list(first.changes.records) == [(1, 0)]
     assert list(group.changes.records) == [(1, 1)]
     assert group.changes.ledgers[1].fenced
-    assert replicas.take() is group
+    assert rules.take_group() is group
 
 
 async def test_write_after_fence_and_delete_fails() -> None:
@@ -189,7 +189,7 @@ async def test_write_after_fence_and_delete_fails() -> None:
     async with OneBookie() as one:
         assert await one.add_one(1, 0) == Status.OK
         await one.fence(1)
-        await one.bookie.tombstone(1)
+        await one.bookie.delete_ledger(1)
         for _ in range(2):
             assert await one.add_one(1, 0) == Status.DELETED
             assert await one.add_one(1, 1, recovery=True) == Status.DELETED
@@ -215,7 +215,7 @@ async def test_adds_in_line_when_their_ledger_is_deleted_are_not_written_behind_
         await one.last_add_confirmed(99)
         for _ in range(50):
             await asyncio.sleep(0)
-        deletion = asyncio.create_task(one.bookie.tombstone(1))
+        deletion = asyncio.create_task(one.bookie.delete_ledger(1))
         while not (deletion.done() and gathering.done() and other.done()):
             clock.advance(1)
             await asyncio.sleep(0)

@@ -16,11 +16,11 @@ from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import BookieRefused, DecommissionedBookie, ForeignDisk, NoSuchLedger, WipedBookie
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.server.bookie_process import BookieProcess, WithSession
+from magnetar_bookie.server.bookie_process import BookieProcess, SessionPart
 from magnetar_bookie.server.cookie_validation_rules import Step, next_step
 from magnetar_bookie.server.garbage_collector import GarbageCollector
 from magnetar_bookie.settings.server import BookieServerSettings
-from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
+from magnetar_bookie.storage.interface import Changes, LedgerData, StorageFailed
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import (
@@ -69,7 +69,7 @@ class Machine:
     def process(
         self,
         bookie_id: str = "b1",
-        with_session: list[WithSession] | None = None,
+        session_parts: list[SessionPart] | None = None,
         settings: BookieServerSettings = OPTIONS,
     ) -> BookieProcess:
         return BookieProcess(
@@ -81,17 +81,17 @@ class Machine:
             self.clock,
             SeededRandomness(len(self.sessions)),
             settings,
-            with_session=with_session or [],
+            session_parts=session_parts or [],
         )
 
     @asynccontextmanager
     async def running(
         self,
         bookie_id: str = "b1",
-        with_session: list[WithSession] | None = None,
+        session_parts: list[SessionPart] | None = None,
         settings: BookieServerSettings = OPTIONS,
     ) -> AsyncIterator[BookieProcess]:
-        process = self.process(bookie_id, with_session, settings)
+        process = self.process(bookie_id, session_parts, settings)
         task = asyncio.create_task(process.run())
         started = asyncio.create_task(process.started.wait())
         try:
@@ -200,7 +200,7 @@ async def test_interrupted_first_start_is_resumed(written: int) -> None:
     async with machine.running() as process:
         assert process.bookie.record.cookie == COOKIE
         assert process.bookie.record.member
-        assert BookieRecord.FromString(process.bookie.storage.bookie() or b"").member
+        assert BookieRecord.FromString(process.bookie.storage.get_bookie_record() or b"").member
 
 
 async def test_start_waits_for_a_metadata_store_that_gives_no_answer() -> None:
@@ -283,7 +283,7 @@ async def test_registration_reports_whether_the_bookie_is_read_only() -> None:
         process.bookie.read_only = True
         await until(read_only, "the node says so")
         await machine.store.put(paths.leaving("b1"), b"", ABSENT)
-        await until(lambda: len(process.bookie.read_only_because) == 2, "it leaves")
+        await until(lambda: len(process.bookie.read_only_reasons) == 2, "it leaves")
         process.bookie.read_only = False
         assert process.bookie.read_only
         await machine.store.delete(paths.leaving("b1"), 0)
@@ -314,7 +314,7 @@ async def test_failed_sync_ends_the_process() -> None:
     await within(process.started.wait(), "the start")
     machine.disk.fail_next_sync()
     with pytest.raises(StorageFailed):
-        await process.bookie.tombstone(1)
+        await process.bookie.delete_ledger(1)
     with pytest.raises(StorageFailed):
         await within(task, "the process' end")
     assert machine.transport._listeners == {}, "nobody is answered any more"
@@ -330,7 +330,7 @@ async def test_session_tasks_restart_after_errors_and_session_loss() -> None:
             raise RuntimeError("a bug that must not take the service down")
         await asyncio.get_running_loop().create_future()
 
-    async with machine.running(with_session=[part]):
+    async with machine.running(session_parts=[part]):
         await until(lambda: len(begun) == 2, "the part begins anew")
         assert begun[0] is begun[1]
         machine.server.expire(machine.sessions[-1])
@@ -352,9 +352,9 @@ async def test_client_that_can_not_start_costs_a_session_and_not_the_service(mon
         begun.append(client)
 
     monkeypatch.setattr(LedgerClient, "start", start)
-    async with machine.running(with_session=[part]) as process:
+    async with machine.running(session_parts=[part]) as process:
         await until(lambda: bool(begun), "the part begins with the second session")
-        assert process.bookie.failed is None
+        assert process.bookie.failure is None
         assert len(machine.sessions) == 2
 
 
@@ -366,7 +366,7 @@ async def test_data_loss_puts_existing_ledgers_into_limbo() -> None:
     for _ in range(3):
         await machine.ledger("b1")
     storage = machine.disk.open()
-    storage.write(Changes(ledgers={2: LedgerRecord(master_key=KEY, limbo_cleared=7)}))
+    storage.write(Changes(ledgers={2: LedgerData(master_key=KEY, limbo_cleared=7)}))
     await storage.sync()
     storage.write(Changes(records={(2, 0): record(2, 0)}))
     await storage.sync()
@@ -378,15 +378,15 @@ async def test_data_loss_puts_existing_ledgers_into_limbo() -> None:
     await until(lambda: bool(process.bookie.record.limbo_below), "the loss is noted")
     await until(lambda: BookieRecord.FromString(machine.disk.bookie_record or b"").limbo_below > 0, "durably")
     assert not machine.transport._listeners
-    assert process.bookie.in_limbo(10**9)
+    assert process.bookie.is_in_limbo(10**9)
     task.cancel()
     await asyncio.wait([task])
     machine.open_metadata = opened  # type: ignore[method-assign]
     async with machine.running() as process:
-        assert process.bookie.storage.intact
-        assert process.bookie.in_limbo(2), "what was cleared in an earlier limbo does not count"
-        assert process.bookie.in_limbo(3)
-        assert not process.bookie.in_limbo(4), "made later"
+        assert process.bookie.storage.is_intact
+        assert process.bookie.is_in_limbo(2), "what was cleared in an earlier limbo does not count"
+        assert process.bookie.is_in_limbo(3)
+        assert not process.bookie.is_in_limbo(4), "made later"
         later = await machine.ledger("b1")
         assert later == 4
 
@@ -424,7 +424,7 @@ async def test_only_a_tombstone_has_a_ledger_dropped() -> None:
 
         await until(node_gone, "the last holder deletes the node")
         assert machine.disk.durable_entry_ids(deleted) == []
-        assert (machine.disk.durable_ledger(deleted) or LedgerRecord()).deleted
+        assert (machine.disk.durable_ledger(deleted) or LedgerData()).deleted
         assert machine.disk.durable_entry_ids(ledger_id) == [0]
         assert machine.disk.durable_entry_ids(unexplained) == [0]
 
@@ -436,7 +436,7 @@ async def test_tombstone_is_durable_before_bookie_leaves_the_holders() -> None:
         ledger_id = await machine.ledger("b1", "b2")
         await hold(machine, process, ledger_id)
     storage = machine.disk.open()
-    storage.write(Changes(dropped=[ledger_id], ledgers={ledger_id: LedgerRecord(KEY, deleted=True)}))
+    storage.write(Changes(dropped=[ledger_id], ledgers={ledger_id: LedgerData(KEY, deleted=True)}))
     await storage.sync()
     await machine.ledgers.change(ledger_id, ledger_metadata.tombstone)
     async with machine.running():
@@ -457,7 +457,7 @@ async def test_tombstone_of_a_round_that_was_broken_off_is_waited_for() -> None:
     ledger_id = await machine.ledger("b1", "b2")
     await machine.ledgers.change(ledger_id, ledger_metadata.tombstone)
     storage = disk.open()
-    storage.write(Changes(records={(ledger_id, 0): record(ledger_id, 0)}, ledgers={ledger_id: LedgerRecord(KEY)}))
+    storage.write(Changes(records={(ledger_id, 0): record(ledger_id, 0)}, ledgers={ledger_id: LedgerData(KEY)}))
     bookie = Bookie("b1", storage, clock)
     collector = GarbageCollector(bookie, machine.clock, SeededRandomness(1))
     first = asyncio.create_task(collector.collect(machine.ledgers))

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.message import Message
 
 from magnetar_bookie.settings.server import BookieServerSettings
-from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord
+from magnetar_bookie.storage.interface import Changes, Damaged, LedgerData
 from magnetar_protos.ledger_pb2 import (
     ConfirmAnswer,
     ConfirmRequest,
@@ -69,7 +69,7 @@ async def test_possibly_lost_entries_are_unknown_until_restored() -> None:
     await one.stop()
     await one.start()
     storage = one.bookie.storage
-    assert not storage.intact
+    assert not storage.is_intact
     await one.bookie.enter_limbo(5)
     answer = await one.read(1, 0, 1, fence=True)
     assert list(answer.records) == [record(1, 0)]
@@ -82,8 +82,8 @@ async def test_possibly_lost_entries_are_unknown_until_restored() -> None:
     await one.crash()
     await one.start()
     storage = one.bookie.storage
-    assert storage.intact
-    assert one.bookie.in_limbo(1), "limbo outlives a restart"
+    assert storage.is_intact
+    assert one.bookie.is_in_limbo(1), "limbo outlives a restart"
     assert await one.add_one(1, 1, recovery=True) == Status.OK
     await one.bookie.clear_limbo(1)
     assert list((await one.read(1, 2)).absent) == [2]
@@ -109,7 +109,7 @@ async def test_limbo_ends_for_a_read_with_the_next_one() -> None:
         reading = asyncio.create_task(one.read(1, 0, 1))
         for _ in range(50):
             await asyncio.sleep(0)
-        one.bookie._replicas.clear_limbo(1)
+        one.bookie._rules.clear_limbo(1)
         while not reading.done():
             clock.advance(1)
             await asyncio.sleep(0)
@@ -142,7 +142,7 @@ async def test_request_memory_is_bounded_for_records_of_any_size(monkeypatch: py
         storage.write(
             Changes(
                 records={(1, entry_id): held_one for entry_id, held_one in enumerate(held)},
-                ledgers={1: LedgerRecord(KEY)},
+                ledgers={1: LedgerData(KEY)},
             )
         )
         await storage.sync()
@@ -382,7 +382,7 @@ async def test_long_polls_are_bounded_and_end_when_the_ledger_is_deleted() -> No
         waiting = asyncio.create_task(one.last_add_confirmed(1, above=5, wait_ms=50_000))
         await until(lambda: one.bookie._polls._count == 1, "one waits")
         assert (await one.last_add_confirmed(1, above=5, wait_ms=50_000)).last_add_confirmed == -1
-        await one.bookie.tombstone(1)
+        await one.bookie.delete_ledger(1)
         assert (await within(waiting, "the poll", 20)).status == Status.DELETED
 
 

@@ -31,7 +31,7 @@ def test_commit_group_counts_memory_of_small_records() -> None:
             entry_ids, records = range(first, first + 100), small_records(first, 100)
             group.put_records(1, entry_ids, records, -1)
             pending.update({entry_id: (record, group) for entry_id, record in zip(entry_ids, records, strict=True)})
-            group.added(None, 1, first, 100)
+            group.add_result(None, 1, first, 100)
             first += 100
         return group, pending
 

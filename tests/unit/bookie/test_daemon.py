@@ -88,7 +88,7 @@ class Machine:
             await until(lambda: task.done() or _started(daemon), "it has started")
             yield daemon
         finally:
-            daemon.end()
+            daemon.shut_down()
             self.ended = await within(task, "its end")
 
     async def registration(self) -> BookieRegistration | None:
@@ -195,14 +195,14 @@ async def test_shutdown_answers_pending_adds_and_refuses_new_ones(tmp_path: Path
         await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
         process = daemon.process
         await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
-        daemon.end()
+        daemon.shut_down()
         await until(lambda: process.bookie.read_only, "it refuses what is new")
         await stream.send(add_request(1, [(1, record(1, 1))], KEY, recovery=False))
         first = await answers_of(stream)
         second = await answers_of(stream)
         assert sorted(first + second) == [(0, Status.OK), (1, Status.READ_ONLY)]
     assert machine.ended is ExitStatus.ENDED
-    assert machine.disk.open().has(1, 0)
+    assert machine.disk.open().has_entry(1, 0)
 
 
 async def test_shutdown_does_not_wait_for_continuous_senders(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ async def test_shutdown_does_not_wait_for_continuous_senders(tmp_path: Path) -> 
         flood = [asyncio.create_task(send()), asyncio.create_task(receive())]
         process = daemon.process
         await until(lambda: process.bookie.counters.adds > 100, "there is a flood")
-        daemon.end()
+        daemon.shut_down()
         done = await within(asyncio.wait(flood, return_when=asyncio.FIRST_EXCEPTION), "the end of the flood")
         for task in flood:
             task.cancel()
@@ -242,7 +242,7 @@ async def test_a_disk_that_fails_ends_it_with_a_status_of_its_own(
         stream = machine.transport.connect(daemon.process.address).open_stream("add")
         machine.disk.faults = DiskFaults(failed_sync_probability=1.0)
         await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
-        await within(daemon.process.bookie.wait_failed(), "the disk's failure")
+        await within(daemon.process.bookie.wait_for_failure(), "the disk's failure")
     assert machine.ended is ExitStatus.DISK_FAILED
     last = [one for one in caplog.records if one.levelno == logging.CRITICAL][-1].getMessage()
     assert "the disk of bookie b1 failed" in last
@@ -321,7 +321,7 @@ async def test_storage_that_fails_when_ledgers_are_looked_up_ends_the_process(
             raise StorageFailed("a block of keys can't be read")
 
         monkeypatch.setattr(storage, "ledger_ids", fails)
-        await within(daemon.process.bookie.wait_failed(), "the disk's failure")
+        await within(daemon.process.bookie.wait_for_failure(), "the disk's failure")
     assert machine.ended is ExitStatus.DISK_FAILED
 
 
@@ -437,7 +437,7 @@ async def test_metrics_and_status_report_disk_use_and_reclaimed_segments(tmp_pat
         assert before["magnetar_bookie_segments"] > 3
         assert before["magnetar_bookie_segments_held_bytes"] > before["magnetar_bookie_segments_used_bytes"] == size
         assert before["magnetar_bookie_reclaimed_segments_total"] == 0
-        await daemon.process.bookie.tombstone(1)
+        await daemon.process.bookie.delete_ledger(1)
 
         async def freed() -> bool:
             return (await _metrics(daemon))["magnetar_bookie_reclaimed_segments_total"] > 0

@@ -30,12 +30,12 @@ class _Scene:
         self.answered: list[int] = []
         self.counters = BookieCounters()
         storage = self.disk.open()
-        self.replicas = LedgerRules(storage, 10)
-        self.commit = GroupCommit(storage, self.replicas, self._durable, lambda: None, self.clock, self.counters)
+        self.rules = LedgerRules(storage, 10)
+        self.commit = GroupCommit(storage, self.rules, self._report, lambda: None, self.clock, self.counters)
 
     def add(self, entry_id: int) -> None:
-        self.replicas.add_run(1, KEY, entry_id, [record(1, entry_id)], False, self)
-        self.commit.kick()
+        self.rules.add_run(1, KEY, entry_id, [record(1, entry_id)], False, self)
+        self.commit.start_if_idle()
 
     def syncing(self) -> bool:
         return self.counters.syncing_since is not None
@@ -43,8 +43,8 @@ class _Scene:
     def _written(self, changes: Changes) -> None:
         self.groups.append(len(changes.records))
 
-    def _durable(self, durable: CommittedGroup) -> None:
-        self.answered += [answer.first_entry_id for answer in durable.answers]
+    def _report(self, committed: CommittedGroup) -> None:
+        self.answered += [result.first_entry_id for result in committed.results]
 
 
 async def _turn() -> None:
@@ -80,7 +80,7 @@ async def test_nothing_is_answered_after_its_end_though_the_sync_succeeds() -> N
     scene.add(0)
     await _turn()
     scene.add(1)
-    waiting = asyncio.ensure_future(scene.commit.durable(scene.replicas.group))
+    waiting = asyncio.ensure_future(scene.commit.wait_durable(scene.rules.group))
     await _turn()
     scene.commit.close()
     scene.clock.advance(_SYNC_S)
@@ -101,12 +101,12 @@ async def test_one_that_ends_before_its_turn_writes_nothing() -> None:
 async def test_response_failure_stops_group_commit() -> None:
     """What the others were to hear is not known any more: nothing is answered from then on."""
     scene = _Scene()
-    failed = asyncio.ensure_future(scene.commit.wait_failed())
+    failed = asyncio.ensure_future(scene.commit.wait_for_failure())
 
-    def breaks(durable: CommittedGroup) -> None:
+    def breaks(committed: CommittedGroup) -> None:
         raise ValueError("nobody can be told")
 
-    scene.commit._durable = breaks
+    scene.commit._on_committed = breaks
     scene.add(0)
     await _turn()
     scene.clock.advance(_SYNC_S)
@@ -124,23 +124,23 @@ async def test_add_run_is_equivalent_to_adding_entries_singly(count: int) -> Non
     records = [record(1, entry_id) for entry_id in range(7, 7 + count)]
     for scene in (runs, singles):
         scene.add(0)
-    runs.replicas.add_run(1, KEY, 7, records, False, runs)
+    runs.rules.add_run(1, KEY, 7, records, False, runs)
     for entry_id, one in enumerate(records, 7):
-        singles.replicas.add_run(1, KEY, entry_id, [one], False, singles)
+        singles.rules.add_run(1, KEY, entry_id, [one], False, singles)
     for scene in (runs, singles):
-        assert scene.replicas.entries_in_line(1) == [0, *range(7, 7 + count)]
-        assert scene.replicas.in_line(1, 7) == records[0]
-        assert scene.replicas.highest_entry(1) == 6 + count
-    assert runs.replicas.group.changes == singles.replicas.group.changes
-    assert runs.replicas.group.confirmed == singles.replicas.group.confirmed
-    assert runs.replicas.pending_bytes == singles.replicas.pending_bytes
-    assert runs.commit.entries_in_line == singles.commit.entries_in_line == 1 + count
+        assert scene.rules.list_pending_entry_ids(1) == [0, *range(7, 7 + count)]
+        assert scene.rules.get_pending_record(1, 7) == records[0]
+        assert scene.rules.get_highest_entry_id(1) == 6 + count
+    assert runs.rules.group.changes == singles.rules.group.changes
+    assert runs.rules.group.lacs == singles.rules.group.lacs
+    assert runs.rules.pending_bytes == singles.rules.pending_bytes
+    assert runs.commit.pending_entries == singles.commit.pending_entries == 1 + count
     await _turn()
     for scene in (runs, singles):
         scene.clock.advance(_SYNC_S)
-        assert scene.replicas.pending_bytes == 0
-        assert scene.replicas.entries_in_line(1) == []
-        assert scene.replicas.loaded_highest(1) == -1
+        assert scene.rules.pending_bytes == 0
+        assert scene.rules.list_pending_entry_ids(1) == []
+        assert scene.rules.get_loaded_highest_entry_id(1) == -1
     assert runs.answered == [0, 7]
     assert singles.answered == [0, *range(7, 7 + count)]
 
@@ -148,13 +148,13 @@ async def test_add_run_is_equivalent_to_adding_entries_singly(count: int) -> Non
 async def test_run_of_which_one_is_bad_or_held_is_decided_on_one_by_one() -> None:
     scene = _Scene()
     scene.add(0)
-    decided = scene.replicas.add_run(1, KEY, 1, [record(1, 1), b"bad", record(1, 3)], False, scene)
-    assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(2, 1, Status.BAD_RECORD)]
-    assert scene.replicas.entries_in_line(1) == [0, 1, 3]
-    decided = scene.replicas.add_run(1, KEY, 2, [record(1, 2), record(1, 3, b"other"), record(1, 4)], False, scene)
-    assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(3, 1, Status.CONFLICT)]
-    scene.replicas.read_only = True
-    decided = scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], False, scene)
-    assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(5, 2, Status.READ_ONLY)]
-    assert scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], True, scene).answers == []
-    assert scene.replicas.entries_in_line(1) == [0, 1, 3, 2, 4, 5, 6]
+    decided = scene.rules.add_run(1, KEY, 1, [record(1, 1), b"bad", record(1, 3)], False, scene)
+    assert [(one.first_entry_id, one.count, one.status) for one in decided.results] == [(2, 1, Status.BAD_RECORD)]
+    assert scene.rules.list_pending_entry_ids(1) == [0, 1, 3]
+    decided = scene.rules.add_run(1, KEY, 2, [record(1, 2), record(1, 3, b"other"), record(1, 4)], False, scene)
+    assert [(one.first_entry_id, one.count, one.status) for one in decided.results] == [(3, 1, Status.CONFLICT)]
+    scene.rules.read_only = True
+    decided = scene.rules.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], False, scene)
+    assert [(one.first_entry_id, one.count, one.status) for one in decided.results] == [(5, 2, Status.READ_ONLY)]
+    assert scene.rules.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], True, scene).results == []
+    assert scene.rules.list_pending_entry_ids(1) == [0, 1, 3, 2, 4, 5, 6]

@@ -61,10 +61,10 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 def test_last_entry_is_found_after_caller_memory_is_freed(index: Index) -> None:
     """CHK-1, STO-1: a ledger whose entries are not found would be closed empty by a recovery."""
-    assert [index.last_entry(ledger_id) for ledger_id in range(1, 21)] == [*range(19), -1]
+    assert [index.get_last_entry_id(ledger_id) for ledger_id in range(1, 21)] == [*range(19), -1]
 
 
 def test_all_entries_are_found_after_caller_memory_is_freed(index: Index) -> None:
     """CHK-1, STO-1"""
     for ledger_id in range(1, 20):
-        assert index.entry_ids(ledger_id, 0, 100, 100) == [*range(ledger_id)]
+        assert index.list_entry_ids(ledger_id, 0, 100, 100) == [*range(ledger_id)]

@@ -17,9 +17,9 @@ async def test_ledger_count_is_updated_between_collection_rounds() -> None:
         assert collector.ledgers == 1
         ledger_ids = [await of.ledger(2) for _ in range(3)]
         assert collector.ledgers == 4
-        await of.over(bookie.tombstone(ledger_ids[0]))
-        await of.over(bookie.tombstone(ledger_ids[0]))
-        await of.over(bookie.tombstone(9999))  # one that it had never heard of
+        await of.over(bookie.delete_ledger(ledger_ids[0]))
+        await of.over(bookie.delete_ledger(ledger_ids[0]))
+        await of.over(bookie.delete_ledger(9999))  # one that it had never heard of
         assert collector.ledgers == 3
         await collector.collect(of.client.ledgers)
         assert (collector.ledgers, collector.tombstones) == (3, 2)

@@ -18,7 +18,7 @@ async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
     assert one.disk.lose_synced(groups) > 0
     await one.come()
     assert one.bookie is not None
-    assert not one.bookie.storage.intact
+    assert not one.bookie.storage.is_intact
     await one.bookie.enter_limbo(await of.client.ledgers.last_ledger_id() + 1)
     return one.bookie
 
@@ -32,10 +32,10 @@ async def test_limbo_repair_restores_lost_entries_and_clears_limbo(of: Scene) ->
     name = writer.metadata.last_fragment.bookies[0]
     bookie = await lossy_restart(of, name, 12)
     named = [one for one in (*closed, writer.ledger_id) if name in (await of.metadata(one)).bookies()]
-    assert all(bookie.in_limbo(one) for one in named)
+    assert all(bookie.is_in_limbo(one) for one in named)
     await of.over(repair_limbo(bookie, of.client, of.settings))
     for ledger_id in named:
-        assert not bookie.in_limbo(ledger_id)
+        assert not bookie.is_in_limbo(ledger_id)
         assert await of.whole(ledger_id)
     assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
 
@@ -48,12 +48,12 @@ async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
         await of.bookies[other].go()
     repairing = of.spawn(repair_limbo(bookie, of.client, of.settings))
     await of.passes(20)
-    assert bookie.in_limbo(ledger_id)
+    assert bookie.is_in_limbo(ledger_id)
     assert not repairing.done()
     await of.bookies[others[1]].come()
     await of.until(repairing.done, "it is filled")
     await repairing
-    assert not bookie.in_limbo(ledger_id)
+    assert not bookie.is_in_limbo(ledger_id)
     assert all(of.bookies[name].holds(ledger_id, entry_id) for entry_id in range(4))
 
 
@@ -65,7 +65,7 @@ async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
         await of.passes(20)
         assert not repairing.done()
     await of.until(repairing.done, "it is filled")
-    assert not bookie.in_limbo(ledger_id)
+    assert not bookie.is_in_limbo(ledger_id)
 
 
 async def test_limbo_in_earlier_fragments_does_not_fence_the_writer(of: Scene) -> None:
@@ -78,7 +78,7 @@ async def test_limbo_in_earlier_fragments_does_not_fence_the_writer(of: Scene) -
     assert name not in writer.metadata.last_fragment.bookies
     bookie = await lossy_restart(of, name, 2)
     await of.over(repair_limbo(bookie, of.client, of.settings))
-    assert not bookie.in_limbo(writer.ledger_id)
+    assert not bookie.is_in_limbo(writer.ledger_id)
     assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
     await of.over(writer.add(b"4"))
     assert (await of.over(writer.close())).last_entry_id == 4
@@ -94,7 +94,7 @@ async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: 
     assert other is not None
     await other.enter_limbo(await of.client.ledgers.last_ledger_id() + 1)
     await of.over(repair_limbo(other, of.client, of.settings))
-    assert other.in_limbo(ledger_id)
+    assert other.is_in_limbo(ledger_id)
     assert (await of.metadata(deleted)).state is LedgerState.TOMBSTONE
 
 
@@ -106,10 +106,10 @@ async def test_a_closed_ledger_is_fenced_though_its_fence_was_lost(of: Scene) ->
     ledger_id, name = writer.ledger_id, writer.metadata.last_fragment.bookies[0]
     await of.over(of.client.recover(ledger_id))
     bookie = await lossy_restart(of, name, 1)
-    remembered = bookie.storage.ledger(ledger_id)
+    remembered = bookie.storage.get_ledger(ledger_id)
     assert remembered is not None
     assert not remembered.fenced
     await of.over(repair_limbo(bookie, of.client, of.settings))
-    remembered = bookie.storage.ledger(ledger_id)
+    remembered = bookie.storage.get_ledger(ledger_id)
     assert remembered is not None
     assert remembered.fenced

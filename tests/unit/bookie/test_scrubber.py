@@ -60,20 +60,20 @@ async def worker(of: Scene) -> None:
     ],
 )
 def test_when_a_pass_is_due(position: ScrubPosition, now_ms: int, due_s: float) -> None:
-    assert scrubber_rules.due_in_s(position, now_ms, 10.0) == due_s
+    assert scrubber_rules.seconds_until_due(position, now_ms, 10.0) == due_s
 
 
 def test_interrupted_pass_resumes_and_finished_pass_restarts() -> None:
     broken_off = ScrubPosition(began_ms=1, ledger_id=7, entry_id=3)
-    assert scrubber_rules.began(broken_off, 9) is broken_off
-    assert scrubber_rules.began(ScrubPosition(began_ms=1, ledger_id=7, done=True), 9) == ScrubPosition(began_ms=9)
+    assert scrubber_rules.start_pass(broken_off, 9) is broken_off
+    assert scrubber_rules.start_pass(ScrubPosition(began_ms=1, ledger_id=7, done=True), 9) == ScrubPosition(began_ms=9)
 
 
 def test_small_records_cost_time_too() -> None:
-    assert scrubber_rules.pause_s(5000, 0, 0, 1.0, 1000) == 4.0
-    assert scrubber_rules.pause_s(0, 3, 0, 0.0, 1000) == 3 * scrubber_rules.RECORD_COST_BYTES / 1000
-    assert scrubber_rules.pause_s(0, 0, 1, 0.0, 1000) == scrubber_rules.LEDGER_COST_BYTES / 1000
-    assert scrubber_rules.pause_s(5000, 0, 0, 60.0, 1000) == 0.0
+    assert scrubber_rules.seconds_to_pause(5000, 0, 0, 1.0, 1000) == 4.0
+    assert scrubber_rules.seconds_to_pause(0, 3, 0, 0.0, 1000) == 3 * scrubber_rules.RECORD_COST_BYTES / 1000
+    assert scrubber_rules.seconds_to_pause(0, 0, 1, 0.0, 1000) == scrubber_rules.LEDGER_COST_BYTES / 1000
+    assert scrubber_rules.seconds_to_pause(5000, 0, 0, 60.0, 1000) == 0.0
 
 
 @pytest.mark.parametrize("unreadable", [False, True], ids=["other bytes", "unreadable"])
@@ -196,7 +196,7 @@ async def test_a_deleted_ledger_is_not_reported() -> None:
 
         async def deleted_meanwhile(ledger: int, entry_ids: Any, max_bytes: int) -> Any:
             records = await read(ledger, entry_ids, max_bytes)
-            await bookie.tombstone(ledger)
+            await bookie.delete_ledger(ledger)
             return records
 
         with patch.object(bookie.reader, "read", deleted_meanwhile):

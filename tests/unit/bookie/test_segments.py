@@ -1,4 +1,4 @@
-"""The log's files: what is in line gets there whole, however little a system call takes."""
+"""The log's files: all bytes are written, although one system call may write less."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_group_is_written_whole_despite_short_writes(
     group = encode_group(1, Changes({(7, entry_id): b"record %06d" % entry_id for entry_id in range(records)}))
     segments = Segments(tmp_path, 1 << 20, max_open=10, current=1, end=0)
     segments.append(group)
-    segments.sync(segments.take())
+    segments.write_and_sync(segments.take_pending())
     segments.close()
     assert segment_path(tmp_path, 1).read_bytes() == b"".join(group.parts)
 

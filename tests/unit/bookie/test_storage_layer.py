@@ -108,7 +108,7 @@ async def test_a_bookie_that_lost_data_is_led_out_of_limbo(of: Scene) -> None:
     bookie = of.bookies[name].bookie
     assert bookie is not None
     named = [one for one in ledgers if name in (await of.metadata(one)).bookies()]
-    await of.until(lambda: not any(bookie.in_limbo(one) for one in named), "it is out of limbo")
+    await of.until(lambda: not any(bookie.is_in_limbo(one) for one in named), "it is out of limbo")
     for ledger_id in ledgers:
         assert await of.whole(ledger_id)
 

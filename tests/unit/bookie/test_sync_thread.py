@@ -14,7 +14,7 @@ async def test_syncs_run_in_order_and_report_on_the_event_loop() -> None:
     done: list[int] = []
     told: list[tuple[int, BaseException | None, int]] = []
     for number in range(100):
-        thread.run(
+        thread.submit(
             lambda number=number: done.append(number),  # type: ignore[misc]
             lambda error, number=number: told.append((number, error, threading.get_ident())),  # type: ignore[misc]
         )
@@ -32,8 +32,8 @@ async def test_error_is_reported_to_its_callback_and_next_sync_runs() -> None:
     def fails() -> None:
         raise failure
 
-    thread.run(fails, told.append)
-    thread.run(lambda: None, told.append)
+    thread.submit(fails, told.append)
+    thread.submit(lambda: None, told.append)
     await until(lambda: len(told) == 2, "both were told")
     assert told == [failure, None]
     thread.shutdown()
@@ -49,8 +49,8 @@ async def test_shutdown_waits_for_queued_syncs() -> None:
         may_end.wait(60)
         done.append("slow")
 
-    thread.run(slow, lambda error: None)
-    thread.run(lambda: done.append("behind it"), lambda error: None)
+    thread.submit(slow, lambda error: None)
+    thread.submit(lambda: done.append("behind it"), lambda error: None)
     ending = asyncio.ensure_future(asyncio.to_thread(thread.shutdown))
     await until(begun.is_set, "the first has begun")
     assert not ending.done()
@@ -69,8 +69,8 @@ def test_closed_event_loop_does_not_stop_sync_thread() -> None:
     done = threading.Event()
 
     async def ask() -> None:
-        thread.run(lambda: may_go_on.wait(60), lambda error: None)
-        thread.run(done.set, lambda error: None)
+        thread.submit(lambda: may_go_on.wait(60), lambda error: None)
+        thread.submit(done.set, lambda error: None)
 
     asyncio.run(ask())
     may_go_on.set()

@@ -1,4 +1,22 @@
-"""A bookie's ledgers on a real disk: records in log files, what is known of them in RocksDB. `storage` begins."""
+"""A bookie's ledgers on a disk: one log, which is both journal and entry log, and an index in RocksDB.
+
+What BookKeeper users know, and where it is here:
+
+    journal and entry logs       one log in files, "segments" (`segments.py`). A record is written and synced once, and
+                                 stays there until compaction; there is no second copy in a journal
+    journal entries              groups (`group_format.py`): everything that became durable with one sync
+    LastLogMark                  `DurableMark` of magnetar_metadata: up to which group was acknowledged
+    DbLedgerStorage              `storage.py`, on top of `indexed_log.py`: log and index together
+    EntryLocationIndex,          `index.py`; `index_updates.py` applies groups to it, and counts the live bytes of
+    LedgerMetadataIndex          segments, like EntryLogMetadata
+    checkpoint                   a flush of the index, after which an opening replays less of the log
+    journal replay               `crash_recovery.py`, with `replay.py` and `tail_rewrite.py`
+    EntryLogCompactor            `compaction.py`, with `live_data.py`
+    disk thresholds              `disk_space.py`
+
+A write goes `storage.py` → `indexed_log.py` → `segments.py` → `sync_thread.py`, and into the index a little later. A
+read goes `storage.py` → `log_reader.py` → `index.py` and `segments.py`.
+"""
 
 from __future__ import annotations
 

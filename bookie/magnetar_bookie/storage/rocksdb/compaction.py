@@ -1,19 +1,18 @@
-"""Freeing the disk of what was dropped: segments that hold little that is in use go.
+"""Compaction: frees disk space by deleting segments with few live bytes.
 
-A segment that is not appended to any more, and of whose bytes less than a share is in use, is read; what of it is still
-in use is written again at the end of the log, as a group that moves it; and when the index holds that durably the
-file is deleted. So what is held is at most the share's inverse of what is in use, and each byte that is written again
-frees as much at least. Where nothing is in use there is nothing to write.
+A segment is compacted if the share of its live bytes is below `rewrite_below` and no more groups are appended to it.
+Its live records are appended to the log again, in groups marked as compaction. When the index is flushed with their new
+locations, the file is deleted. So the log is at most as large as the live bytes divided by that share, and each byte
+that is written again frees at least as many. A segment without live bytes is just deleted.
 
-The group carries on what else the segment's groups told, as it is by now: what is remembered of their ledgers, and the
-bookie's own record. So the log always holds all that the index does, and the index can be made anew from it.
+The new groups also repeat what else the segment's groups have, as it is by now: data of ledgers and the bookie's own
+record. So the log always has everything that the index has, and the index can be rebuilt from it.
 
-What a group's head or table told that rotted is in the index alone. So each is looked at now and then
-(`compaction_rules.py`), and a segment where one rotted is written anew from the index, whatever of it is in use: before
-the index is lost, too.
+If the header or table of a group is damaged, its contents are in the index alone. So each segment is checked from time
+to time (`CheckSchedule`), and a damaged one is compacted whatever its live bytes, before the index is lost, too.
 
-Looking at the segment is done in a thread; what is in use is then looked at again on the event loop, in one step with
-writing it, as it may have been dropped meanwhile.
+The live data of a segment is found in a thread. It is checked again on the event loop in the step that appends it,
+since it may have been dropped in the meantime.
 """
 
 from __future__ import annotations
@@ -21,152 +20,139 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed
-from magnetar_bookie.storage.rocksdb.compaction_rules import CheckSchedule
-from magnetar_bookie.storage.rocksdb.index import IndexBatch, Location, entry_key, ledger_key
-from magnetar_bookie.storage.rocksdb.live_data import LiveData, find_live_data, is_damaged
+from magnetar_bookie.storage.rocksdb.compaction_rules import CheckSchedule, LiveRecord, choose_segments, split_portion
+from magnetar_bookie.storage.rocksdb.disk_space import DiskSpace
+from magnetar_bookie.storage.rocksdb.index import IndexBatch, entry_key, ledger_key
+from magnetar_bookie.storage.rocksdb.indexed_log import IndexedLog
+from magnetar_bookie.storage.rocksdb.live_data import LiveData, find_live_data, is_segment_damaged
 from magnetar_bookie.storage.rocksdb.segments import Segments
-
-if TYPE_CHECKING:
-    from magnetar_bookie.storage.rocksdb.storage import RocksStorage
 
 __all__ = ["Compactor"]
 
 _log = logging.getLogger(__name__)
 
-# One group moves at most so much.
-_MOVED_BYTES: Final = 4 << 20
-MOVED_RECORDS: Final = 500
-_LEDGERS: Final = 500
-# So many segments go with one flush of the index.
-_SEGMENTS: Final = 16
+# Maximum number of ledgers whose data is in one group.
+_MAX_LEDGERS: Final = 500
 _POLL_S: Final = 0.02
 
 
 class Compactor:
-    def __init__(self, storage: RocksStorage, rewrite_below: float, check_interval_s: float) -> None:
-        self._storage = storage
+    def __init__(self, log: IndexedLog, space: DiskSpace, rewrite_below: float, check_interval_s: float) -> None:
+        self._indexed_log = log
+        self._space = space
         self._rewrite_below = rewrite_below
         self._task: asyncio.Task[None] | None = None
-        # Segments with records that could not be read → half of what these come to. They stay until so little is left:
-        # the records were dropped, or mended and written elsewhere.
+        # Segments with live records that could not be read → half of their live bytes. They are tried again when fewer
+        # are left: when such records were dropped, or repaired and stored elsewhere.
         self._unreadable: dict[int, int] = {}
-        self._check_times = CheckSchedule(check_interval_s, time.time())
+        self._schedule = CheckSchedule(check_interval_s, time.time())
         self._to_check: dict[int, None] = {}
-        # Those of which a head or a table can't be read.
-        self._rotten: dict[int, None] = {}
-        # Segments that were freed, and what they held.
-        self.freed = 0
-        self.freed_bytes = 0
-        self._stopped = False
-        # Something was dropped since it looked last.
-        self.wanted = True
-        self._looked_at = 0
+        # Segments with a damaged header or table.
+        self._damaged: dict[int, None] = {}
+        # Deleted segments, and their size.
+        self.deleted_segments = 0
+        self.deleted_bytes = 0
+        self._is_stopped = False
+        # Records were dropped since the last search for segments to compact.
+        self.is_requested = True
+        # The segment that was appended to at that search.
+        self._last_current = 0
 
-    def kick(self) -> None:
-        """Something is durable. Looks for what can be freed if anything was, or the last look was at less."""
-        current = self._storage.segments.current
-        if self._task is not None or self._stopped:
+    def start_if_needed(self) -> None:
+        """Start compaction if a segment may qualify, or is due for a check. Called after each sync."""
+        current = self._indexed_log.segments.current
+        if self._task is not None or self._is_stopped:
             return
-        segments = self._storage.segments_known
-        due = self._check_times.due(time.time(), len(segments))
+        segments = self._indexed_log.indexed_segments
+        due = self._schedule.list_due(time.time(), len(segments))
         if due:
             numbers = sorted(segments)
-            self._to_check.update(dict.fromkeys(numbers[place] for place in due if numbers[place] < current))
-        if not (self.wanted or current != self._looked_at or self._to_check):
+            self._to_check.update(dict.fromkeys(numbers[position] for position in due if numbers[position] < current))
+        if not (self.is_requested or current != self._last_current or self._to_check):
             return
-        self.wanted, self._looked_at = False, current
-        if self._to_check or self._candidates():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger-reclaim")
+        self.is_requested, self._last_current = False, current
+        if self._to_check or self._choose_segments():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger-compaction")
 
     @property
-    def unreadable(self) -> int:
-        """Segments of which something could not be read."""
-        return len({**self._unreadable, **self._rotten})
+    def damaged_segments(self) -> int:
+        """The number of segments with damage of any kind."""
+        return len({**self._unreadable, **self._damaged})
 
-    def stop(self) -> None:
-        self._stopped = True
+    async def stop(self) -> None:
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
-
-    async def stopped(self) -> None:
-        if self._task is not None:
             await asyncio.wait([self._task])
 
-    def _candidates(self) -> list[int]:
-        """Those with the least in use first."""
-        storage = self._storage
-        found = [
-            (use.used, segment)
-            for segment, use in storage.usage.segments.items()
-            if (use.used <= self._rewrite_below * use.end or segment in self._rotten)
-            and segment < storage.segments.current
-            and use.used <= self._unreadable.get(segment, use.used)
-        ]
-        return [segment for _, segment in sorted(found)[:_SEGMENTS]]
+    def _choose_segments(self) -> list[int]:
+        log = self._indexed_log
+        usages = ((segment, usage.live_bytes, usage.end) for segment, usage in log.usage.segments.items())
+        return choose_segments(usages, log.segments.current, self._rewrite_below, self._damaged, self._unreadable)
 
     async def _run(self) -> None:
         try:
-            await self._check()
-            while segments := self._candidates():
-                if not await self._reclaim(segments):
+            await self._check_segments()
+            while segments := self._choose_segments():
+                if not await self._compact(segments):
                     return
         except StorageFailed as error:
             _log.info("No more space is freed: %s", error)
-        except Exception as error:  # noqa: BLE001 (nobody else would ever hear of it)
-            self._storage.fail(error)
+        except Exception as error:  # noqa: BLE001 (nobody awaits this task)
+            self._indexed_log.fail(error)
         finally:
             self._task = None
 
-    async def _check(self) -> None:
-        storage = self._storage
+    async def _check_segments(self) -> None:
+        log = self._indexed_log
         while self._to_check:
             segment = min(self._to_check)
-            if await storage.in_thread(is_damaged, storage.segments, segment):
-                self._rotten[segment] = None
+            if await log.run_in_thread(is_segment_damaged, log.segments, segment):
+                self._damaged[segment] = None
             del self._to_check[segment]
 
-    async def _reclaim(self, segments: list[int]) -> bool:
-        """False: there is too little room to go on."""
-        storage = self._storage
-        emptied, progress = [], False
+    async def _compact(self, segments: list[int]) -> bool:
+        """Compact and delete segments. Return False if there is no space to go on."""
+        log = self._indexed_log
+        emptied, has_progress = [], False
         for segment in segments:
-            if not storage.space.can_compact(storage.usage.segments[segment].used):
+            if not self._space.can_compact(log.usage.segments[segment].live_bytes):
                 break
-            in_use = await storage.in_thread(find_live_data, storage.index, storage.segments, segment)
-            if await self._move(segment, in_use):
+            live = await log.run_in_thread(find_live_data, log.index, log.segments, segment)
+            if await self._rewrite(segment, live):
                 emptied.append(segment)
             else:
                 _log.warning("Segment %d can't be read completely, and is not deleted", segment)
-                self._unreadable[segment] = storage.usage.segments[segment].used // 2
-                progress = True
+                self._unreadable[segment] = log.usage.segments[segment].live_bytes // 2
+                has_progress = True
         if emptied:
-            await self._flushed()
-            await storage.in_thread(storage.segments.delete, emptied)
+            await self._flush_index()
+            await log.run_in_thread(log.segments.delete, emptied)
             batch = IndexBatch()
             for segment in emptied:
-                self.freed += 1
-                self.freed_bytes += storage.usage.segments.pop(segment).end
-                self._rotten.pop(segment, None)
+                self.deleted_segments += 1
+                self.deleted_bytes += log.usage.segments.pop(segment).end
+                self._damaged.pop(segment, None)
                 self._unreadable.pop(segment, None)
                 batch.delete(ledger_key(b"u", segment))
-            storage.index.write(batch.batch)
-        return progress or bool(emptied)
+            log.index.write(batch.batch)
+        return has_progress or bool(emptied)
 
-    async def _move(self, segment: int, in_use: LiveData) -> bool:
-        """False: something of it can't be read."""
-        storage = self._storage
-        waiting = in_use.records
-        while waiting:
-            portion, waiting = _portion(waiting)
-            records = await storage.in_thread(_read, storage.segments, portion)
+    async def _rewrite(self, segment: int, live: LiveData) -> bool:
+        """Append the live data of a segment again. Return False if a live record can't be read."""
+        log = self._indexed_log
+        left = live.records
+        while left:
+            portion, left = split_portion(left)
+            records = await log.run_in_thread(_read_records, log.segments, portion)
             keys = [entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in portion]
-            await storage.no_flush_due()
+            await log.wait_for_due_flush()
             changes = Changes()
-            storage.check()
-            located = storage.index.locate_each(keys)
+            log.check_not_failed()
+            located = log.index.locate_keys(keys)
             for (ledger_id, entry_id, location), now, record in zip(portion, located, records, strict=True):
                 if now != location:
                     continue
@@ -177,45 +163,34 @@ class Compactor:
                     continue
                 changes.records[ledger_id, entry_id] = record
             if changes.records:
-                storage.put(changes, moves=True)
-                await storage.sync()
-        if storage.usage.segments[segment].used > 0:
+                log.append(changes, is_compaction=True)
+                await log.sync()
+        if log.usage.segments[segment].live_bytes > 0:
             return False
-        ledgers = list(in_use.ledgers)
-        for begin in range(0, len(ledgers), _LEDGERS):
-            await storage.no_flush_due()
-            # As it is by now, and written in the same step: it is never an older one than what came in between.
-            remembered = {one: storage.ledger(one) for one in ledgers[begin : begin + _LEDGERS]}
-            storage.put(Changes(ledgers={one: record for one, record in remembered.items() if record}), moves=True)
-            await storage.sync()
-        if in_use.bookie:
-            await storage.no_flush_due()
-            storage.put(Changes(bookie=storage.bookie()), moves=True)
+        ledgers = list(live.ledgers)
+        for begin in range(0, len(ledgers), _MAX_LEDGERS):
+            await log.wait_for_due_flush()
+            # Read and appended in one step, so that it can't replace newer data.
+            ledger_data = {one: log.query(log.index.get_ledger, one) for one in ledgers[begin : begin + _MAX_LEDGERS]}
+            changes = Changes(ledgers={one: data for one, data in ledger_data.items() if data})
+            log.append(changes, is_compaction=True)
+            await log.sync()
+        if live.has_bookie_record:
+            await log.wait_for_due_flush()
+            log.append(Changes(bookie=log.query(log.index.get_bookie_record)), is_compaction=True)
         return True
 
-    async def _flushed(self) -> None:
-        """Returns when the index holds durably what was written so far."""
-        storage = self._storage
-        number = storage.written
-        await storage.sync()
-        while not storage.index_is_flushed(number):
-            storage.flush_wanted = True
-            await storage.sync()
+    async def _flush_index(self) -> None:
+        """Return when the index is flushed with everything that was appended so far."""
+        log = self._indexed_log
+        number = log.written
+        await log.sync()
+        while not log.is_index_flushed(number):
+            log.is_flush_requested = True
+            await log.sync()
             await asyncio.sleep(_POLL_S)
 
 
-def _portion(
-    waiting: list[tuple[int, int, Location]],
-) -> tuple[list[tuple[int, int, Location]], list[tuple[int, int, Location]]]:
-    size, count = 0, 0
-    for _, _, location in waiting[:MOVED_RECORDS]:
-        if count and size + location[2] > _MOVED_BYTES:
-            break
-        size += location[2]
-        count += 1
-    return waiting[:count], waiting[count:]
-
-
-def _read(segments: Segments, portion: list[tuple[int, int, Location]]) -> list[bytes]:
-    """In a thread."""
+def _read_records(segments: Segments, portion: list[LiveRecord]) -> list[bytes]:
+    """Read records, in a thread."""
     return [segments.read(*location) for _, _, location in portion]

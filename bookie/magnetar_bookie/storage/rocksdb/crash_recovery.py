@@ -1,32 +1,32 @@
-"""Opening a folder: what was acknowledged is there, or the storage says that it is not (`intact`).
+"""Opens the folder of a storage, after a clean end or after any kind of crash.
 
-Theory of operation
--------------------
-The folder holds the log (`records/`), the index (`index/`, RocksDB), and how far the log was acknowledged
-(`durable-mark`). A group is in the index's memory when it is written; it is durable, and acknowledged, when the log is
-synced; and it is in the index's files at some time later. So an opening takes the index as it was flushed last, and
-reads the log from there on. What it finds becomes durable before anything is answered from it: above the mark it is
-written anew for that (`tail.py`), as a sync alone does not write what an earlier one failed to.
+Theory of operation ------------------- The folder has the log (`records/`), the index (`index/`, RocksDB) and the
+durable mark (`durable-mark`), which says up to which group the log was acknowledged. A group is in the index's memory
+when it was appended; it is durable, and acknowledged, when the log was synced; and it is in the index's files after
+some later flush. So an opening takes the index as it was last flushed, and replays the log from there on. What it finds
+becomes durable before anything is answered from it. Groups above the mark are rewritten for that (`tail_rewrite.py`),
+since a sync does not write what an earlier sync failed to write.
 
-The end of the log may be torn. Whether that is a loss, the mark tells; what each kind of death leaves is this:
+The end of the log may be cut off in the middle of a group. The mark tells whether that is a loss. It depends on the
+kind of crash:
 
-- The process dies (kill -9). The mark was written after the sync and before the answers, and the kernel keeps what is
-  written: the mark is exact. A group behind it was not acknowledged and may be there, whole or in part.
-- The machine dies. The mark is synced by itself every second or so, not with each group, as that would be a second
-  fsync. So it may be too low, never too high: the log was synced before the mark was written. What was synced is in
-  the log, if the disk keeps its word, however low the mark; so a torn end behind the mark is what was being written.
-- The disk loses what it had synced. Where the log ends before the mark, that is seen for certain. A loss of only the
-  last second before a power cut can't be told from a torn end; no storage without a second fsync sees it.
+- The process is killed. The mark was written after each sync and before the results were sent, and the kernel retains
+  what is written, so the mark is exact. A group above it was not acknowledged, and may be there as a whole or in part.
+- The machine crashes. The mark is synced by itself every second or so; with each group it would cost a second fsync. So
+  it may be too low, but never too high, as it is written after the log is synced. What was synced is in the log however
+  low the mark is, if the disk does what it promises. So a group that is cut off above the mark was being written.
+- The disk loses synced data. If the log ends before the mark, that is certain. If only the last second before a power
+  failure is lost, it can't be told from a group that was being written; no storage without a second fsync can tell it.
 
-All of a cluster's bookies may lose power at once, and none of them must believe to have lost something for it.
+All bookies of a cluster may lose power at once, and none of them must take that for a loss.
 
-Where something is missing, a note says so (`marker_files.py`) before anything is changed: the log is cut where it can't
-be read on, so that no group is there without those before it, the mark begins anew, and `intact` is False until the
-bookie has written its own record.
+If something is missing, a marker file (`marker_files.py`) says so before anything is changed. Then the log is cut off
+where it can't be read on, so that no group is there without those before it, the mark starts again from there, and
+`is_intact` is False until the bookie has stored its own record.
 
-An index that can't be read is thrown away and made anew from the whole log: records, what is remembered of ledgers and
-the bookie's own record are all in it, as what frees log files carries them on (`compaction.py`). Nothing should be
-missing then, but who can't prove it does not say so: `intact` is False.
+If the index can't be read, it is deleted and rebuilt from the whole log, which has all records, the data of ledgers and
+the bookie's own record, since compaction repeats them. Nothing should be missing then, but that can't be proved:
+`is_intact` is False.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
 from magnetar_bookie.storage.rocksdb.disk_space import create_ballast, release_ballast
 from magnetar_bookie.storage.rocksdb.group_format import encode_group
-from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, IndexedUpTo, pack_use
-from magnetar_bookie.storage.rocksdb.index_updates import LoggedGroup, SegmentUsage, apply_groups
+from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, IndexedUpTo, pack_segment_usage
+from magnetar_bookie.storage.rocksdb.index_updates import LoggedGroup, LogUsage, apply_groups
+from magnetar_bookie.storage.rocksdb.indexed_log import OpenedFolder
 from magnetar_bookie.storage.rocksdb.marker_files import INDEX_DAMAGED, LOST, has_marker, remove_marker, write_marker
 from magnetar_bookie.storage.rocksdb.replay import FoundGroup, LogReplay, salvage_segment
-from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path, segments_in
-from magnetar_bookie.storage.rocksdb.storage import OpenedFolder, RocksStorage
+from magnetar_bookie.storage.rocksdb.segments import Segments, list_segments, segment_path
+from magnetar_bookie.storage.rocksdb.storage import RocksStorage
 from magnetar_bookie.storage.rocksdb.tail_rewrite import TailRewrite
 from magnetar_metadata.locked_folder import DurableMark, FolderInUse, sync_folder
 
@@ -58,35 +59,35 @@ __all__ = ["FORMAT", "open_rocksdb"]
 
 _log = logging.getLogger(__name__)
 
-# Of the folder. A higher one is refused: what it means is unknown here.
+# The format of the folder. A folder of any other format is refused.
 FORMAT: Final = 1
 _FORMAT_NAME: Final = "format"
-# The index is flushed after so many changes while a log is read again.
-_FLUSH_AFTER: Final = 200_000
+# During a replay, the index is flushed after this many changed keys.
+_FLUSH_CHANGES: Final = 200_000
 
 
 async def open_rocksdb(folder: Path, settings: StorageSettings | None = None) -> RocksStorage:
-    """Opens the folder, or makes it. Raises `StorageFailed`."""
+    """Open the folder, or create it. Raises `StorageFailed`."""
     settings = settings or StorageSettings()
     opening = asyncio.ensure_future(asyncio.to_thread(_open, folder, settings))
     try:
         opened = await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # The thread goes on, and what it opens must be closed again for the next one.
+        # The thread can't be cancelled. What it opens is closed, so that the folder can be opened again.
         opening.add_done_callback(_close_unused)
         raise
     return RocksStorage(opened, settings)
 
 
 def _open(folder: Path, settings: StorageSettings) -> OpenedFolder:
-    """In a thread."""
+    """Open the folder, in a thread."""
     try:
-        return _open_locked(folder, settings)
+        return _lock_and_open(folder, settings)
     except OSError as error:
         raise StorageFailed(f"the storage folder {folder} can't be opened: {error}") from error
 
 
-def _open_locked(folder: Path, settings: StorageSettings) -> OpenedFolder:
+def _lock_and_open(folder: Path, settings: StorageSettings) -> OpenedFolder:
     records = folder / "records"
     if not records.exists():
         records.mkdir(parents=True, exist_ok=True)
@@ -98,9 +99,9 @@ def _open_locked(folder: Path, settings: StorageSettings) -> OpenedFolder:
     try:
         release_ballast(folder, settings)
         _check_format(folder)
-        if mark.number is None and (segments_in(records) or (folder / "index").exists()):
+        if mark.number is None and (list_segments(records) or (folder / "index").exists()):
             write_marker(folder, LOST, f"the durable mark of {folder} is damaged or missing")
-        if not (folder / "index").exists() and (segments_in(records) or mark.number):
+        if not (folder / "index").exists() and (list_segments(records) or mark.number):
             write_marker(folder, INDEX_DAMAGED, "the index is missing")
         if mark.number is None:
             mark.begin(folder, 0)
@@ -108,7 +109,7 @@ def _open_locked(folder: Path, settings: StorageSettings) -> OpenedFolder:
             return _open_index(folder, settings, mark)
         except IndexDamaged as error:
             write_marker(folder, INDEX_DAMAGED, str(error))
-        # Not before the error is forgotten, and with it what still holds the index open.
+        # Outside of the `except`: the error has a reference to the open index.
         return _open_index(folder, settings, mark)
     except BaseException:
         mark.close()
@@ -116,28 +117,27 @@ def _open_locked(folder: Path, settings: StorageSettings) -> OpenedFolder:
 
 
 def _open_index(folder: Path, settings: StorageSettings, mark: DurableMark) -> OpenedFolder:
-    made_anew = has_marker(folder, INDEX_DAMAGED)
-    if made_anew:
+    is_rebuilt = has_marker(folder, INDEX_DAMAGED)
+    if is_rebuilt:
         write_marker(folder, LOST, "the index was damaged, and was rebuilt from the log")
         _log.error("The index of %s is damaged: it is rebuilt from the log, which takes a while.", folder)
         if (folder / "index").exists():
             shutil.rmtree(folder / "index")
     index = Index(folder / "index", settings.block_cache_bytes)
     try:
-        # RocksDB syncs what is in its folder, not that there is one.
+        # RocksDB syncs the files in its folder, but not the folder's name.
         sync_folder(folder)
-        reading = _make_anew if made_anew else _read_on
-        reached = reading(folder, index, mark)
-        if made_anew:
+        end = _rebuild_index(folder, index, mark) if is_rebuilt else _replay_log(folder, index, mark)
+        if is_rebuilt:
             index.flush()
             remove_marker(folder, INDEX_DAMAGED)
-        if reached.number != mark.number:
-            mark.begin(folder, reached.number)
+        if end.number != mark.number:
+            mark.begin(folder, end.number)
         segments = Segments(
-            folder / "records", settings.segment_bytes, settings.max_open_segments, reached.segment, reached.end
+            folder / "records", settings.segment_bytes, settings.max_open_segments, end.segment, end.offset
         )
         create_ballast(folder, settings)
-        return OpenedFolder(folder, mark, index, reached.usage, segments, reached.number, not has_marker(folder, LOST))
+        return OpenedFolder(folder, mark, index, end.usage, segments, end.number, not has_marker(folder, LOST))
     except BaseException:
         with contextlib.suppress(StorageFailed):
             index.close()
@@ -145,133 +145,138 @@ def _open_index(folder: Path, settings: StorageSettings, mark: DurableMark) -> O
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
-    """How far the log goes, and where the next group comes."""
+class _LogEnd:
+    """The number of the last group, and where the next one is appended."""
 
     number: int
     segment: int
-    end: int
-    usage: SegmentUsage
+    offset: int
+    usage: LogUsage
 
 
-def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
-    """From where the index ends."""
+def _replay_log(folder: Path, index: Index, mark: DurableMark) -> _LogEnd:
+    """Index the groups after those that are in the index. Cut off the log where it can't be read on."""
     records = folder / "records"
     acknowledged = mark.number or 0
-    known = index.known() or IndexedUpTo(0, min(segments_in(records), default=1), 0)
-    usage = SegmentUsage(index)
-    # What is there becomes durable: before it gets into the index, which may be flushed.
-    for segment in segments_in(records):
-        if segment >= known.segment:
+    indexed = index.get_indexed_up_to() or IndexedUpTo(0, min(list_segments(records), default=1), 0)
+    usage = LogUsage(index)
+    # The log must be durable before it gets into the index, which may be flushed.
+    for segment in list_segments(records):
+        if segment >= indexed.segment:
             _sync(segment_path(records, segment))
     tail = TailRewrite(records, acknowledged)
-    for group in LogReplay(records, known.number, known.segment, known.end, acknowledged):
-        tail.add(group)
-    tail.write_anew()
-    walk = LogReplay(records, known.number, known.segment, known.end, acknowledged)
-    todo = 0
-    for group in walk:
-        todo = _apply(index, usage, group, todo)
-    missing = _missing_segments(records, index, usage)
-    if walk.number < acknowledged:
-        missing.append(f"the log ends with group {walk.number}, but groups up to {acknowledged} were acknowledged")
-    path = segment_path(records, known.segment)
-    if known.end and (not path.exists() or path.stat().st_size < known.end):
-        missing.append(f"{path} ends before byte {known.end}")
+    for group in LogReplay(records, indexed.number, indexed.segment, indexed.end, acknowledged):
+        tail.add_group(group)
+    tail.rewrite()
+    replay = LogReplay(records, indexed.number, indexed.segment, indexed.end, acknowledged)
+    unflushed_changes = 0
+    for group in replay:
+        unflushed_changes = _apply(index, usage, group, unflushed_changes)
+    missing = _find_missing_segments(records, index, usage)
+    if replay.number < acknowledged:
+        missing.append(f"the log ends with group {replay.number}, but groups up to {acknowledged} were acknowledged")
+    path = segment_path(records, indexed.segment)
+    if indexed.end and (not path.exists() or path.stat().st_size < indexed.end):
+        missing.append(f"{path} ends before byte {indexed.end}")
     if missing:
-        because = "; ".join([*missing[:10], *([walk.broken] if walk.broken else [])])
-        _log.error("The storage folder %s lacks acknowledged data: %s", folder, because)
-        write_marker(folder, LOST, because)
-    elif walk.broken:
-        _log.warning("The last write to the log was truncated; it was not acknowledged. (%s)", walk.broken)
-    _cut(records, walk)
+        reasons = "; ".join([*missing[:10], *([replay.damage] if replay.damage else [])])
+        _log.error("The storage folder %s lacks acknowledged data: %s", folder, reasons)
+        write_marker(folder, LOST, reasons)
+    elif replay.damage:
+        _log.warning("The last write to the log was truncated; it was not acknowledged. (%s)", replay.damage)
+    _cut_off(records, replay)
     if missing:
-        # The next one comes in a new segment, as the last may end before the index thinks.
-        segment = max([*usage.segments, *segments_in(records), walk.segment, known.segment]) + 1
+        # The next group starts a new segment, as the last one may end before the offset in the index.
+        segment = max([*usage.segments, *list_segments(records), replay.segment, indexed.segment]) + 1
         batch = IndexBatch()
-        batch.put_known(walk.number, segment, 0)
+        batch.put_indexed_up_to(replay.number, segment, 0)
         index.write(batch.batch)
         index.flush()
-        return _Reached(walk.number, segment, 0, usage)
-    return _Reached(walk.number, walk.segment, walk.end, usage)
+        return _LogEnd(replay.number, segment, 0, usage)
+    return _LogEnd(replay.number, replay.segment, replay.end, usage)
 
 
-def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
-    """From the whole log. What can't be read of a segment is passed over; nothing of the log is changed."""
+def _rebuild_index(folder: Path, index: Index, mark: DurableMark) -> _LogEnd:
+    """Index the whole log. Damaged groups are skipped, and the log is not changed."""
     records = folder / "records"
-    usage = SegmentUsage(index)
-    number, todo = 0, 0
-    # A mark that is lost tells nothing; then all of the log would be written anew.
+    usage = LogUsage(index)
+    number, unflushed_changes = 0, 0
+    # Without a mark the whole log would be rewritten: rewrite nothing then.
     tail = TailRewrite(records, mark.number or 2**64)
-    segments = segments_in(records)
+    segments = list_segments(records)
     for segment in segments:
         _sync(segment_path(records, segment))
         for group in salvage_segment(records, segment, number, mark.number or 0):
-            tail.add(group)
-            todo = _apply(index, usage, group, todo, anew=True)
-            number = group.head.number
-    tail.write_anew()
+            tail.add_group(group)
+            unflushed_changes = _apply(index, usage, group, unflushed_changes, is_rebuild=True)
+            number = group.header.number
+    tail.rewrite()
     sync_folder(records)
     last = max(segments, default=0)
-    deleted = _deleted_with_entries(index)
-    # Their records may be left in segments from before, while the group that dropped them went with its own.
+    deleted = _list_deleted_with_entries(index)
+    # Old segments may have records of deleted ledgers, while the group that dropped the ledger was compacted away.
     for begin in range(0, len(deleted), 1000):
         table = encode_group(number, Changes(dropped=deleted[begin : begin + 1000])).table
         apply_groups(index, usage, [LoggedGroup(table, number, last, records_at=0, end=0)])
     batch = IndexBatch()
     end = segment_path(records, last).stat().st_size if segments else 0
-    batch.put_known(number, last, end)
+    batch.put_indexed_up_to(number, last, end)
     index.write(batch.batch)
-    return _Reached(number, last + 1, 0, usage)
+    return _LogEnd(number, last + 1, 0, usage)
 
 
-def _deleted_with_entries(index: Index) -> list[int]:
+def _list_deleted_with_entries(index: Index) -> list[int]:
     found, first = [], 0
-    while ledger_ids := index.ledger_ids(first, 10_000):
+    while ledger_ids := index.list_ledger_ids(first, 10_000):
         for ledger_id in ledger_ids:
-            remembered = index.ledger(ledger_id)
-            if remembered is not None and remembered.deleted and index.uses_of(ledger_id):
+            ledger = index.get_ledger(ledger_id)
+            if ledger is not None and ledger.deleted and index.list_ledger_usage(ledger_id):
                 found.append(ledger_id)
         first = ledger_ids[-1] + 1
     return found
 
 
-def _apply(index: Index, usage: SegmentUsage, group: FoundGroup, todo: int, *, anew: bool = False) -> int:
-    # What took a record's older copy away may be gone with its segment, when the index is made anew.
-    moves = group.head.moves or anew
-    placed = LoggedGroup(group.table, group.head.number, group.segment, group.records_at, group.end, moves)
-    todo += apply_groups(index, usage, [placed])
-    if todo < _FLUSH_AFTER:
-        return todo
+def _apply(
+    index: Index, usage: LogUsage, group: FoundGroup, unflushed_changes: int, *, is_rebuild: bool = False
+) -> int:
+    """Apply a group to the index, and flush the index now and then. Return the number of unflushed changes."""
+    # In a rebuild, each record replaces an older copy of itself: the group that removed the copy may have been deleted.
+    is_compaction = group.header.is_compaction or is_rebuild
+    logged = LoggedGroup(group.table, group.header.number, group.segment, group.records_at, group.end, is_compaction)
+    unflushed_changes += apply_groups(index, usage, [logged])
+    if unflushed_changes < _FLUSH_CHANGES:
+        return unflushed_changes
     index.flush()
     return 0
 
 
-def _missing_segments(records: Path, index: Index, usage: SegmentUsage) -> list[str]:
-    """What is missing of segments in use. It is told once: the index takes them as they are then."""
+def _find_missing_segments(records: Path, index: Index, usage: LogUsage) -> list[str]:
+    """Describe segments with live bytes that are missing or too short, once: the index then has their real end."""
     missing = []
     batch = IndexBatch()
-    for segment, use in usage.segments.items():
-        if use.used:
+    for segment, segment_usage in usage.segments.items():
+        if segment_usage.live_bytes:
             path = segment_path(records, segment)
             size = path.stat().st_size if path.exists() else -1
-            if max(size, 0) < use.end:
-                missing.append(f"{path} is missing" if size < 0 else f"{path} has {size} bytes, not {use.end}")
-                use.end = max(size, 0)
-                batch.put(*pack_use(segment, use.used, use.end))
+            if max(size, 0) < segment_usage.end:
+                missing.append(
+                    f"{path} is missing" if size < 0 else f"{path} has {size} bytes, not {segment_usage.end}"
+                )
+                segment_usage.end = max(size, 0)
+                batch.put(*pack_segment_usage(segment, segment_usage.live_bytes, segment_usage.end))
     if missing:
         index.write(batch.batch)
     return missing
 
 
-def _cut(records: Path, walk: LogReplay) -> None:
-    """Takes away what comes behind the last group: it would stand between that and the next."""
-    for segment in segments_in(records):
+def _cut_off(records: Path, replay: LogReplay) -> None:
+    """Remove everything after the last group: the next one is appended there."""
+    for segment in list_segments(records):
         path = segment_path(records, segment)
-        if segment > walk.segment:
+        if segment > replay.segment:
             path.unlink()
-        elif segment == walk.segment and path.stat().st_size > walk.end:
-            os.truncate(path, walk.end)
+        elif segment == replay.segment and path.stat().st_size > replay.end:
+            os.truncate(path, replay.end)
             _sync(path)
     sync_folder(records)
 

@@ -18,7 +18,7 @@ from typing import Final
 from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_bookie.storage.interface import StorageFailed, StorageFull
 
-__all__ = ["BALLAST_NAME", "DiskSpace", "create_ballast", "release_ballast"]
+__all__ = ["BALLAST_NAME", "DiskSpace", "create_ballast", "get_free_bytes", "release_ballast"]
 
 _log = logging.getLogger(__name__)
 
@@ -77,14 +77,14 @@ class DiskSpace:
 
     def _measure_free_bytes(self) -> int:
         self._measured_at = time.monotonic()
-        self._free = _free_bytes(self._folder)
+        self._free = get_free_bytes(self._folder)
         return self._free
 
 
 def release_ballast(folder: Path, settings: StorageSettings) -> None:
     """Delete the ballast if less is free than its size."""
     path = folder / BALLAST_NAME
-    free = _free_bytes(folder)
+    free = get_free_bytes(folder)
     if free < _ballast_bytes(settings) and path.exists():
         size = path.stat().st_size
         path.unlink()
@@ -101,7 +101,7 @@ def create_ballast(folder: Path, settings: StorageSettings) -> None:
     """Create the ballast if it doesn't exist and there is enough space. Runs in a thread. It is not made durable."""
     size = _ballast_bytes(settings)
     path = folder / BALLAST_NAME
-    if not size or path.exists() or _free_bytes(folder) < settings.reserve_disk_bytes + size:
+    if not size or path.exists() or get_free_bytes(folder) < settings.reserve_disk_bytes + size:
         return
     temporary = folder / f"{BALLAST_NAME}.new"
     try:
@@ -122,7 +122,7 @@ def _ballast_bytes(settings: StorageSettings) -> int:
     return min(settings.ballast_disk_bytes, settings.reserve_disk_bytes // 2)
 
 
-def _free_bytes(folder: Path) -> int:
+def get_free_bytes(folder: Path) -> int:
     try:
         space = os.statvfs(folder)
     except OSError as error:

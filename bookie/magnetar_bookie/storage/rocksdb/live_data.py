@@ -1,8 +1,8 @@
-"""What a segment holds that is still needed: what must be written again before the segment can go.
+"""Finds the live data of a segment: what has to be written again before the segment can be deleted.
 
-Its groups tell, as far as they can be read: records that the index has in that place, ledgers of which something is
-remembered, and whether the bookie's own record was among it. Where one of them rotted, nobody knows what it told: then
-the index says which records are in the segment, and all that is remembered of any ledger counts as told there.
+That is what its groups have, as far as it is still valid: records whose location in the index is there, data of
+ledgers, and the bookie's own record. If the header or table of a group is damaged, its contents are unknown. Then the
+live records are found through the index, and the data of all ledgers is written again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from magnetar_bookie.storage.rocksdb.index import Index, Location, entry_key
 from magnetar_bookie.storage.rocksdb.replay import scan_segment
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
 
-__all__ = ["LiveData", "find_live_data", "is_damaged"]
+__all__ = ["LiveData", "find_live_data", "is_segment_damaged"]
 
 _log = logging.getLogger(__name__)
 
-# Of the index so much is looked at in one step.
-_KEYS: Final = 10_000
-# Acknowledged: the records' checksums are not looked at.
-_ALL: Final = 2**64
+# Maximum number of keys that one step reads from the index.
+_MAX_KEYS: Final = 10_000
+# All groups count as acknowledged: the checksums of their records are not checked.
+_ALL_ACKNOWLEDGED: Final = 2**64
 
 
 @dataclass(slots=True)
@@ -32,30 +32,30 @@ class LiveData:
     # Ledger id, entry id, location.
     records: list[tuple[int, int, Location]] = field(default_factory=list)
     ledgers: dict[int, None] = field(default_factory=dict)
-    bookie: bool = False
+    has_bookie_record: bool = False
 
 
 def find_live_data(index: Index, segments: Segments, segment: int) -> LiveData:
-    """In a thread."""
+    """Find the live data of a segment. Runs in a thread."""
     try:
-        return _from_log(index, segments, segment)
+        return _find_in_log(index, segments, segment)
     except FileNotFoundError:
-        # Its records can't be moved. What else was in it can.
-        return LiveData([], _all_ledgers(index), bookie=True)
+        # Its records are lost, but the index has everything else.
+        return LiveData([], _list_ledgers(index), has_bookie_record=True)
     except (BadGroup, OSError) as error:
         if not _is_damage(error):
             raise
         _log.error("%s: %s: the index is used to find its entries", segment_path(segments.folder, segment), error)
-    return LiveData(_records_in(index, segment), _all_ledgers(index), bookie=True)
+    return LiveData(_find_in_index(index, segment), _list_ledgers(index), has_bookie_record=True)
 
 
-def is_damaged(segments: Segments, segment: int) -> bool:
-    """In a thread: whether a head or a table of it can't be read."""
+def is_segment_damaged(segments: Segments, segment: int) -> bool:
+    """Return whether a header or table of a segment is damaged. Runs in a thread."""
     try:
-        for _ in scan_segment(segments.folder, segment, 0, _ALL):
+        for _ in scan_segment(segments.folder, segment, 0, _ALL_ACKNOWLEDGED):
             pass
     except FileNotFoundError:
-        return False  # it was freed meanwhile
+        return False  # compaction deleted it
     except (BadGroup, OSError) as error:
         if not _is_damage(error):
             raise
@@ -68,29 +68,29 @@ def _is_damage(error: Exception) -> bool:
     return not isinstance(error, OSError) or error.errno == errno.EIO
 
 
-def _from_log(index: Index, segments: Segments, segment: int) -> LiveData:
-    in_use = LiveData()
-    for group in scan_segment(segments.folder, segment, 0, _ALL):
+def _find_in_log(index: Index, segments: Segments, segment: int) -> LiveData:
+    live = LiveData()
+    for group in scan_segment(segments.folder, segment, 0, _ALL_ACKNOWLEDGED):
         at = group.records_at
-        places: list[tuple[int, int, Location]] = []
+        records: list[tuple[int, int, Location]] = []
         for ledger_id, entry_id, size in group.table.records:
-            places.append((ledger_id, entry_id, (segment, at, size)))
+            records.append((ledger_id, entry_id, (segment, at, size)))
             at += size
-        if places:
-            located = index.locate_each([entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in places])
-            in_use.records += [place for place, now in zip(places, located, strict=True) if now == place[2]]
-        in_use.ledgers.update(dict.fromkeys(group.table.ledgers))
-        in_use.bookie = in_use.bookie or group.table.bookie is not None
-    return in_use
+        if records:
+            located = index.locate_keys([entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in records])
+            live.records += [record for record, now in zip(records, located, strict=True) if now == record[2]]
+        live.ledgers.update(dict.fromkeys(group.table.ledgers))
+        live.has_bookie_record = live.has_bookie_record or group.table.bookie is not None
+    return live
 
 
-def _records_in(index: Index, segment: int) -> list[tuple[int, int, Location]]:
-    """In the order in which they lie there."""
+def _find_in_index(index: Index, segment: int) -> list[tuple[int, int, Location]]:
+    """Return the live records of a segment, in the order of their locations."""
     found: list[tuple[int, int, Location]] = []
-    for ledger_id in index.ledgers_in(segment, _KEYS):
+    for ledger_id in index.find_ledgers_in_segment(segment, _MAX_KEYS):
         first = 0
-        while entry_ids := index.entry_ids(ledger_id, first, 2**64 - 1, _KEYS):
-            located = index.locate_each([entry_key(ledger_id, entry_id) for entry_id in entry_ids])
+        while entry_ids := index.list_entry_ids(ledger_id, first, 2**64 - 1, _MAX_KEYS):
+            located = index.locate_keys([entry_key(ledger_id, entry_id) for entry_id in entry_ids])
             found += [
                 (ledger_id, entry_id, location)
                 for entry_id, location in zip(entry_ids, located, strict=True)
@@ -102,10 +102,10 @@ def _records_in(index: Index, segment: int) -> list[tuple[int, int, Location]]:
     return sorted(found, key=lambda one: one[2])
 
 
-def _all_ledgers(index: Index) -> dict[int, None]:
+def _list_ledgers(index: Index) -> dict[int, None]:
     found: dict[int, None] = {}
     first = 0
-    while ledger_ids := index.ledger_ids(first, _KEYS):
+    while ledger_ids := index.list_ledger_ids(first, _MAX_KEYS):
         found.update(dict.fromkeys(ledger_ids))
         first = ledger_ids[-1] + 1
     return found

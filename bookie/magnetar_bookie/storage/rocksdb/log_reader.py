@@ -1,4 +1,4 @@
-"""Records from the log, in a thread: where they are, and then the files, neighbours with one call."""
+"""Reads records: looks up their locations in the index, and reads adjacent ones of a segment with one system call."""
 
 from __future__ import annotations
 
@@ -11,91 +11,95 @@ from magnetar_bookie.storage.rocksdb.segments import Segments
 
 __all__ = ["read_records"]
 
-# Records of at least so many bytes are read by themselves: what a call saves is less than copying them once more.
-_LARGE: Final = 16 << 10
-# One call reads at most so much.
-_RUN_BYTES: Final = 1 << 20
-# How many bytes of others may lie between two neighbours.
-_GAP: Final = 4 << 10
-# How often a record may move while it is looked for.
-_ATTEMPTS: Final = 10
+# Records of at least this size are read one by one: a joint read saves a call, but copies them once more.
+_LARGE_BYTES: Final = 16 << 10
+# Maximum size of a joint read.
+_MAX_RUN_BYTES: Final = 1 << 20
+# Maximum number of bytes between two records of a joint read.
+_MAX_GAP_BYTES: Final = 4 << 10
+# How often a record may be moved by compaction while it is read.
+_MAX_ATTEMPTS: Final = 10
 
-Found = bytes | Damaged | None
+_Record = bytes | Damaged | None
 
 
 def read_records(
     index: Index, segments: Segments, ledger_id: int, entry_ids: Sequence[int], max_bytes: int
-) -> list[Found]:
-    """See `LedgerStorage.read`. Raises `StorageFailed` and `OSError`."""
-    wanted = _up_to(index.locate(ledger_id, entry_ids), max_bytes)
-    found: list[Found] = [None] * len(wanted)
-    moved = _read(segments, list(enumerate(wanted)), found)
-    for _ in range(_ATTEMPTS):
+) -> list[_Record]:
+    """See `LedgerStorage.read`. Runs in a thread. Raises `StorageFailed` and `OSError`."""
+    locations = _limit_bytes(index.locate(ledger_id, entry_ids), max_bytes)
+    records: list[_Record] = [None] * len(locations)
+    moved = _read_located(segments, list(enumerate(locations)), records)
+    for _ in range(_MAX_ATTEMPTS):
         if not moved:
-            return found
-        # Its segment is gone: it was written anew elsewhere, or dropped.
-        located = index.locate(ledger_id, [entry_ids[place] for place in moved])
-        again = []
-        for place, location in zip(moved, located, strict=True):
-            if location is not None and location == wanted[place]:
-                found[place] = DAMAGED
+            return records
+        # The segment was deleted: the records were moved by compaction, or dropped.
+        located = index.locate(ledger_id, [entry_ids[number] for number in moved])
+        retried = []
+        for number, location in zip(moved, located, strict=True):
+            if location is not None and location == locations[number]:
+                records[number] = DAMAGED
             elif location is not None:
-                wanted[place] = location
-                again.append((place, location))
-        moved = _read(segments, again, found)
-    for place in moved:
-        found[place] = DAMAGED
-    return found
+                locations[number] = location
+                retried.append((number, location))
+        moved = _read_located(segments, retried, records)
+    for number in moved:
+        records[number] = DAMAGED
+    return records
 
 
-def _up_to(locations: list[Location | None], max_bytes: int) -> list[Location | None]:
-    for place, location in enumerate(locations):
+def _limit_bytes(locations: list[Location | None], max_bytes: int) -> list[Location | None]:
+    """Return the locations up to the one that exceeds the bytes, included."""
+    for number, location in enumerate(locations):
         if location is not None:
             max_bytes -= location[2]
             if max_bytes < 0:
-                return locations[: place + 1]
+                return locations[: number + 1]
     return locations
 
 
-def _read(segments: Segments, wanted: Sequence[tuple[int, Location | None]], found: list[Found]) -> list[int]:
-    """Returns the places of those whose segment there is no more."""
+def _read_located(
+    segments: Segments, numbered: Sequence[tuple[int, Location | None]], records: list[_Record]
+) -> list[int]:
+    """Read into `records`, at each location's number. Return the numbers of those whose segment was deleted."""
     moved: list[int] = []
-    # Place, offset, end of what is read next with one call.
+    # Number, offset and end of the records of the next joint read.
     run: list[tuple[int, int, int]] = []
-    segment, next_at, limit = -1, 0, 0
-    in_line = segments.in_line
-    for place, location in wanted:
+    run_segment, next_offset, limit = -1, 0, 0
+    pending_records = segments.pending_records
+    for number, location in numbered:
         if location is None:
             continue
-        in_segment, offset, size = location
-        if in_line:
-            record = in_line.get((in_segment, offset))
+        segment, offset, size = location
+        if pending_records:
+            record = pending_records.get((segment, offset))
             if record is not None:
-                found[place] = record
+                records[number] = record
                 continue
         end = offset + size
-        if in_segment != segment or not next_at <= offset <= next_at + _GAP or end > limit or size >= _LARGE:
+        is_adjacent = segment == run_segment and next_offset <= offset <= next_offset + _MAX_GAP_BYTES
+        if not is_adjacent or end > limit or size >= _LARGE_BYTES:
             if run:
-                moved += _read_run(segments, segment, run, found)
-            run, segment, limit = [], in_segment, offset + _RUN_BYTES
-        run.append((place, offset, end))
-        next_at = end
+                moved += _read_run(segments, run_segment, run, records)
+            run, run_segment, limit = [], segment, offset + _MAX_RUN_BYTES
+        run.append((number, offset, end))
+        next_offset = end
     if run:
-        moved += _read_run(segments, segment, run, found)
+        moved += _read_run(segments, run_segment, run, records)
     return moved
 
 
-def _read_run(segments: Segments, segment: int, run: list[tuple[int, int, int]], found: list[Found]) -> list[int]:
-    begin, stop = run[0][1], run[-1][2]
+def _read_run(segments: Segments, segment: int, run: list[tuple[int, int, int]], records: list[_Record]) -> list[int]:
+    begin, end = run[0][1], run[-1][2]
     try:
-        data = segments.read(segment, begin, stop - begin)
+        data = segments.read(segment, begin, end - begin)
     except FileNotFoundError:
-        return [place for place, _, _ in run]
+        return [number for number, _, _ in run]
     if len(run) == 1:
-        found[run[0][0]] = data if len(data) == stop - begin else DAMAGED
-    elif len(data) == stop - begin:
-        for place, offset, end in run:
-            found[place] = data[offset - begin : end - begin]
-    else:  # each by itself: what lies behind what can't be read may be whole
-        return [place for one in run for place in _read_run(segments, segment, [one], found)]
+        records[run[0][0]] = data if len(data) == end - begin else DAMAGED
+    elif len(data) == end - begin:
+        for number, record_offset, record_end in run:
+            records[number] = data[record_offset - begin : record_end - begin]
+    else:  # one by one: records after an unreadable sector may be valid
+        return [number for one in run for number in _read_run(segments, segment, [one], records)]
     return []

@@ -1,8 +1,8 @@
-"""What must be known at the next opening, whatever the storage itself holds: notes in files of their own.
+"""Marker files: what the next opening of the storage must know, whatever state the storage is in.
 
-`LOST`: something that was acknowledged is missing. It stands there before anything is changed because of it, until the
-bookie has written its own record. `INDEX_DAMAGED`: the index can't be read, and has to be made anew from the log. It
-stands there until that is done.
+`LOST`: acknowledged data is missing. The file is created before anything is changed because of the loss, and deleted
+when the bookie has stored its own record. `INDEX_DAMAGED`: the index can't be read. The file is deleted when the index
+was rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ def has_marker(folder: Path, name: str) -> bool:
     return (folder / name).exists()
 
 
-def write_marker(folder: Path, name: str, why: str) -> None:
-    """Durable when this returns. What stands there already stays: it was the first."""
+def write_marker(folder: Path, name: str, text: str) -> None:
+    """Create the file durably, unless it exists: the first text stays."""
     if has_marker(folder, name):
         return
-    half = folder / f"{name}.new"
-    with half.open("w", encoding="utf-8") as file:
-        file.write(why + "\n")
+    temporary = folder / f"{name}.new"
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())
-    half.rename(folder / name)
+    temporary.rename(folder / name)
     sync_folder(folder)
 
 

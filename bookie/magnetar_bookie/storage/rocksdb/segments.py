@@ -1,11 +1,11 @@
-"""The log's files: appended to, synced, read, and deleted when nothing of them is left.
+"""The segments of the log: files to which groups are appended, and from which records are read.
 
-A group is first in line, in memory, where it can be read at once; `sync` writes what is in line and syncs it. What is
-in line is changed on the event loop alone; the files are written and read in threads. A file is named for its number,
-and holds groups one after the other and nothing else. Numbers are given once.
+An appended group is pending at first: its records are read from memory, and `write_and_sync` writes it later. Pending
+groups are changed on the event loop only; files are written and read in threads. A segment's file is named by its
+number, and has groups one after the other and nothing else. Numbers are not reused.
 
-Reading keeps so many files open. One that goes is closed when the last who reads it is done, as only then nobody holds
-the object: a file number that was closed under a reader could be another file's by then.
+A limited number of files are open for reading. A file that is closed or deleted stays usable as long as a reader holds
+its object: after a close, the descriptor could belong to another file.
 """
 
 from __future__ import annotations
@@ -24,41 +24,39 @@ from typing import Final
 from magnetar_bookie.storage.rocksdb.group_format import EncodedGroup
 from magnetar_metadata.locked_folder import sync_folder
 
-__all__ = ["OpenFile", "PendingWrites", "Segments", "segment_path", "segments_in"]
+__all__ = ["OpenFile", "PendingWrites", "Segments", "list_segments", "segment_path"]
 
 _log = logging.getLogger(__name__)
-# The most buffers that one system call takes.
-_BUFFERS: Final = 1024
+# The maximum number of buffers of one system call.
+_MAX_BUFFERS: Final = 1024
 
 
 class OpenFile:
-    """A file number that lives as long as somebody holds this."""
+    """A file descriptor, which is closed with its last reference."""
 
     def __init__(self, path: Path, flags: int) -> None:
-        self.number = -1
-        self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.descriptor = -1
+        self.descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def __del__(self) -> None:
-        if self.number >= 0:
-            os.close(self.number)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
 
 
 @dataclass(slots=True)
 class PendingWrites:
-    """What is to be written next."""
+    """Groups that are appended but not written to files yet."""
 
-    # Segment → the bytes that come at its end.
+    # Segment → the bytes to append.
     parts: dict[int, list[bytes]] = field(default_factory=dict)
-    # Segments that are to be made.
-    new: dict[int, None] = field(default_factory=dict)
-    # Where the records are: (segment, offset).
-    places: list[tuple[int, int]] = field(default_factory=list)
-    # The last group in it.
-    number: int = 0
+    # Segments whose files don't exist yet.
+    new_segments: dict[int, None] = field(default_factory=dict)
+    # (segment, offset) of each record.
+    locations: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Segments:
-    """`current` is the segment that is appended to and where its end will be, once all in line is written."""
+    """Appends go to the end of segment `current`. `end` is its size when all pending groups are written."""
 
     def __init__(self, folder: Path, segment_bytes: int, max_open: int, current: int, end: int) -> None:
         self.folder = folder
@@ -66,82 +64,81 @@ class Segments:
         self._max_open = max_open
         self.current = current
         self.end = end
-        self._line = PendingWrites()
-        # Records that are not written to a file yet: (segment, offset) → record.
-        self.in_line: dict[tuple[int, int], bytes] = {}
-        self._appended: tuple[int, OpenFile] | None = None
-        self._open: OrderedDict[int, OpenFile] = OrderedDict()
+        self._pending = PendingWrites()
+        # Records that are not in a file yet: (segment, offset) → record.
+        self.pending_records: dict[tuple[int, int], bytes] = {}
+        self._append_file: tuple[int, OpenFile] | None = None
+        self._read_files: OrderedDict[int, OpenFile] = OrderedDict()
         self._lock = threading.Lock()
 
     def append(self, group: EncodedGroup) -> tuple[int, int]:
-        """Puts it in line; returns the segment and the offset of the group."""
-        if self.end and self.end + group.size > self._segment_bytes:
+        """Append a group, to be written later. Return its segment and offset."""
+        if self.end and self.end + group.group_bytes > self._segment_bytes:
             self.current, self.end = self.current + 1, 0
         if not self.end:
-            self._line.new[self.current] = None
+            self._pending.new_segments[self.current] = None
         segment, offset = self.current, self.end
-        self._line.parts.setdefault(segment, []).extend(group.parts)
-        self._line.number = group.number
-        at, in_line, places = offset + group.records_at, self.in_line, self._line.places
+        self._pending.parts.setdefault(segment, []).extend(group.parts)
+        at, pending_records, locations = offset + group.records_offset, self.pending_records, self._pending.locations
         for record in group.parts[1:]:
-            place = segment, at
-            in_line[place] = record
-            places.append(place)
+            location = segment, at
+            pending_records[location] = record
+            locations.append(location)
             at += len(record)
         self.end = at
         return segment, offset
 
-    def take(self) -> PendingWrites:
-        """What `sync` is to write. What is appended from now on comes after it."""
-        line, self._line = self._line, PendingWrites()
-        return line
+    def take_pending(self) -> PendingWrites:
+        """Return the pending writes, for `write_and_sync`. Later appends are not in it."""
+        pending, self._pending = self._pending, PendingWrites()
+        return pending
 
-    def written(self, line: PendingWrites) -> None:
-        """`sync` is done with it: it is read from the files."""
-        for place in line.places:
-            self.in_line.pop(place, None)
-
-    def sync(self, line: PendingWrites) -> None:
-        """Writes what was taken, and makes it durable. After an error nothing is known of the files."""
-        for segment, parts in line.parts.items():
-            file = self._file_to_append(segment, segment in line.new)
-            _write(file.number, parts)
-            os.fdatasync(file.number)
-        if line.new:
+    def write_and_sync(self, pending: PendingWrites) -> None:
+        """Write and sync what was taken. Runs in a thread. After an error it is unknown what is in the files."""
+        for segment, parts in pending.parts.items():
+            file = self._open_to_append(segment, segment in pending.new_segments)
+            _write(file.descriptor, parts)
+            os.fdatasync(file.descriptor)
+        if pending.new_segments:
             sync_folder(self.folder)
 
-    def _file_to_append(self, segment: int, new: bool) -> OpenFile:
-        if new:
-            # Whatever bears this name holds nothing that was ever acknowledged: numbers are given once.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-            self._appended = segment, OpenFile(segment_path(self.folder, segment), flags)
-        elif self._appended is None or self._appended[0] != segment:
-            self._appended = segment, OpenFile(segment_path(self.folder, segment), os.O_WRONLY | os.O_APPEND)
-        return self._appended[1]
+    def release_pending(self, pending: PendingWrites) -> None:
+        """Release the memory of records that were written: they are read from the files."""
+        for location in pending.locations:
+            self.pending_records.pop(location, None)
 
-    def file(self, segment: int) -> OpenFile:
-        """To read from. Raises `FileNotFoundError` where the segment is gone."""
+    def _open_to_append(self, segment: int, is_new: bool) -> OpenFile:
+        if is_new:
+            # A file of this name has nothing that was ever acknowledged, as numbers are not reused.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+            self._append_file = segment, OpenFile(segment_path(self.folder, segment), flags)
+        elif self._append_file is None or self._append_file[0] != segment:
+            self._append_file = segment, OpenFile(segment_path(self.folder, segment), os.O_WRONLY | os.O_APPEND)
+        return self._append_file[1]
+
+    def _open_to_read(self, segment: int) -> OpenFile:
         with self._lock:
-            file = self._open.get(segment)
+            file = self._read_files.get(segment)
             if file is not None:
-                self._open.move_to_end(segment)
+                self._read_files.move_to_end(segment)
                 return file
-            file = self._open[segment] = OpenFile(segment_path(self.folder, segment), os.O_RDONLY)
-            if len(self._open) > self._max_open:
-                self._open.popitem(last=False)
+            file = self._read_files[segment] = OpenFile(segment_path(self.folder, segment), os.O_RDONLY)
+            if len(self._read_files) > self._max_open:
+                self._read_files.popitem(last=False)
             return file
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
-        """Shorter only where the file ends, or the disk can't read on: then so much less is there.
+        """Read from a file. The result is shorter if the file ends, or if the disk can't read on.
 
-        A sector that can't be read is damage in one place. It is not the end of the process: whoever looks for damage
-        would meet it again at each start, and what is mended is written elsewhere.
+        Raises `FileNotFoundError` if the segment was deleted. A sector that can't be read is local damage, and doesn't
+        fail the storage: the scrubber would find it again after each start, and the repaired record is stored
+        elsewhere.
         """
-        file = self.file(segment)
+        file = self._open_to_read(segment)
         parts: list[bytes] = []
         while size:
             try:
-                data = os.pread(file.number, size, offset)
+                data = os.pread(file.descriptor, size, offset)
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
@@ -157,35 +154,35 @@ class Segments:
         return b"".join(parts)
 
     def delete(self, segments: Sequence[int]) -> None:
-        """Nothing refers to them any more, durably. They do not come back: who forgets them would never free them."""
+        """Delete files to which the index doesn't refer any more, durably: a file that reappears is never freed."""
         with self._lock:
             for segment in segments:
-                self._open.pop(segment, None)
+                self._read_files.pop(segment, None)
                 with contextlib.suppress(FileNotFoundError):
                     segment_path(self.folder, segment).unlink()
         sync_folder(self.folder)
 
     def close(self) -> None:
-        self._appended = None
+        self._append_file = None
         with self._lock:
-            self._open.clear()
+            self._read_files.clear()
 
 
 def segment_path(folder: Path, segment: int) -> Path:
     return folder / f"{segment:016d}.log"
 
 
-def segments_in(folder: Path) -> list[int]:
-    """The numbers of the files that there are, in order."""
+def list_segments(folder: Path) -> list[int]:
+    """Return the numbers of the existing files, in order."""
     return sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
 
 
-def _write(file: int, parts: Sequence[bytes]) -> None:
-    """All of it: a write may take less than it was given."""
-    for begin in range(0, len(parts), _BUFFERS):
-        buffers: list[bytes | memoryview] = list(parts[begin : begin + _BUFFERS])
+def _write(descriptor: int, parts: Sequence[bytes]) -> None:
+    """Write all parts, although one system call may write less."""
+    for begin in range(0, len(parts), _MAX_BUFFERS):
+        buffers: list[bytes | memoryview] = list(parts[begin : begin + _MAX_BUFFERS])
         left = sum(map(len, buffers))
-        while left := left - (written := os.writev(file, buffers)):
+        while left := left - (written := os.writev(descriptor, buffers)):
             while written >= len(buffers[0]):
                 written -= len(buffers.pop(0))
             buffers[0] = memoryview(buffers[0])[written:]

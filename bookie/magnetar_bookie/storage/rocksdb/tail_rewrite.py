@@ -1,14 +1,14 @@
-"""The log's end, written anew before the storage vouches for it.
+"""Rewrites the tail of the log when the storage is opened, since a failed sync may have left it unwritten.
 
-When a sync fails, the kernel says so once. The pages that it could not write count as clean from then on, and are read
-as if nothing had been: a later sync of the same file succeeds, and writes none of them. So whoever opens the folder
-after that can't make what it reads durable by a sync alone.
+If a sync fails, the kernel reports that once. The pages that it could not write are clean from then on, and are read as
+if they had been written. A later sync of the file succeeds, and writes none of them. So a process that opens the folder
+later can't make durable what it reads just by a sync.
 
-What was acknowledged up to the mark was synced without an error. What stands above the mark may be what a failed sync
-left; or it may have been acknowledged, when the machine died and took the mark's last second along. So it is neither
-cut nor trusted, but written again, the same bytes at the same place, and then synced. Should the power go meanwhile,
-nothing is worse than before: a sector that is overwritten with what it holds, as each group does with the sector in
-which the one before it ends, is assumed to hold it after.
+Groups up to the durable mark were synced without an error. Groups above it may have been left by a failed sync. They
+may also have been acknowledged, if the machine died and the last second of the mark was lost. So they are neither cut
+off nor trusted: the same bytes are written again to the same offsets, and synced. A power failure during that does no
+new harm: it is assumed that a sector that is overwritten with its own contents keeps them, as it is when a group is
+appended in the sector in which the last one ends.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from magnetar_bookie.storage.rocksdb.segments import segment_path
 
 __all__ = ["TailRewrite"]
 
-_PORTION: Final = 1 << 20
-# The page that is shared with what comes before was written by the same sync.
+_COPY_BYTES: Final = 1 << 20
+# A page that also has the end of an earlier group was written by the same sync.
 _PAGE_BYTES: Final = 4096
 
 
 class TailRewrite:
-    """The groups above the mark, as they are found."""
+    """Collects the groups above the mark, and rewrites them."""
 
     def __init__(self, records: Path, acknowledged: int) -> None:
         self._records = records
         self._acknowledged = acknowledged
-        # Segment → where the first begins, and where the last ends.
+        # Segment → offset of its first such group, and end of its last.
         self._ranges: dict[int, tuple[int, int]] = {}
 
-    def add(self, group: FoundGroup) -> None:
-        if group.head.number > self._acknowledged:
+    def add_group(self, group: FoundGroup) -> None:
+        if group.header.number > self._acknowledged:
             begin, _ = self._ranges.get(group.segment, (group.offset, 0))
             self._ranges[group.segment] = begin, group.end
 
-    def write_anew(self) -> None:
-        """They are durable when it returns."""
+    def rewrite(self) -> None:
+        """Rewrite and sync the groups: they are durable when this returns."""
         for segment, (begin, end) in self._ranges.items():
             file = os.open(segment_path(self._records, segment), os.O_RDWR | os.O_CLOEXEC)
             try:
-                _write_anew(file, begin - begin % _PAGE_BYTES, end)
+                _rewrite_range(file, begin - begin % _PAGE_BYTES, end)
                 os.fsync(file)
             finally:
                 os.close(file)
 
 
-def _write_anew(file: int, begin: int, end: int) -> None:
+def _rewrite_range(file: int, begin: int, end: int) -> None:
     while begin < end:
-        data = os.pread(file, min(_PORTION, end - begin), begin)
+        data = os.pread(file, min(_COPY_BYTES, end - begin), begin)
         if not data:
             raise OSError(f"the log ends at byte {begin}, but was read up to {end} just before")
         begin += os.pwrite(file, data, begin)
