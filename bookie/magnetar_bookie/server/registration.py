@@ -1,6 +1,6 @@
 """Registration: an ephemeral node with the bookie's address, by which others know that it is available.
 
-The node exists as long as the metadata session. If somebody deletes it, it is created again. It also says whether the
+The node exists as long as the metadata session. If somebody deletes it, it is created again. It also has whether the
 bookie is read-only, and is updated when that changes.
 
 A node of an earlier session may exist until the server ends that session. If the node has this disk's instance id, it

@@ -1,1 +1,1 @@
-"""What a bookie keeps its ledgers in: one interface."""
+"""What a bookie stores: `interface.py` defines it, `rocksdb/` implements it on a disk."""

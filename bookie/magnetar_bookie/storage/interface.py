@@ -15,7 +15,7 @@ of the group is written. A group without records (fences, tombstones, the bookie
 reserved for it.
 
 `is_intact` is False if the storage, when it was opened, couldn't prove that everything is there that was ever synced.
-It stays False for the life of the object. It is False again at each later opening, until a group with the bookie's
+It stays False as long as the object exists. It is False again at each later opening, until a group with the bookie's
 record (`Changes.bookie`) is durable: the bookie notes the loss there before anything else, but may crash before it has.
 
 A record of a (ledger, entry) id never changes: the bookie writes it once.
@@ -141,7 +141,7 @@ class LedgerStorage(Protocol):
     async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
         """Read records. None: no record is stored. `DAMAGED`: it can't be read.
 
-        The result ends after the record with which it exceeds `max_bytes`: it may be shorter than the request, but has
+        The result ends after the record with which it exceeds `max_bytes`: it can be shorter than the request, but has
         at least one item, and nothing is read that is not in it.
         """
 

@@ -1,6 +1,6 @@
 """A bookie's ledgers on a disk: one log, which is both journal and entry log, and an index in RocksDB.
 
-What BookKeeper users know, and where it is here:
+BookKeeper's terms, and their counterparts:
 
     journal and entry logs       one log in files, "segments" (`segments.py`). A record is written and synced once, and
                                  stays there until compaction; there is no second copy in a journal

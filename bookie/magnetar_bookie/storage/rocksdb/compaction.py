@@ -9,7 +9,7 @@ The new groups also repeat what else the segment's groups have, as it is by now:
 record. So the log always has everything that the index has, and the index can be rebuilt from it.
 
 If the header or table of a group is damaged, its contents are in the index alone. So each segment is checked from time
-to time (`CheckSchedule`), and a damaged one is compacted whatever its live bytes, before the index is lost, too.
+to time (`CheckSchedule`), and a damaged one is compacted regardless of its live bytes, before the index is lost, too.
 
 The live data of a segment is found in a thread. It is checked again on the event loop in the step that appends it,
 since it may have been dropped in the meantime.

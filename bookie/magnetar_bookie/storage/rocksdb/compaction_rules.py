@@ -27,8 +27,8 @@ def choose_segments(
     """Return the next segments to compact, the one with the fewest live bytes first.
 
     `usages` has the number, live bytes and end of each segment. `current` is appended to. `damaged` ones are compacted
-    whatever their live bytes. `unreadable` ones were not compacted completely; they have live bytes at which they are
-    tried again.
+    regardless of their live bytes. `unreadable` ones were not compacted completely; they have live bytes at which they
+    are tried again.
     """
     found = [
         (live_bytes, segment)

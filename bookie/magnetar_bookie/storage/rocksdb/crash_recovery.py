@@ -1,27 +1,29 @@
 """Opens the folder of a storage, after a clean end or after any kind of crash.
 
-Theory of operation ------------------- The folder has the log (`records/`), the index (`index/`, RocksDB) and the
-durable mark (`durable-mark`), which says up to which group the log was acknowledged. A group is in the index's memory
-when it was appended; it is durable, and acknowledged, when the log was synced; and it is in the index's files after
-some later flush. So an opening takes the index as it was last flushed, and replays the log from there on. What it finds
-becomes durable before anything is answered from it. Groups above the mark are rewritten for that (`tail_rewrite.py`),
-since a sync does not write what an earlier sync failed to write.
+Theory of operation
+-------------------
+The folder has the log (`records/`), the index (`index/`, RocksDB) and the durable mark (`durable-mark`): the number of
+the last acknowledged group. A group is in the index's memory when it was appended; it is durable, and acknowledged,
+when the log was synced; and it is in the index's files after some later flush. So an opening takes the index as it was
+last flushed, and replays the log from there on. The replayed groups become durable before anything is answered from
+them. Those above the mark are rewritten for that (`tail_rewrite.py`), since a sync does not write what an earlier sync
+failed to write.
 
-The end of the log may be cut off in the middle of a group. The mark tells whether that is a loss. It depends on the
-kind of crash:
+The end of the log may be cut off in the middle of a group. Whether that is a loss follows from the mark and the kind
+of crash:
 
 - The process is killed. The mark was written after each sync and before the results were sent, and the kernel retains
   what is written, so the mark is exact. A group above it was not acknowledged, and may be there as a whole or in part.
 - The machine crashes. The mark is synced by itself every second or so; with each group it would cost a second fsync. So
-  it may be too low, but never too high, as it is written after the log is synced. What was synced is in the log however
+  it can be too low, but never too high, as it is written after the log is synced. What was synced is in the log however
   low the mark is, if the disk does what it promises. So a group that is cut off above the mark was being written.
 - The disk loses synced data. If the log ends before the mark, that is certain. If only the last second before a power
-  failure is lost, it can't be told from a group that was being written; no storage without a second fsync can tell it.
+  failure is lost, that looks like a group that was being written. No storage without a second fsync can notice it.
 
 All bookies of a cluster may lose power at once, and none of them must take that for a loss.
 
-If something is missing, a marker file (`marker_files.py`) says so before anything is changed. Then the log is cut off
-where it can't be read on, so that no group is there without those before it, the mark starts again from there, and
+If something is missing, a marker file (`marker_files.py`) is created before anything is changed. Then the log is cut
+off where it can't be read on, so that no group is there without those before it, the mark starts again from there, and
 `is_intact` is False until the bookie has stored its own record.
 
 If the index can't be read, it is deleted and rebuilt from the whole log, which has all records, the data of ledgers and

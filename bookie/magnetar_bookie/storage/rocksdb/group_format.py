@@ -2,7 +2,7 @@
 
     header | table | records
 
-The header says how long the rest is. The table has everything but the bytes of the records: their ids and sizes, the
+The header has the size of the rest. The table has everything but the bytes of the records: their ids and sizes, the
 data of ledgers, what is dropped and discarded, and the bookie's own record. So a reader can skip the records. Header
 and table have one checksum, the records another: if only the records are damaged, it is still known which ones there
 are. Groups are numbered from 1 without gaps, so a missing one is noticed. All numbers are big endian.

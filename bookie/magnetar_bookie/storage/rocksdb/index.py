@@ -9,8 +9,8 @@ Keys, by their first byte; ids have 8 bytes, big endian, so that keys are sorted
     s ledger segment       bytes of the ledger's live records in the segment
     u segment              bytes of live records in the segment, and the end of its last group
 
-The changes of a group are one batch, so `g` always says which groups are indexed. RocksDB's own log is disabled: after
-a crash, groups that were not flushed are indexed again from our log (`crash_recovery.py`). The index must not be
+The changes of a group are one batch, so `g` always has the groups that are indexed. RocksDB's own log is disabled:
+after a crash, groups that were not flushed are indexed again from our log (`crash_recovery.py`). The index must not be
 flushed ahead of our log: a flush is requested when all groups in it are durable, and RocksDB's own threshold is far
 above. RocksDB also flushes when the database is closed or garbage-collected, so the object is never collected: without
 `close` it stays open until the process ends.

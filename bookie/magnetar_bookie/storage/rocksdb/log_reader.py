@@ -11,7 +11,7 @@ from magnetar_bookie.storage.rocksdb.segments import Segments
 
 __all__ = ["read_records"]
 
-# Records of at least this size are read one by one: a joint read saves a call, but copies them once more.
+# Records of at least this size are read one by one: a joint read saves a call, but copies them a second time.
 _LARGE_BYTES: Final = 16 << 10
 # Maximum size of a joint read.
 _MAX_RUN_BYTES: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""Marker files: what the next opening of the storage must know, whatever state the storage is in.
+"""Marker files: what the next opening of the storage must know in any case.
 
 `LOST`: acknowledged data is missing. The file is created before anything is changed because of the loss, and deleted
 when the bookie has stored its own record. `INDEX_DAMAGED`: the index can't be read. The file is deleted when the index
