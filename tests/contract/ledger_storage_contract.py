@@ -38,7 +38,7 @@ class Disk(ABC):
 
     @abstractmethod
     async def open(self) -> LedgerStorage:
-        """As a new process does. Whoever had it open before was closed, or has crashed."""
+        """Open it as a new process. The storage that was open before was closed, or has crashed."""
 
     @abstractmethod
     async def crash(self) -> None:
@@ -48,7 +48,7 @@ class Disk(ABC):
         pytest.skip("this disk can't fail a sync")
 
     async def fill(self) -> None:
-        """No room for any record from now on."""
+        """Leave no space for any record from now on."""
         pytest.skip("this disk can't be full")
 
     async def damage(self, ledger_id: int, entry_id: int) -> None:
@@ -123,7 +123,7 @@ class LedgerStorageContract:
         assert storage.get_bookie_record() == b"me"
 
     async def test_crash_leaves_whole_groups_and_none_without_those_before_it(self, disk: Disk) -> None:
-        """Each group has a record in two ledgers and what is remembered; all three tell how far the disk got."""
+        """Each group has a record in two ledgers and ledger data; all three show the last group on the disk."""
         synced, written = 0, 0
         for crash in range(_CRASHES):
             storage = await disk.open()
@@ -171,10 +171,10 @@ class LedgerStorageContract:
     async def test_ledgers_do_not_see_each_other(self, disk: Disk) -> None:
         storage = await disk.open()
         ids = [1, 2, 255, 256, 2**32, 2**63, 2**64 - 1]
-        for place, ledger_id in enumerate(ids):
-            storage.write(Changes(records=records(ledger_id, place, 9), ledgers={ledger_id: LedgerData()}))
-        for place, ledger_id in enumerate(ids):
-            assert await held(storage, ledger_id) == [place, 9]
+        for entry_id, ledger_id in enumerate(ids):
+            storage.write(Changes(records=records(ledger_id, entry_id, 9), ledgers={ledger_id: LedgerData()}))
+        for entry_id, ledger_id in enumerate(ids):
+            assert await held(storage, ledger_id) == [entry_id, 9]
         assert all_ledgers(storage) == ids
         assert storage.list_ledger_ids(0, 2) == ids[:2]
         assert storage.list_ledger_ids(3, 3) == [255, 256, 2**32]
@@ -192,7 +192,7 @@ class LedgerStorageContract:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1, 2, 3), ledgers={1: LedgerData()}))
         size = len(record_of(1, 0))
-        asked = [0, 7, 1, 8, 2, 3]
+        entry_ids = [0, 7, 1, 8, 2, 3]
         found = [record_of(1, 0), None, record_of(1, 1), None, record_of(1, 2), record_of(1, 3)]
         for max_bytes, count in [
             (0, 1),
@@ -203,7 +203,7 @@ class LedgerStorageContract:
             (3 * size, 6),
             (ALL, 6),
         ]:
-            assert await storage.read(1, asked, max_bytes) == found[:count], f"{max_bytes} bytes allowed"
+            assert await storage.read(1, entry_ids, max_bytes) == found[:count], f"{max_bytes} bytes allowed"
         assert (await storage.read(1, [7, 8], 0))[0] is None, "what is not held takes nothing"
 
     async def test_dropped_ledger_retains_only_its_ledger_record(self, disk: Disk) -> None:
@@ -279,21 +279,21 @@ class LedgerStorageContract:
 
     async def test_begin_sync_reports_its_result_once_and_asynchronously(self, disk: Disk) -> None:
         storage = await disk.open()
-        told: list[StorageFailed | None] = []
+        results: list[StorageFailed | None] = []
         for entry_id in range(3):
             storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerData()}))
-            storage.start_sync(told.append)
-            assert len(told) == entry_id
-            await until(lambda count=entry_id + 1: len(told) == count, "the sync ends")  # type: ignore[misc]
-        assert told == [None, None, None]
+            storage.start_sync(results.append)
+            assert len(results) == entry_id
+            await until(lambda count=entry_id + 1: len(results) == count, "the sync ends")  # type: ignore[misc]
+        assert results == [None, None, None]
         storage.write(Changes(records=records(1, 3)))
         await disk.fail_next_sync()
-        storage.start_sync(told.append)
-        await until(lambda: len(told) == 4, "the sync fails")
-        assert isinstance(told[3], StorageFailed)
+        storage.start_sync(results.append)
+        await until(lambda: len(results) == 4, "the sync fails")
+        assert isinstance(results[3], StorageFailed)
         with pytest.raises(StorageFailed):
-            storage.start_sync(told.append)
-        assert len(told) == 4
+            storage.start_sync(results.append)
+        assert len(results) == 4
         await disk.crash()
         assert (await held(await disk.open(), 1))[:3] == [0, 1, 2]
 

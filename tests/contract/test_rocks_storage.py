@@ -33,12 +33,12 @@ class _Folder(Disk):
         self._folder = folder
         self._monkeypatch = monkeypatch
         self._options = options
-        self._life = 0
+        self._generation = 0
         self._storage: RocksStorage | None = None
 
     @property
     def _now(self) -> Path:
-        return self._folder / str(self._life)
+        return self._folder / str(self._generation)
 
     async def open(self) -> LedgerStorage:
         await self._end()
@@ -47,7 +47,7 @@ class _Folder(Disk):
 
     async def crash(self) -> None:
         before = self._now
-        self._life += 1
+        self._generation += 1
         shutil.copytree(before, self._now)
         await self._end()
         shutil.rmtree(before)

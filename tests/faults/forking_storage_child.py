@@ -1,7 +1,7 @@
 """A process that forks while it has a ledger storage open.
 
-The forked one says what it may do with the storage, and waits until its input ends; then it exits as any program does.
-The first one writes on, says so, and waits to be killed. Run with the folder.
+The forked process prints what it can do with the storage, and waits until its input ends; then it exits normally.
+The first process writes again, prints that, and waits to be killed. Run with the folder.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def main(folder: str) -> None:
     runner.run(write(storage, 0))
     # Python warns of what is tried here.
     warnings.simplefilter("ignore", DeprecationWarning)
-    forked, said = os.pipe()
+    forked, output = os.pipe()
     if os.fork() == 0:
         outcome = asyncio.run(write(storage, 1))
         del storage
         gc.collect()
         os.write(1, f"{outcome}\n".encode())
-        os.write(said, b".")
+        os.write(output, b".")
         sys.stdin.read()
         return
     os.read(forked, 1)

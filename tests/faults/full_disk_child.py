@@ -1,4 +1,4 @@
-"""A storage on a disk that somebody else fills to the last byte: its end, and its beginnings until there is room again.
+"""A storage on a disk that another program fills completely: its failure, and its starts until there is space again.
 
 Run by `test_full_disk.py` where the folder is a small file system of its own.
 """
@@ -62,21 +62,21 @@ async def _until_full(disk: Path) -> None:
     (disk / "written").write_text(str(written))
     _fill(disk / "other")
     assert os.statvfs(folder).f_bavail == 0
-    # A fence finds no room in a file, and the process ends with that.
+    # There is no space for a fence in a file, which ends the process.
     with contextlib.suppress(StorageFailed):
         for _ in range(1000):
             storage.write(Changes(ledgers={one: LedgerData(b"k" * 100, fenced=True) for one in range(2, 20)}))
             await storage.sync()
-        raise AssertionError("a thousand groups found room on a full disk")
+        raise AssertionError("a thousand groups were written to a full disk")
 
 
-async def _on_the_full_disk(disk: Path, *, index_is_gone: bool) -> None:
+async def _on_the_full_disk(disk: Path, *, index_is_missing: bool) -> None:
     folder, written = disk / "bookie", int((disk / "written").read_text())
-    if index_is_gone:
+    if index_is_missing:
         shutil.rmtree(folder / "index")
     storage = await open_rocksdb(folder, _OPTIONS)
     _open.append(storage)
-    assert storage.is_intact is not index_is_gone
+    assert storage.is_intact is not index_is_missing
     assert not (folder / BALLAST_NAME).exists()
     assert await storage.read(1, range(written), 1 << 40) == [_RECORD] * written
     storage.write(Changes(ledgers={30: LedgerData(fenced=True)}))
@@ -88,7 +88,7 @@ async def _on_the_full_disk(disk: Path, *, index_is_gone: bool) -> None:
     raise AssertionError("an entry was taken on a full disk")
 
 
-async def _with_room_again(disk: Path) -> None:
+async def _with_space_again(disk: Path) -> None:
     ballast = disk / "bookie" / BALLAST_NAME
     storage = await open_rocksdb(disk / "bookie", _OPTIONS)
     assert storage.get_ledger(30) == LedgerData(fenced=True)
@@ -96,7 +96,7 @@ async def _with_room_again(disk: Path) -> None:
     (disk / "other").unlink()
     storage.write(Changes({(2, 0): _RECORD}))
     await storage.sync()
-    await until(ballast.exists, "room is held again while it is open")
+    await until(ballast.exists, "space is reserved again while it is open")
     await storage.close()
     ballast.unlink()
     storage = await open_rocksdb(disk / "bookie", _OPTIONS)
@@ -105,7 +105,7 @@ async def _with_room_again(disk: Path) -> None:
 
 
 async def _and_end(body: Coroutine[Any, Any, None]) -> None:
-    """Before the storage is dropped: RocksDB may wait there until the disk has room."""
+    """Before the storage is dropped: RocksDB may wait there until the disk has space."""
     await body
     os._exit(0)
 
@@ -127,9 +127,9 @@ def _in_a_process(body: Coroutine[Any, Any, None]) -> None:
 
 def main(disk: Path) -> None:
     _in_a_process(_until_full(disk))
-    _in_a_process(_on_the_full_disk(disk, index_is_gone=False))
-    _in_a_process(_on_the_full_disk(disk, index_is_gone=True))
-    _in_a_process(_with_room_again(disk))
+    _in_a_process(_on_the_full_disk(disk, index_is_missing=False))
+    _in_a_process(_on_the_full_disk(disk, index_is_missing=True))
+    _in_a_process(_with_space_again(disk))
     sys.stdout.write("all of it\n")
 
 

@@ -47,9 +47,9 @@ async def _durable(storage: RocksStorage) -> list[int]:
     return held
 
 
-@pytest.mark.parametrize("made_anew", [False, True])
+@pytest.mark.parametrize("is_rebuilt", [False, True])
 async def test_data_found_after_failed_sync_is_synced_before_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_anew: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_rebuilt: bool
 ) -> None:
     """CHK-21: the pages that were not written are read, and count as clean; the next sync succeeds without them."""
     disk = ForgetfulDisk(monkeypatch)
@@ -59,10 +59,10 @@ async def test_data_found_after_failed_sync_is_synced_before_use(
     # The next process: where the one before is in this one, the folder must have another name.
     shutil.copytree(first, second)
     disk.moved(first, second)
-    if made_anew:
+    if is_rebuilt:
         write_marker(second, INDEX_DAMAGED, "as if")
     storage = await open_rocksdb(second, _SMALL)
-    assert storage.is_intact != made_anew
+    assert storage.is_intact != is_rebuilt
     vouched_for = await _durable(storage)
     assert vouched_for[:10] == list(range(10))
     assert len(vouched_for) > 10
@@ -71,7 +71,7 @@ async def test_data_found_after_failed_sync_is_synced_before_use(
     disk.lose_power(third / "records")
     again = await open_rocksdb(third, _SMALL)
     assert await _durable(again) == vouched_for
-    assert again.is_intact != made_anew
+    assert again.is_intact != is_rebuilt
     await again.close()
     await storage.close()
 
@@ -121,7 +121,7 @@ async def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
 async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CHK-21: what frees room and what syncs the mark work by themselves, also on an idle bookie."""
+    """CHK-21: compaction and the sync of the mark run by themselves, also on an idle bookie."""
 
     def fail(_: DurableMark) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -16,7 +16,7 @@ _ALONE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 @pytest.mark.slow
 def test_bookie_on_a_disk_that_somebody_else_filled_is_opened_and_read(tmp_path: Path) -> None:
-    """CHK-21: it can be read and fenced, also where the index has to be made anew, and nothing is lost."""
+    """CHK-21: it can be read and fenced, also if the index has to be rebuilt, and nothing is lost."""
     mounted = ["sh", "-c", 'mount -t tmpfs -o size=40m none "$1"; shift; exec "$@"', "sh", str(tmp_path)]
     if (
         shutil.which("unshare") is None

@@ -1,4 +1,4 @@
-"""The index never holds durably what the log does not: whatever is lost of the log's end, no record points there."""
+"""The flushed index has no record that is not durable in the log, although the end of the log may be lost."""
 
 from __future__ import annotations
 
@@ -75,22 +75,22 @@ async def test_sync_waits_for_the_flush_where_too_much_waits_for_it(
     """CHK-24: the one before may be slow."""
     monkeypatch.setattr(indexed_log, "INDEX_CHANGES", 100)
     monkeypatch.setattr(indexed_log, "MAX_UNFLUSHED_CHANGES", 200)
-    start_flush, asked = Index.start_flush, 0
+    start_flush, attempts = Index.start_flush, 0
 
     def slow(index: Index) -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 5 and start_flush(index)
+        nonlocal attempts
+        attempts += 1
+        return attempts > 5 and start_flush(index)
 
     monkeypatch.setattr(Index, "start_flush", slow)
 
     storage = await open_rocksdb(tmp_path)
     storage.write(Changes({(1, entry): _RECORD for entry in range(150)}))
     await storage.sync()
-    assert asked == 1
+    assert attempts == 1
     storage.write(Changes({(1, entry): _RECORD for entry in range(150, 300)}))
     await storage.sync()
-    assert asked == 6
+    assert attempts == 6
     await storage.close()
 
 

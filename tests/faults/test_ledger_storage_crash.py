@@ -108,7 +108,7 @@ def test_forked_process_neither_uses_nor_locks_the_folder(tmp_path: Path) -> Non
             assert storage.is_intact
             assert storage.list_entry_ids(1, 0, 10, 10) == [0, 2]
 
-        # The forked one lives.
+        # The forked process still runs.
         _on(tmp_path, body)
         parent.stdin.close()
         # It ends, too: closing what it inherited would have it wait for threads that it has not.
@@ -149,7 +149,7 @@ def test_missing_log_file_is_reported_as_loss_once(tmp_path: Path, segment: int)
     assert len(segments) > 2
     segment_path(copy / "records", segments[segment]).unlink()
 
-    async def told(storage: RocksStorage) -> None:
+    async def reports_loss(storage: RocksStorage) -> None:
         assert not storage.is_intact
         last = storage.get_last_entry_id(1)
         assert storage.list_entry_ids(1, 0, 100, 100) == list(range(last + 1))
@@ -162,7 +162,7 @@ def test_missing_log_file_is_reported_as_loss_once(tmp_path: Path, segment: int)
     async def once(storage: RocksStorage) -> None:
         assert storage.is_intact
 
-    _on(copy, told, _SMALL)
+    _on(copy, reports_loss, _SMALL)
     _on(copy, once, _SMALL)
 
 
@@ -325,7 +325,7 @@ def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None
         assert not storage.has_free_space()
         storage.write(Changes(ledgers={1: LedgerData(deleted=True)}, dropped=[1]))
         await storage.sync()
-        await until(storage.has_free_space, "room was made")
+        await until(storage.has_free_space, "space was freed")
 
     _on(tmp_path, body, options)
 
@@ -337,12 +337,12 @@ def test_segment_file_is_durably_deleted_before_index_forgets_it(
     records, options = tmp_path / "records", StorageSettings(segment_bytes=16 << 10)
 
     async def body(storage: RocksStorage) -> None:
-        gone: dict[int, None] = {}
+        deleted: dict[int, None] = {}
 
         def noting(folder: Path) -> None:
             sync_folder(folder)
             known = [segment for segment, _, _ in storage.log.index.list_segment_usage()]
-            gone.update((segment, None) for segment in known if not segment_path(records, segment).exists())
+            deleted.update((segment, None) for segment in known if not segment_path(records, segment).exists())
 
         await _fill(storage)
         old = [segment for segment in storage.log.usage.segments if segment < storage.log.segments.current]
@@ -351,14 +351,14 @@ def test_segment_file_is_durably_deleted_before_index_forgets_it(
         storage.write(Changes(ledgers={1: LedgerData(deleted=True)}, dropped=[1]))
         await storage.sync()
         await until(lambda: not set(old) & set(storage.log.usage.segments), "the segments go")
-        assert sorted(gone) == old
+        assert sorted(deleted) == old
 
     _on(tmp_path, body, options)
 
 
 @pytest.mark.slow
 def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_path: Path) -> None:
-    """Ten ledgers side by side, 200 MB; nine go. What lives reads as before, also out of the log alone."""
+    """Ten ledgers side by side, 200 MB; nine are deleted. The last one reads as before, also from the log alone."""
     ledgers, rounds, record = range(1, 11), 160, b"x" * (128 << 10)
     options = StorageSettings(segment_bytes=16 << 20, ballast_disk_bytes=0)
 
@@ -371,8 +371,8 @@ def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_
             storage.write(Changes({(one, entry_id): record for one in ledgers}, remembered))
             await storage.sync()
         assert held() > 200_000_000
-        gone = [one for one in ledgers if one != 5]
-        storage.write(Changes(ledgers={one: LedgerData(deleted=True) for one in gone}, dropped=gone))
+        deleted = [one for one in ledgers if one != 5]
+        storage.write(Changes(ledgers={one: LedgerData(deleted=True) for one in deleted}, dropped=deleted))
         await storage.sync()
         live = rounds * len(record)
         await until(lambda: held() < 2.5 * live, "the disk is freed")

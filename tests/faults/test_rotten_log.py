@@ -1,4 +1,4 @@
-"""One byte of a log file's groups rots: what becomes of the others, and of what that group told."""
+"""One byte of a group is damaged: the other groups stay readable, and the data of that group is in the index."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _rot(path: Path, at: int) -> None:
 # The magic, the checksum, the group's number, the table's size, the records' size, and the table.
 @pytest.mark.parametrize("byte", [0, 5, 12, 17, 25, HEADER_BYTES + 3])
 def test_rotten_group_loses_no_other_group_on_index_rebuild(tmp_path: Path, byte: int) -> None:
-    """CHK-25: the first group's, so that nothing before it tells where it ends."""
+    """CHK-25: the first group's, so that no earlier group shows where it ends."""
 
     async def written(storage: RocksStorage) -> None:
         await _fill(storage)
@@ -67,7 +67,7 @@ def test_rotten_group_loses_no_other_group_on_index_rebuild(tmp_path: Path, byte
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 1 << 60])
 def test_record_resembling_a_group_is_not_parsed_as_one(tmp_path: Path, number: int) -> None:
-    """Who writes entries must not get to tell a bookie what it remembers, though a byte rots at the right place."""
+    """A client that writes entries can't forge a group by their bytes, although one byte before them is damaged."""
     planted = b"".join(encode_group(number, Changes(ledgers={7: LedgerData(b"stolen", deleted=True)})).parts)
 
     async def written(storage: RocksStorage) -> None:
@@ -139,7 +139,7 @@ def test_used_bytes_are_correct_if_group_with_discard_is_lost(tmp_path: Path) ->
 
 
 def test_file_with_rotten_group_is_found_and_rewritten(tmp_path: Path) -> None:
-    """CHK-25: nobody reads heads and tables until the index is lost, and then what they told is lost, too."""
+    """CHK-25: headers and tables are read only when the index is lost, and then their contents would be lost, too."""
     often = StorageSettings(segment_bytes=16 << 10, index_flush_bytes=16 << 10, log_check_interval_seconds=0.2)
     remembered = LedgerData(b"key", fenced=True)
 

@@ -76,9 +76,9 @@ class BookieRules(RuleBasedStateMachine):
         self.decided: State = {}
         self.in_limbo = False
         self.damaged_once = False
-        self.askers = 0
-        # The LACs that were said.
-        self.said: dict[int, int] = {}
+        self.sources = 0
+        # The LACs that were reported.
+        self.reported_lacs: dict[int, int] = {}
         self.start()
 
     def start(self) -> None:
@@ -90,10 +90,10 @@ class BookieRules(RuleBasedStateMachine):
         commit = GroupCommit(self.storage, self.rules, lambda _: None, lambda: None, ManualClock(), counters)
         self.reader = RecordReader(self.storage, self.rules, commit, counters)
         self.in_flight: CommitGroup | None = None
-        # Who waits for which record, with the gathering group and with the one under way.
-        self.gathering: dict[tuple[int, int, int], bytes] = {}
-        self.leaving: dict[tuple[int, int, int], bytes] = {}
-        # Of the group under way, the entries that found no room on the disk: what was there before, empty for nothing.
+        # (source, ledger, entry) → record, for adds in the open group and in the group in flight.
+        self.waiting_open: dict[tuple[int, int, int], bytes] = {}
+        self.waiting_in_flight: dict[tuple[int, int, int], bytes] = {}
+        # Entries of the group in flight for which the disk had no space → the record before, empty if there was none.
         self.refused: dict[tuple[int, int], bytes | None] = {}
 
     def refusal(self, ledger_id: int, key: bytes, recovery: bool, fence: bool = False) -> Status | None:
@@ -126,10 +126,10 @@ class BookieRules(RuleBasedStateMachine):
     )
     def add(self, ledger_id: int, first: int, variants: list[int], key: bytes, recovery: bool) -> None:
         records = [
-            b"no record" if variant == 2 else record(ledger_id, first + place, b"payload %d" % variant)
-            for place, variant in enumerate(variants)
+            b"no record" if variant == 2 else record(ledger_id, first + number, b"payload %d" % variant)
+            for number, variant in enumerate(variants)
         ]
-        self.askers += 1
+        self.sources += 1
         expected: dict[int, Status | None] = {}
         for entry_id, one in enumerate(records, first):
             refusal = self.refusal(ledger_id, key, recovery)
@@ -145,7 +145,7 @@ class BookieRules(RuleBasedStateMachine):
             else:
                 expected[entry_id] = None  # OK, at once or later
                 self.remember(ledger_id, key).entries[entry_id] = one
-        decisions = self.rules.add_run(ledger_id, key, first, records, recovery, self.askers)
+        decisions = self.rules.add_run(ledger_id, key, first, records, recovery, self.sources)
         answered = self.settle(decisions)
         for entry_id, one in enumerate(records, first):
             status = expected[entry_id]
@@ -155,7 +155,7 @@ class BookieRules(RuleBasedStateMachine):
                 assert answered.pop(entry_id) == Status.OK
                 assert self.durable[ledger_id].entries[entry_id] == one, "OK, and not durable"
             else:
-                self.gathering[self.askers, ledger_id, entry_id] = one
+                self.waiting_open[self.sources, ledger_id, entry_id] = one
         assert not answered
 
     def settle(self, decisions: AddDecisions) -> dict[int, Status]:
@@ -164,7 +164,7 @@ class BookieRules(RuleBasedStateMachine):
         while duplicates:
             add = duplicates.pop(0)
             (held,) = finish(self.reader.read_unchecked(add.ledger_id, [add.entry_id], 0))
-            more = self.rules.decide_duplicate(add, held, self.askers)
+            more = self.rules.decide_duplicate(add, held, self.sources)
             answers += more.results
             duplicates += more.duplicates
         found: dict[int, Status] = {}
@@ -202,7 +202,7 @@ class BookieRules(RuleBasedStateMachine):
     def tombstone(self, ledger_id: int) -> None:
         group = self.rules.delete_ledger(ledger_id)
         self.remember(ledger_id, deleted=True).entries.clear()
-        self.said.pop(ledger_id, None)
+        self.reported_lacs.pop(ledger_id, None)
         assert group is not None or self.durable[ledger_id].data.deleted
 
     @rule(ledger_id=LEDGERS)
@@ -235,9 +235,9 @@ class BookieRules(RuleBasedStateMachine):
                         self.refused[ledger_id, entry_id] = before.get(entry_id, b"")
         self.written = copy.deepcopy(self.decided)
         self.drop_refused(self.written)
-        # An add of what the group under way holds waits for that; here there is one at a time, so it was answered.
-        self.leaving |= self.gathering
-        self.gathering = {}
+        # An add of an entry in the group in flight waits for that group. There is one at a time, so it was answered.
+        self.waiting_in_flight |= self.waiting_open
+        self.waiting_open = {}
 
     def drop_refused(self, state: State) -> None:
         for (ledger_id, entry_id), before in self.refused.items():
@@ -260,7 +260,7 @@ class BookieRules(RuleBasedStateMachine):
             for entry_id in range(result.first_entry_id, result.first_entry_id + result.count):
                 key = (result.source, result.ledger_id, entry_id)
                 # Sent while this group was in flight, and equal to its record.
-                one = self.leaving.pop(key, None) or self.gathering.pop(key)
+                one = self.waiting_in_flight.pop(key, None) or self.waiting_open.pop(key)
                 ledger = self.durable[result.ledger_id]
                 if result.status == Status.OK and not ledger.data.deleted:
                     assert ledger.entries[entry_id] in (one, None)
@@ -269,12 +269,12 @@ class BookieRules(RuleBasedStateMachine):
                 elif result.status != Status.OK:
                     assert result.status == Status.READ_ONLY
                     assert group.disk_was_full
-        assert not self.leaving, "somebody was not answered"
+        assert not self.waiting_in_flight, "an add was not answered"
 
     @rule(survive=st.booleans())
     def crash(self, survive: bool) -> None:
         if self.damaged_once:
-            self.said.clear()  # what said it may be what is damaged
+            self.reported_lacs.clear()  # the record with that LAC may be damaged
         self.disk.randomness = SeededRandomness(int(survive))
         self.disk.capacity_bytes = None
         self.start()
@@ -323,21 +323,21 @@ class BookieRules(RuleBasedStateMachine):
     def last_add_confirmed(self, ledger_id: int) -> None:
         if self.decided.get(ledger_id, Ledger()).data.deleted:
             return
-        said = finish(self.reader.read_last_add_confirmed(ledger_id))
+        lac = finish(self.reader.read_last_add_confirmed(ledger_id))
         durable = self.durable.get(ledger_id, Ledger()).last_add_confirmed()
-        assert said == durable if not self.damaged_once else said <= durable
-        assert said >= self.said.get(ledger_id, -1), "it fell"
-        self.said[ledger_id] = said
+        assert lac == durable if not self.damaged_once else lac <= durable
+        assert lac >= self.reported_lacs.get(ledger_id, -1), "it fell"
+        self.reported_lacs[ledger_id] = lac
 
     @rule(ledger_id=LEDGERS, first=ENTRIES, count=st.integers(1, 8), max_bytes=st.integers(0, 400))
     def read(self, ledger_id: int, first: int, count: int, max_bytes: int) -> None:
         ledger = self.decided.get(ledger_id, Ledger())
         if ledger.data.deleted:
             return
-        asked = range(first, first + count)
-        found = finish(self.reader.read_unchecked(ledger_id, asked, max_bytes))
-        assert found, "whoever reads on would never come to an end"
-        for entry_id, held in zip(asked, found, strict=False):
+        entry_ids = range(first, first + count)
+        found = finish(self.reader.read_unchecked(ledger_id, entry_ids, max_bytes))
+        assert found, "a reader would never make progress"
+        for entry_id, held in zip(entry_ids, found, strict=False):
             assert (held is not None) == (entry_id in ledger.entries)
             if held is not None:
                 assert entry_id <= self.rules.get_highest_entry_id(ledger_id)

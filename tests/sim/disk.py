@@ -3,9 +3,9 @@
 The disk outlives the process; each `open` gives a new storage object, and the one before is dead from then on. What is
 written is applied at once, with a note of how to undo it. A sync throws away the notes of the groups before it; a crash
 follows back the notes of a random number of the newest groups. So the ordinary way costs a few dictionary operations
-per record, nothing is copied, and what is durable can be told at any time: it is what the oldest note says was there.
+per record, nothing is copied, and the durable state is known at any time: it is the one before the oldest note.
 
-Notes of synced groups are kept for a while too: `lose_synced` follows those back.
+Notes of some synced groups are retained, too: `lose_synced` follows those back.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from magnetar_wire.randomness import Randomness
 
 __all__ = ["DiskFaults", "SimulatedDisk", "SimulatedStorage"]
 
-# So many synced groups can be lost by `lose_synced`.
-_KEPT_GROUPS: Final = 256
+# Maximum number of synced groups that `lose_synced` can undo.
+_MAX_LOST_GROUPS: Final = 256
 
 Held = bytes | Damaged
 
@@ -80,7 +80,7 @@ class _Group:
     # (ledger id, entry id, what was there)
     entries: list[tuple[int, int, Held | None]] = field(default_factory=list)
     ledgers: list[tuple[int, LedgerData | None]] = field(default_factory=list)
-    # The ledger's entries; the lists of ids are made anew.
+    # The ledger's entries; the lists of ids are rebuilt.
     dropped: list[tuple[int, dict[int, Held]]] = field(default_factory=list)
     bookie: tuple[bytes | None] | None = None
 
@@ -92,7 +92,7 @@ class SimulatedDisk:
         self.clock = clock
         self.randomness = randomness
         self.faults = faults or DiskFaults()
-        # Records come to at most so much; None: to any. Groups without records always find room.
+        # Maximum size of all records; None: no limit. Groups without records always fit.
         self.capacity_bytes: int | None = None
         self.used_bytes = 0
         # Called with each group that is written, before it can be read.
@@ -100,19 +100,19 @@ class SimulatedDisk:
         self.ledgers: dict[int, _Ledger] = {}
         self.bookie_record: bytes | None = None
         self._unsynced: deque[_Group] = deque()
-        self._synced: deque[_Group] = deque(maxlen=_KEPT_GROUPS)
+        self._synced: deque[_Group] = deque(maxlen=_MAX_LOST_GROUPS)
         self._intact = True
         self.fails_next_sync = False
         self.storage: SimulatedStorage | None = None
 
     def open(self) -> SimulatedStorage:
-        """The storage, as a process finds it that starts now. Whoever had it open before has crashed."""
+        """Open the storage as a new process. The process that had it open before has crashed."""
         self.crash()
         self.storage = SimulatedStorage(self, self._intact)
         return self.storage
 
     def crash(self) -> None:
-        """The process is gone. Of the groups that were not synced some are on the disk, and none without those before.
+        """Crash the process. Some unsynced groups may be on the disk, and none without those before it.
 
         What is on it then is durable.
         """
@@ -180,7 +180,7 @@ class SimulatedDisk:
         return True
 
     def damage_any(self) -> tuple[int, int] | None:
-        """Damages one durable record by chance, and says which."""
+        """Damage a random durable record, and return its ids."""
         ledgers = [(ledger_id, ledger) for ledger_id, ledger in self.ledgers.items() if ledger.ids]
         if not ledgers:
             return None
@@ -273,7 +273,7 @@ class SimulatedDisk:
             self.used_bytes += _size(entries)
 
     def _keep_unsynced(self, count: int) -> None:
-        """So many of the unsynced groups, the oldest, are durable now, and the others gone."""
+        """Make the oldest `count` unsynced groups durable, and undo the others."""
         while len(self._unsynced) > count:
             self._undo(self._unsynced.pop())
         self.make_durable(count)

@@ -1,4 +1,4 @@
-"""The simulated disk tells what is durable, whatever was written since. What it stores is held by the contract."""
+"""The simulated disk shows the durable state, without later writes. The contract tests its storage."""
 
 from __future__ import annotations
 

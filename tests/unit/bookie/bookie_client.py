@@ -54,7 +54,7 @@ def add_request(ledger_id: int, records: Sequence[tuple[int, bytes]], key: bytes
 
 
 class OneBookie:
-    """A bookie that can be asked, crashed and started again."""
+    """A bookie that can be called, crashed and restarted."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A metadata store that has no room, as the embedded one says it when its disk is full."""
+"""A metadata store without space, which refuses changes like the embedded one on a full disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FullStore"]
 
 
 class FullStore:
-    """Has the store refuse every `put` until there is room again."""
+    """Have the store refuse every `put` until there is space again."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.refused = 0
@@ -19,7 +19,7 @@ class FullStore:
         self._put = store.put
         store.put = self._refuse  # type: ignore[method-assign, assignment]
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         self._store.put = self._put  # type: ignore[method-assign]
 
     async def _refuse(self, path: str, *_: Any, **__: Any) -> None:

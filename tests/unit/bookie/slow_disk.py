@@ -15,7 +15,7 @@ def slow_disk(clock: ManualClock) -> SimulatedDisk:
 
 
 async def written(disk: SimulatedDisk, count: int = 1) -> None:
-    """Returns when so many groups more are on their way."""
+    """Return when `count` more groups were written."""
     seen: list[Changes] = []
     disk.on_write = seen.append
     await until(lambda: len(seen) >= count, "a group is written")

@@ -237,7 +237,7 @@ async def test_full_bookie_accepts_entries_after_disk_space_is_freed() -> None:
 
 
 async def test_damaged_entry_on_a_full_disk_is_not_reported_absent() -> None:
-    """CHK-15: a damaged record that finds no room to be written again is damaged still."""
+    """CHK-15: a damaged record stays damaged if there is no space for its replacement."""
     async with OneBookie() as one:
         await one.add_one(1, 0)
         one.disk.damage(1, 0, unreadable=False)
@@ -331,7 +331,7 @@ async def test_adds_of_a_disconnected_client_become_durable() -> None:
 
 
 def test_record_written_again_is_not_overwritten_by_one_that_saw_it_damaged() -> None:
-    """CHK-4: two adds find an entry damaged and differ; the second decides anew, on what the first has put there."""
+    """CHK-4: two adds find an entry damaged and differ; the second is decided again, by the record of the first."""
     disk = SimulatedDisk(ManualClock(), SeededRandomness(1))
     storage = disk.open()
     damaged = record(1, 0)[:-1] + b"?"
@@ -379,15 +379,15 @@ async def test_add_stream_pauses_while_its_responses_are_not_read() -> None:
 
 
 class _Broken:
-    """A stream whose client is gone."""
+    """A stream whose client has disconnected."""
 
     in_process_api: object | None = None
 
     async def send(self, message: bytes) -> None:
-        raise Disconnected("the client has gone")
+        raise Disconnected("the client has disconnected")
 
     async def receive(self) -> bytes | None:
-        raise Disconnected("the client has gone")
+        raise Disconnected("the client has disconnected")
 
     async def finish(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Adds and fences on one bookie: what passes, what does not, and what is durable when it is said."""
+"""Adds and fences on one bookie: which are accepted, and that they are durable when they are answered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_fenced_ledger_accepts_only_recovery_adds() -> None:
 
 
 async def test_fence_of_a_ledger_never_seen_makes_it_fenced() -> None:
-    """CHK-9: and it is still fenced after a crash, with the key of whoever fenced it."""
+    """CHK-9: and it is still fenced after a crash, with the key of the fence."""
     async with OneBookie() as one:
         answer = await one.fence(7)
         assert (answer.status, answer.last_add_confirmed) == (Status.OK, -1)
@@ -53,7 +53,7 @@ async def test_fence_of_a_ledger_never_seen_makes_it_fenced() -> None:
 
 
 async def test_recovery_read_fences_before_it_looks() -> None:
-    """CHK-8: whatever a recovery read answers, no ordinary add of this ledger is taken any more."""
+    """CHK-8: after any answer to a recovery read, ordinary adds of the ledger are refused."""
     async with OneBookie() as one:
         assert await one.add_one(1, 0) == Status.OK
         answer = await one.read(1, 1, fence=True)
@@ -208,7 +208,7 @@ async def test_adds_in_line_when_their_ledger_is_deleted_are_not_written_behind_
     clock = ManualClock()
     disk = slow_disk(clock)
     async with OneBookie(disk=disk, clock=clock) as one:
-        under_way = asyncio.create_task(one.add_one(1, 0))
+        in_flight = asyncio.create_task(one.add_one(1, 0))
         await written(disk)
         gathering = asyncio.create_task(one.add_one(1, 1))
         other = asyncio.create_task(one.add_one(2, 0))
@@ -219,7 +219,7 @@ async def test_adds_in_line_when_their_ledger_is_deleted_are_not_written_behind_
         while not (deletion.done() and gathering.done() and other.done()):
             clock.advance(1)
             await asyncio.sleep(0)
-        assert await under_way == Status.OK
+        assert await in_flight == Status.OK
         assert await gathering == Status.DELETED
         assert await other == Status.OK
         assert disk.durable_entry_ids(1) == []

@@ -155,12 +155,12 @@ async def test_bookie_starts_registers_and_restarts() -> None:
         assert registered.address == process.address
         assert registered.instance_id == process.bookie.record.cookie.instance_id
         assert process.bookie.record.member
-    await until(lambda: _gone(machine), "its node is gone")
+    await until(lambda: _is_unregistered(machine), "its node is deleted")
     async with machine.running() as process:
         assert (await machine.registration() or BookieRegistration()).instance_id == registered.instance_id
 
 
-async def _gone(machine: Machine) -> bool:
+async def _is_unregistered(machine: Machine) -> bool:
     return await machine.registration() is None
 
 
@@ -171,7 +171,7 @@ async def test_wiped_bookie_is_refused_at_start() -> None:
         pass
     machine.disk.wipe()
     assert isinstance(await machine.refused(), WipedBookie)
-    assert isinstance(await machine.refused(), WipedBookie), "it did not write itself a new cookie meanwhile"
+    assert isinstance(await machine.refused(), WipedBookie), "it has not written a new cookie"
     assert await machine.registration() is None
 
 
@@ -248,7 +248,7 @@ async def test_registration_of_our_own_former_session_is_replaced() -> None:
         instance_id = process.bookie.record.cookie.instance_id
     former = machine.server.connect()
     stale = BookieRegistration(address="nowhere", instance_id=instance_id).SerializeToString()
-    await until(lambda: _gone(machine), "the first node is gone")
+    await until(lambda: _is_unregistered(machine), "the first node is deleted")
     await former.put(paths.available("b1"), stale, ABSENT, ephemeral=True)
     async with machine.running() as process:
         assert (await machine.registration() or BookieRegistration()).address == process.address
@@ -281,7 +281,7 @@ async def test_registration_reports_whether_the_bookie_is_read_only() -> None:
 
         assert not await read_only()
         process.bookie.read_only = True
-        await until(read_only, "the node says so")
+        await until(read_only, "the node shows it")
         await machine.store.put(paths.leaving("b1"), b"", ABSENT)
         await until(lambda: len(process.bookie.read_only_reasons) == 2, "it leaves")
         process.bookie.read_only = False
@@ -292,7 +292,7 @@ async def test_registration_reports_whether_the_bookie_is_read_only() -> None:
         async def writable() -> bool:
             return not await read_only()
 
-        await until(writable, "the node says so")
+        await until(writable, "the node shows it")
 
 
 async def test_bookie_serves_while_it_has_no_session() -> None:
@@ -331,10 +331,10 @@ async def test_session_tasks_restart_after_errors_and_session_loss() -> None:
         await asyncio.get_running_loop().create_future()
 
     async with machine.running(session_parts=[part]):
-        await until(lambda: len(begun) == 2, "the part begins anew")
+        await until(lambda: len(begun) == 2, "the part is restarted")
         assert begun[0] is begun[1]
         machine.server.expire(machine.sessions[-1])
-        await until(lambda: len(begun) == 3, "it lives with another session")
+        await until(lambda: len(begun) == 3, "it runs with another session")
         assert begun[2] is not begun[1]
 
 
@@ -397,7 +397,7 @@ async def _never() -> MemoryStore:
 
 
 async def test_only_a_tombstone_has_a_ledger_dropped() -> None:
-    """CHK-26, the bookie's half: what the metadata store does not know is kept, counted and reported."""
+    """CHK-26, the bookie's half: a ledger that the metadata store does not know is retained, counted and reported."""
     machine = Machine()
     async with machine.running() as process:
         ledger_id = await machine.ledger("b1", "b2")
@@ -415,14 +415,14 @@ async def test_only_a_tombstone_has_a_ledger_dropped() -> None:
 
         await until(off_the_list, "it takes itself off")
 
-        async def node_gone() -> bool:
+        async def is_node_deleted() -> bool:
             try:
                 await machine.ledgers.read(lonely, fresh=True)
             except NoSuchLedger:
                 return True
             return False
 
-        await until(node_gone, "the last holder deletes the node")
+        await until(is_node_deleted, "the last holder deletes the node")
         assert machine.disk.durable_entry_ids(deleted) == []
         assert (machine.disk.durable_ledger(deleted) or LedgerData()).deleted
         assert machine.disk.durable_entry_ids(ledger_id) == [0]

@@ -1,4 +1,4 @@
-"""Reading from one bookie: what it says of entries that it has, lacks, may have lost or has damaged, and the LAC."""
+"""Reads from one bookie: its answers for entries that it has, lacks, may have lost or has damaged, and the LAC."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_possibly_lost_entries_are_unknown_until_restored() -> None:
 
 
 async def test_limbo_ends_for_a_read_with_the_next_one() -> None:
-    """CHK-22: a read that began in limbo says "unknown", though the ledger is made whole while it waits."""
+    """CHK-22: a read that started in limbo answers "unknown", although the ledger is repaired while it waits."""
     clock = ManualClock()
     disk = slow_disk(clock)
     async with OneBookie(disk=disk, clock=clock) as one:
@@ -178,9 +178,9 @@ async def test_reading_on_gives_every_entry_once(step: int) -> None:
             absent += answer.absent
             assert answer.next_entry_id > at
             at = answer.next_entry_id
-        asked = range(0, 71, step)
-        assert absent == [entry_id for entry_id in asked if entry_id not in held]
-        assert records == len(asked) - len(absent)
+        entry_ids = range(0, 71, step)
+        assert absent == [entry_id for entry_id in entry_ids if entry_id not in held]
+        assert records == len(entry_ids) - len(absent)
 
 
 async def test_records_in_line_can_be_read() -> None:
@@ -298,7 +298,7 @@ async def test_lac_is_reported_when_durable_and_never_falls() -> None:
             clock.advance(1)
             await asyncio.sleep(0)
 
-    async def said() -> int:
+    async def reported_lac() -> int:
         asking = asyncio.create_task(one.last_add_confirmed(1))
         await done(asking)
         return asking.result().last_add_confirmed
@@ -316,9 +316,9 @@ async def test_lac_is_reported_when_durable_and_never_falls() -> None:
             assert asking.result().last_add_confirmed == highest, "not durable yet"
         await done(adding)
         await done(asking)
-        assert await said() == (entry_id if explicit else entry_id - 1)
-        highest = await said()
-        # An add that is lost with the crash: its LAC must not have been said.
+        assert await reported_lac() == (entry_id if explicit else entry_id - 1)
+        highest = await reported_lac()
+        # An add that is lost with the crash: its LAC must not have been reported.
         lost = asyncio.create_task(one.add_one(1, 100 + entry_id))
         await written(disk)
         assert (await one.last_add_confirmed(1)).last_add_confirmed == highest
@@ -327,7 +327,7 @@ async def test_lac_is_reported_when_durable_and_never_falls() -> None:
         with pytest.raises(TransportError):
             await lost
         await one.start()
-        assert await said() == highest
+        assert await reported_lac() == highest
 
     await one.stop()
 
@@ -347,7 +347,7 @@ async def test_lac_is_derived_without_the_damaged_last_record() -> None:
         one.disk.damage(2, 5)
         await one.crash()
         await one.start()
-        assert (await one.last_add_confirmed(2)).last_add_confirmed == 3, "the one below it says so much"
+        assert (await one.last_add_confirmed(2)).last_add_confirmed == 3, "the record below has this LAC"
 
 
 @pytest.mark.parametrize("explicit", [False, True])

@@ -1,4 +1,4 @@
-"""A bookie's process without the operating system: what it answers over HTTP, how it ends, and what it says then."""
+"""A bookie's process without the operating system: its HTTP responses, its shutdown, and its exit status."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Machine:
 
     @asynccontextmanager
     async def running(self, **changed: Any) -> AsyncIterator[BookieDaemon]:
-        """Until the block ends, or before: then it is told to end, and its exit status is in `ended`."""
+        """Run it until the block ends, then shut it down. Its exit status is in `ended`."""
         daemon = self.daemon(**changed)
         self.ended = None
         task = asyncio.create_task(daemon.run())
@@ -119,10 +119,10 @@ async def test_daemon_serves_reports_health_and_stops_gracefully(tmp_path: Path)
         assert (status, health["healthy"], health["reasons"]) == (200, True, [])
         assert (await ask(daemon.http_address, "/ready"))[0] == 200
         assert daemon.process is not None
-        told = (await ask_json(daemon.http_address, "/status"))[1]
-        assert told["bookie_id"] == "b1"
-        assert told["advertised_address"] == told["listen_address"] == daemon.process.address
-        assert told["instance_id"] == daemon.process.bookie.record.cookie.instance_id.hex()
+        state = (await ask_json(daemon.http_address, "/status"))[1]
+        assert state["bookie_id"] == "b1"
+        assert state["advertised_address"] == state["listen_address"] == daemon.process.address
+        assert state["instance_id"] == daemon.process.bookie.record.cookie.instance_id.hex()
     assert machine.ended is ExitStatus.ENDED
     assert await machine.registration() is None
     # Not a crash: nothing was lost, so the next one is not in limbo.
@@ -150,7 +150,7 @@ async def test_advertised_address_is_registered(tmp_path: Path) -> None:
 
 
 async def test_clients_resolve_bookie_addresses_by_listener_name(tmp_path: Path) -> None:
-    """SPK-5: a bookie is reached at several addresses, and whoever names none gets the one that brokers use."""
+    """SPK-5: a bookie has several addresses, and clients that name no listener use the one of the brokers."""
 
     machine = Machine(tmp_path)
     listeners = "external:magnetar://example.org:0, internal:magnetar://b1.local:4000"
@@ -185,7 +185,7 @@ def test_addresses_that_nobody_could_use_are_refused(tmp_path: Path, changed: di
 
 
 async def test_shutdown_answers_pending_adds_and_refuses_new_ones(tmp_path: Path) -> None:
-    """CHK-21: what is under way when the end is asked for is synced and answered; later adds are READ_ONLY."""
+    """CHK-21: adds in flight at the shutdown are synced and answered; later adds are READ_ONLY."""
 
     machine = Machine(tmp_path)
     async with machine.running() as daemon:
@@ -194,7 +194,7 @@ async def test_shutdown_answers_pending_adds_and_refuses_new_ones(tmp_path: Path
         machine.disk.faults = DiskFaults(shortest_sync_s=0.3, longest_sync_s=0.4)
         await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
         process = daemon.process
-        await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
+        await until(lambda: process.bookie.pending_entries == 1, "the add is in flight")
         daemon.shut_down()
         await until(lambda: process.bookie.read_only, "it refuses what is new")
         await stream.send(add_request(1, [(1, record(1, 1))], KEY, recovery=False))
@@ -269,7 +269,7 @@ async def test_a_disk_that_does_not_answer_when_it_is_closed_is_not_waited_for(t
         machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
         await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
         process = daemon.process
-        await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
+        await until(lambda: process.bookie.pending_entries == 1, "the add is in flight")
     assert machine.ended is ExitStatus.DISK_FAILED
 
 
@@ -291,7 +291,7 @@ async def test_a_sync_that_hangs_is_not_healthy(tmp_path: Path) -> None:
             status, health = await ask_json(daemon.http_address, "/health")
             return status == 503 and "being written to the disk" in " ".join(health["reasons"])
 
-        await until(sick, "the health says that a sync hangs")
+        await until(sick, "the health check reports that a sync hangs")
 
 
 async def test_storage_that_gives_no_answer_is_not_healthy(tmp_path: Path) -> None:
@@ -330,8 +330,8 @@ async def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> 
     async with machine.running() as daemon:
         session = machine.sessions[-1]
         machine.server.suspend(session)
-        ready, told = await ask_json(daemon.http_address, "/ready")
-        assert (ready, told["reasons"]) == (503, ["it has no session with the metadata store embedded:///nowhere"])
+        ready, response = await ask_json(daemon.http_address, "/ready")
+        assert (ready, response["reasons"]) == (503, ["it has no session with the metadata store embedded:///nowhere"])
         assert (await ask(daemon.http_address, "/health"))[0] == 200
         assert daemon.process is not None
         stream = machine.transport.connect(daemon.process.address).open_stream("add")
@@ -354,11 +354,11 @@ async def test_manual_read_only_mode_survives_restart(tmp_path: Path) -> None:
         answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": True})
         assert answer == (200, {"read_only": True, "read_only_because": ["an operator requested it"]})
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             registered = await machine.registration()
             return registered is not None and registered.read_only
 
-        await until(told, "its registration says so")
+        await until(is_reported, "its registration shows it")
         assert (await ask_json(daemon.http_address, "/health"))[1]["read_only"] is True
     async with machine.running() as daemon:
         assert daemon.process is not None
@@ -448,8 +448,8 @@ async def test_metrics_and_status_report_disk_use_and_reclaimed_segments(tmp_pat
         assert after["magnetar_bookie_reclaimed_bytes_total"] > 0
         assert after["magnetar_bookie_index_bytes"] > 0
         assert after["magnetar_bookie_unreadable_segments"] == 0
-        status, told = await ask(daemon.http_address, "/status")
-        storage = json.loads(told)["storage"]
+        status, response = await ask(daemon.http_address, "/status")
+        storage = json.loads(response)["storage"]
         assert (status, storage["used_bytes"], storage["unreadable_segments"]) == (200, size // 2, 0)
         assert storage["reclaimed_segments"] > 0
 
@@ -501,7 +501,7 @@ def test_a_log_line_can_not_be_forged(capsys: pytest.CaptureFixture[str]) -> Non
     try:
         log_to_stderr("INFO")
         logging.getLogger("a.b").warning("from outside: %s", "x\n2026-01-01T00:00:00.000Z INFO forged\x1b[2J")
-        logging.getLogger("a.b").debug("not told")
+        logging.getLogger("a.b").debug("not logged")
     finally:
         logging.getLogger().handlers[:] = before
         logging.getLogger().setLevel(level)
@@ -511,7 +511,7 @@ def test_a_log_line_can_not_be_forged(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_loop_that_stands_still_is_late() -> None:
-    """What holds the loop up is seen when it turns again, and by whoever asks before what was due has run."""
+    """A delay of the event loop is seen when it runs again, also by a check before the due callbacks have run."""
     clock = ManualClock()
     watch = LoopDelayMonitor(clock)
     clock.advance(2.0)
@@ -531,7 +531,7 @@ def test_a_loop_that_stands_still_is_late() -> None:
 
 
 class HeldUpClock(ManualClock):
-    """What is due runs when `due` is called, whatever the time."""
+    """Due callbacks run when `due` is called, not by time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -554,11 +554,11 @@ async def test_a_late_loop_is_not_healthy(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     async with machine.running(health_max_lateness_seconds=1e-9) as daemon:
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             status, health = await ask_json(daemon.http_address, "/health")
             return status == 503 and "the event loop was" in health["reasons"][0]
 
-        await until(told, "the lateness of a loop that is never quite in time is told")
+        await until(is_reported, "the delay of a loop that is always a little late is logged")
 
 
 def test_log_respects_the_configured_level(capsys: pytest.CaptureFixture[str]) -> None:
@@ -566,9 +566,9 @@ def test_log_respects_the_configured_level(capsys: pytest.CaptureFixture[str]) -
     level = logging.getLogger().level
     try:
         log_to_stderr("DEBUG")
-        logging.getLogger("a.b").debug("told")
+        logging.getLogger("a.b").debug("logged")
         log_to_stderr("ERROR")
-        logging.getLogger("a.b").warning("not told")
+        logging.getLogger("a.b").warning("not logged")
         try:
             raise ValueError("two\nlines")
         except ValueError:
@@ -577,6 +577,6 @@ def test_log_respects_the_configured_level(capsys: pytest.CaptureFixture[str]) -
         logging.getLogger().handlers[:] = before
         logging.getLogger().setLevel(level)
     first, second, *trace = capsys.readouterr().err.splitlines()
-    assert first.endswith("DEBUG a.b told")
+    assert first.endswith("DEBUG a.b logged")
     assert second.endswith("ERROR a.b broke off")
     assert all(line.startswith("    ") for line in trace)

@@ -1,4 +1,4 @@
-"""Groups on their way to the disk: what comes into one, when it is answered, and that nothing is once it is over."""
+"""Group commit: which adds form a group, when they are answered, and that none is after a failure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_response_failure_stops_group_commit() -> None:
     failed = asyncio.ensure_future(scene.commit.wait_for_failure())
 
     def breaks(committed: CommittedGroup) -> None:
-        raise ValueError("nobody can be told")
+        raise ValueError("the results can't be sent")
 
     scene.commit._on_committed = breaks
     scene.add(0)
@@ -119,7 +119,7 @@ async def test_response_failure_stops_group_commit() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 async def test_add_run_is_equivalent_to_adding_entries_singly(count: int) -> None:
-    """Whole runs are taken at once; what is asked of them, and of the room they take, must not tell them apart."""
+    """Runs are put into the group as a whole, with the same records, LAC and memory as single entries."""
     runs, singles = _Scene(), _Scene()
     records = [record(1, entry_id) for entry_id in range(7, 7 + count)]
     for scene in (runs, singles):

@@ -48,7 +48,7 @@ class _Database:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setattr(index_module, "Rdict", lambda *asked: _Database(Rdict(*asked)))
+    monkeypatch.setattr(index_module, "Rdict", lambda *arguments: _Database(Rdict(*arguments)))
     index = Index(tmp_path / "index", block_cache_bytes=1 << 20)
     batch = IndexBatch()
     for ledger_id in range(1, 20):

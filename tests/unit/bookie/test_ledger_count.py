@@ -1,4 +1,4 @@
-"""How many ledgers a bookie says that it holds."""
+"""The number of ledgers that a bookie reports."""
 
 from __future__ import annotations
 

@@ -23,6 +23,6 @@ async def test_registration_in_full_store_is_retried_after_pause() -> None:
         of.spawn(Registration(bookie, "here:1", store, of.clock, 0.5, registered).run())
         await of.passes(3)
         assert 2 < full.refused < 10
-        full.make_room()
+        full.free_space()
         await of.until(registered.is_set, "it is registered")
         assert await of.store.exists(paths.available("b1")) is not None

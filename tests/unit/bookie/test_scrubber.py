@@ -113,7 +113,7 @@ async def test_damage_is_reported_once_in_a_pass() -> None:
             found = await scrubber(of, name, scrub_interval_seconds=100)
             await of.until(lambda: found.position.done, "the pass is done")
             assert reports == [ledger_id]
-            # Nobody mended it: the next pass says so again.
+            # It was not repaired: the next pass reports it again.
             bookie = of.bookies[name].bookie
             assert bookie is not None
             await of.passes(100)
@@ -148,11 +148,11 @@ async def test_unrepairable_damage_creates_no_repair_task() -> None:
     """CHK-29: each pass would find it again, and a worker would end the task at once, for ever."""
     async with Scene(settings=ALONE) as of:
         # Two entries of the writer's that the recovery did not keep.
-        cut_short, moved, gone = [await of.ledger(4) for _ in range(3)]
+        cut_short, moved, deleted = [await of.ledger(4) for _ in range(3)]
         await of.client.ledgers.change(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
         name = (await of.metadata(cut_short)).bookies()[0]
         assert of.bookies[name].disk.damage(cut_short, 2)
-        # Repair has put another bookie in this one's place.
+        # Repair has replaced this bookie.
         bookies = (await of.metadata(moved)).bookies()
         other = next(one for one in of.bookies if one not in bookies)
         if name in bookies:
@@ -160,10 +160,10 @@ async def test_unrepairable_damage_creates_no_repair_task() -> None:
             await of.client.ledgers.change(moved, lambda now: with_bookie_replaced(now, 0, slot, name, other))
             assert of.bookies[name].disk.damage(moved, 1)
         # A ledger without a node.
-        node = await of.store.get(paths.ledger(gone))
+        node = await of.store.get(paths.ledger(deleted))
         assert node is not None
-        await of.store.delete(paths.ledger(gone), node.version)
-        of.bookies[name].disk.damage(gone, 1)
+        await of.store.delete(paths.ledger(deleted), node.version)
+        of.bookies[name].disk.damage(deleted, 1)
         reports = []
 
         async def reported(tasks: Tasks, ledger_id: int, lost: Any = ()) -> None:
@@ -194,12 +194,12 @@ async def test_a_deleted_ledger_is_not_reported() -> None:
         assert of.bookies[name].disk.damage(ledger_id, 1)
         read = bookie.reader.read
 
-        async def deleted_meanwhile(ledger: int, entry_ids: Any, max_bytes: int) -> Any:
+        async def delete_during_read(ledger: int, entry_ids: Any, max_bytes: int) -> Any:
             records = await read(ledger, entry_ids, max_bytes)
             await bookie.delete_ledger(ledger)
             return records
 
-        with patch.object(bookie.reader, "read", deleted_meanwhile):
+        with patch.object(bookie.reader, "read", delete_during_read):
             found = await scrubber(of, name)
             await of.until(lambda: found.position.done, "the pass is done")
         assert await of.no_tasks()
@@ -212,7 +212,7 @@ async def test_scrubber_resumes_from_saved_position() -> None:
         name = (await of.metadata(ledgers[0])).bookies()[0]
         held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
         assert len(held) >= 2
-        # Minutes for a ledger: its place is kept once in a minute.
+        # Minutes for a ledger: its position is stored once in a minute.
         slow = {"scrub_max_bytes_per_second": 300}
         first = Scrubber(bookie_of(of, name, **slow), of.clock)
         running = of.spawn(first.run(await of.new_client()))

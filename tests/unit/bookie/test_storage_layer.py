@@ -1,4 +1,4 @@
-"""Whole bookie processes with everything that lives in them: bookies die, lose data and leave; ledgers come and go."""
+"""Complete bookie processes: bookies crash, lose data and are decommissioned; ledgers are created and deleted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def of() -> AsyncIterator[ProcessScene]:
         yield of
 
 
-async def gone(of: Scene, ledger_id: int) -> bool:
+async def is_deleted(of: Scene, ledger_id: int) -> bool:
     try:
         await of.metadata(ledger_id)
     except NoSuchLedger:
@@ -81,7 +81,7 @@ async def gone(of: Scene, ledger_id: int) -> bool:
 
 async def test_deleted_ledgers_go_everywhere_and_others_nowhere(of: Scene) -> None:
     """CHK-26: dropped by every bookie by the tombstone alone, one that was away included; then the node goes."""
-    kept, deleted = await of.ledger(4), await of.ledger(4)
+    retained, deleted = await of.ledger(4), await of.ledger(4)
     never_written, writer = await of.client.create(Striping(3, 3, 2), "nobody's")
     writer.abandon()
     holders = (await of.metadata(deleted)).bookies()
@@ -92,11 +92,11 @@ async def test_deleted_ledgers_go_everywhere_and_others_nowhere(of: Scene) -> No
     assert (await of.metadata(deleted)).holders == (holders[0],)
     assert away.holds(deleted, 0)
     await away.come()
-    await of.until(lambda: gone(of, deleted), "the tombstone is gone")
+    await of.until(lambda: is_deleted(of, deleted), "the tombstone is deleted")
     assert not any(one.disk.durable_entry_ids(deleted) for one in of.bookies.values())
-    await of.until(lambda: gone(of, never_written.ledger_id), "the unclaimed ledger is gone")
+    await of.until(lambda: is_deleted(of, never_written.ledger_id), "the unclaimed ledger is deleted")
     assert not await of.store.children(paths.INTENTS)
-    await of.until(lambda: of.whole(kept), "the other is whole")
+    await of.until(lambda: of.whole(retained), "the other is whole")
 
 
 async def test_a_bookie_that_lost_data_is_led_out_of_limbo(of: Scene) -> None:

@@ -1,4 +1,4 @@
-"""The thread in which a bookie's log is synced: in order, whatever fails, and nothing is left behind at its end."""
+"""The sync thread: jobs run in order, also after an error, and shutdown waits for them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from tests.running import until
 async def test_syncs_run_in_order_and_report_on_the_event_loop() -> None:
     thread = SyncThread("syncs")
     done: list[int] = []
-    told: list[tuple[int, BaseException | None, int]] = []
+    reported: list[tuple[int, BaseException | None, int]] = []
     for number in range(100):
         thread.submit(
             lambda number=number: done.append(number),  # type: ignore[misc]
-            lambda error, number=number: told.append((number, error, threading.get_ident())),  # type: ignore[misc]
+            lambda error, number=number: reported.append((number, error, threading.get_ident())),  # type: ignore[misc]
         )
-    await until(lambda: len(told) == 100, "all was told")
+    await until(lambda: len(reported) == 100, "all are reported")
     assert done == list(range(100))
-    assert told == [(number, None, threading.get_ident()) for number in range(100)]
+    assert reported == [(number, None, threading.get_ident()) for number in range(100)]
     thread.shutdown()
 
 
 async def test_error_is_reported_to_its_callback_and_next_sync_runs() -> None:
     thread = SyncThread("syncs")
-    failure = OSError("the disk is gone")
-    told: list[BaseException | None] = []
+    failure = OSError("the disk failed")
+    reported: list[BaseException | None] = []
 
     def fails() -> None:
         raise failure
 
-    thread.submit(fails, told.append)
-    thread.submit(lambda: None, told.append)
-    await until(lambda: len(told) == 2, "both were told")
-    assert told == [failure, None]
+    thread.submit(fails, reported.append)
+    thread.submit(lambda: None, reported.append)
+    await until(lambda: len(reported) == 2, "both are reported")
+    assert reported == [failure, None]
     thread.shutdown()
 
 
