@@ -51,7 +51,7 @@ class ManagedLedgerStats:
     # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`.
     state: str
     waiting_for: str
-    # The topic's ledgers, oldest first, the open one included, without those being deleted; none before the first append.
+    # Oldest first, the open ledger included, without those being deleted; none before the first append.
     # Then their readable entries and bytes, broker metadata included.
     ledgers: Sequence[ListedLedger]
     stored_entries: int
