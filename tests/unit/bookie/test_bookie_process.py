@@ -126,7 +126,7 @@ def test_identity_table() -> None:
     """CHK-23: a disk that is empty, another's or of a decommissioned bookie never comes back under the name."""
     other = Cookie(bookie_id="b1", instance_id=b"two")
     nothing, begun, member = BookieRecord(), BookieRecord(cookie=COOKIE), BookieRecord(cookie=COOKIE, member=True)
-    assert next_step("b1", nothing, None, leaving=False) is Step.MAKE
+    assert next_step("b1", nothing, None, leaving=False) is Step.CREATE
     assert next_step("b1", begun, None, leaving=False) is Step.PUBLISH
     assert next_step("b1", begun, COOKIE, leaving=False) is Step.JOIN
     assert next_step("b1", member, COOKIE, leaving=False) is Step.START

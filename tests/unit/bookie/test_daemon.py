@@ -320,7 +320,7 @@ async def test_storage_that_fails_when_ledgers_are_looked_up_ends_the_process(
         def fails(*_: object) -> list[int]:
             raise StorageFailed("a block of keys can't be read")
 
-        monkeypatch.setattr(storage, "ledger_ids", fails)
+        monkeypatch.setattr(storage, "list_ledger_ids", fails)
         await within(daemon.process.bookie.wait_for_failure(), "the disk's failure")
     assert machine.ended is ExitStatus.DISK_FAILED
 

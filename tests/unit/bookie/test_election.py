@@ -113,6 +113,6 @@ async def test_election_retries_a_full_store_after_a_pause() -> None:
         await of.passes(3)
         assert not waiting.done()
         assert 2 < full.refused < 10
-        full.make_room()
+        full.free_space()
         await of.until(waiting.done, "it is elected")
         await waiting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.server.read_only_reasons import LEAVING
+from magnetar_bookie.server.read_only_reasons import DECOMMISSION
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 
@@ -43,7 +43,7 @@ async def test_a_ledger_is_recovered_when_two_of_its_bookies_leave_and_there_is_
         ledger_id, bookies = await abandoned(of, 3)
         for one in bookies[:2]:
             assert one.bookie is not None
-            one.bookie.set_read_only(LEAVING, True)
+            one.bookie.set_read_only(DECOMMISSION, True)
             assert one.disk.damage(ledger_id, 2)
         assert await last_recovered(of, ledger_id) == 2
         assert await of.whole(ledger_id)

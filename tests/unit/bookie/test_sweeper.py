@@ -272,7 +272,7 @@ async def test_garbage_collection_ignores_fully_deleted_ledgers() -> None:
     """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(garbage_collector, "_PORTION", 2)
+            monkeypatch.setattr(garbage_collector, "_MAX_LEDGERS", 2)
             kept, *deleted = [await of.ledger(1) for _ in range(6)]
             for ledger_id in deleted:
                 await of.client.delete(ledger_id)
