@@ -134,6 +134,6 @@ async def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(
     error = await within(bookie.wait_for_failure(), "the bookie hears of it")
     assert "Input/output error" in str(error)
     with pytest.raises(StorageFailed):
-        await bookie.settled()
+        await bookie.drain()
     await bookie.close()
     await storage.close()

@@ -27,12 +27,12 @@ _MIB = 1 << 20
 
 def slow_down(storage: RocksStorage) -> None:
     """Each sync takes `_SYNC_S` longer."""
-    begin = storage.start_sync
+    start_sync = storage.start_sync
 
-    def begin_slow(done: Callable[[StorageFailed | None], object]) -> None:
-        begin(lambda error: asyncio.get_running_loop().call_later(_SYNC_S, done, error))
+    def start_slowly(on_done: Callable[[StorageFailed | None], object]) -> None:
+        start_sync(lambda error: asyncio.get_running_loop().call_later(_SYNC_S, on_done, error))
 
-    storage.start_sync = begin_slow  # type: ignore[method-assign]
+    storage.start_sync = start_slowly  # type: ignore[method-assign]
 
 
 def count_ledgers(client: LedgerClient) -> list[str]:

@@ -37,7 +37,7 @@ async def test_entries_are_read_at_the_standalones_own_address_and_nothing_else(
                 )
 
             found = []
-            for ledger_id in standalone.bookie.bookie.storage.ledger_ids(0, 100):
+            for ledger_id in standalone.bookie.bookie.storage.list_ledger_ids(0, 100):
                 reader = EntryReader(
                     ledger_id,
                     Striping(1, 1, 1),

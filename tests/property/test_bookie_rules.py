@@ -83,12 +83,12 @@ class BookieRules(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.storage: SimulatedStorage = self.disk.open()
-        self.rules = LedgerRules(self.storage, max_ledgers_in_memory=2)
+        self.ledger_rules = LedgerRules(self.storage, max_ledgers_in_memory=2)
         if self.in_limbo:
-            self.rules.limbo_below, self.rules.limbo_generation = LIMBO_BELOW, 1
+            self.ledger_rules.limbo_below, self.ledger_rules.limbo_generation = LIMBO_BELOW, 1
         counters = BookieCounters()
-        commit = GroupCommit(self.storage, self.rules, lambda _: None, lambda: None, ManualClock(), counters)
-        self.reader = RecordReader(self.storage, self.rules, commit, counters)
+        commit = GroupCommit(self.storage, self.ledger_rules, lambda _: None, lambda: None, ManualClock(), counters)
+        self.reader = RecordReader(self.storage, self.ledger_rules, commit, counters)
         self.in_flight: CommitGroup | None = None
         # (source, ledger, entry) → record, for adds in the open group and in the group in flight.
         self.waiting_open: dict[tuple[int, int, int], bytes] = {}
@@ -140,12 +140,12 @@ class BookieRules(RuleBasedStateMachine):
                 expected[entry_id] = refusal
             elif held is not None and held != one:
                 expected[entry_id] = Status.CONFLICT
-            elif held is None and self.rules.read_only and not recovery:  # it is not held, or damaged
+            elif held is None and self.ledger_rules.read_only and not recovery:  # it is not held, or damaged
                 expected[entry_id] = Status.READ_ONLY
             else:
                 expected[entry_id] = None  # OK, at once or later
                 self.remember(ledger_id, key).entries[entry_id] = one
-        decisions = self.rules.add_run(ledger_id, key, first, records, recovery, self.sources)
+        decisions = self.ledger_rules.add_run(ledger_id, key, first, records, recovery, self.sources)
         answered = self.settle(decisions)
         for entry_id, one in enumerate(records, first):
             status = expected[entry_id]
@@ -164,7 +164,7 @@ class BookieRules(RuleBasedStateMachine):
         while duplicates:
             add = duplicates.pop(0)
             (held,) = finish(self.reader.read_unchecked(add.ledger_id, [add.entry_id], 0))
-            more = self.rules.decide_duplicate(add, held, self.sources)
+            more = self.ledger_rules.decide_duplicate(add, held, self.sources)
             answers += more.results
             duplicates += more.duplicates
         found: dict[int, Status] = {}
@@ -177,7 +177,7 @@ class BookieRules(RuleBasedStateMachine):
     @rule(ledger_id=LEDGERS, key=KEY)
     def fence(self, ledger_id: int, key: bytes) -> None:
         refusal = self.refusal(ledger_id, key, recovery=False, fence=True)
-        status, group = self.rules.fence(ledger_id, key)
+        status, group = self.ledger_rules.fence(ledger_id, key)
         assert status == (refusal or Status.OK)
         if refusal is Status.DELETED and self.decided[ledger_id].data.settled:
             self.remember(ledger_id, settled=False)
@@ -190,9 +190,9 @@ class BookieRules(RuleBasedStateMachine):
     def confirm(self, ledger_id: int, key: bytes, entry_id: int) -> None:
         refusal = self.refusal(ledger_id, key, recovery=False)
         known = self.decided.get(ledger_id, Ledger()).data.last_add_confirmed
-        if self.rules.read_only and (entry_id > known or ledger_id not in self.decided):
+        if self.ledger_rules.read_only and (entry_id > known or ledger_id not in self.decided):
             refusal = refusal or Status.READ_ONLY
-        status, group = self.rules.set_explicit_lac(ledger_id, key, entry_id)
+        status, group = self.ledger_rules.set_explicit_lac(ledger_id, key, entry_id)
         assert status == (refusal or Status.OK)
         if refusal is None:
             self.remember(ledger_id, key, last_add_confirmed=max(known, entry_id))
@@ -200,29 +200,29 @@ class BookieRules(RuleBasedStateMachine):
 
     @rule(ledger_id=LEDGERS)
     def tombstone(self, ledger_id: int) -> None:
-        group = self.rules.delete_ledger(ledger_id)
+        group = self.ledger_rules.delete_ledger(ledger_id)
         self.remember(ledger_id, deleted=True).entries.clear()
         self.reported_lacs.pop(ledger_id, None)
         assert group is not None or self.durable[ledger_id].data.deleted
 
     @rule(ledger_id=LEDGERS)
     def settle_tombstone(self, ledger_id: int) -> None:
-        self.rules.settle_tombstone(ledger_id)
+        self.ledger_rules.settle_tombstone(ledger_id)
         if self.decided.get(ledger_id, Ledger()).data.deleted:
             self.remember(ledger_id, settled=True)
 
     @rule(read_only=st.booleans())
     def set_read_only(self, read_only: bool) -> None:
-        self.rules.read_only = read_only
+        self.ledger_rules.read_only = read_only
 
     @rule(full=st.booleans())
     def set_full(self, full: bool) -> None:
         self.disk.capacity_bytes = self.disk.used_bytes if full else None
 
-    @precondition(lambda self: self.in_flight is None and self.rules.group)
+    @precondition(lambda self: self.in_flight is None and self.ledger_rules.group)
     @rule()
     def write(self) -> None:
-        group = self.in_flight = self.rules.take_group()
+        group = self.in_flight = self.ledger_rules.take_group()
         try:
             self.storage.write(group.changes)
         except StorageFull:
@@ -256,7 +256,7 @@ class BookieRules(RuleBasedStateMachine):
         self.durable = copy.deepcopy(self.written)
         self.drop_refused(self.decided)
         self.refused = {}
-        for result in self.rules.complete_group(group).results:
+        for result in self.ledger_rules.complete_group(group).results:
             for entry_id in range(result.first_entry_id, result.first_entry_id + result.count):
                 key = (result.source, result.ledger_id, entry_id)
                 # Sent while this group was in flight, and equal to its record.
@@ -278,7 +278,7 @@ class BookieRules(RuleBasedStateMachine):
         self.disk.randomness = SeededRandomness(int(survive))
         self.disk.capacity_bytes = None
         self.start()
-        self.rules.read_only = False
+        self.ledger_rules.read_only = False
         there = self.written if self.holds(self.written) else self.durable
         assert self.holds(there), "a crash left neither what was synced nor what was written"
         self.durable, self.written, self.decided = (copy.deepcopy(there) for _ in range(3))
@@ -300,7 +300,7 @@ class BookieRules(RuleBasedStateMachine):
     @precondition(lambda self: self.in_flight is None)
     @rule(ledger_id=LEDGERS, entry_id=ENTRIES)
     def damage(self, ledger_id: int, entry_id: int) -> None:
-        if self.rules.get_pending_record(ledger_id, entry_id) is None and self.disk.damage(ledger_id, entry_id):
+        if self.ledger_rules.get_pending_record(ledger_id, entry_id) is None and self.disk.damage(ledger_id, entry_id):
             self.damaged_once = True
             for state in (self.durable, self.written, self.decided):
                 if entry_id in state.get(ledger_id, Ledger()).entries:
@@ -310,12 +310,12 @@ class BookieRules(RuleBasedStateMachine):
     @rule()
     def enter_limbo(self) -> None:
         self.in_limbo = True
-        self.rules.limbo_below, self.rules.limbo_generation = LIMBO_BELOW, 1
+        self.ledger_rules.limbo_below, self.ledger_rules.limbo_generation = LIMBO_BELOW, 1
 
     @precondition(lambda self: self.in_limbo)
     @rule(ledger_id=LEDGERS)
     def clear_limbo(self, ledger_id: int) -> None:
-        self.rules.clear_limbo(ledger_id)
+        self.ledger_rules.clear_limbo(ledger_id)
         if ledger_id < LIMBO_BELOW:
             self.remember(ledger_id, limbo_cleared=1)
 
@@ -340,7 +340,7 @@ class BookieRules(RuleBasedStateMachine):
         for entry_id, held in zip(entry_ids, found, strict=False):
             assert (held is not None) == (entry_id in ledger.entries)
             if held is not None:
-                assert entry_id <= self.rules.get_highest_entry_id(ledger_id)
+                assert entry_id <= self.ledger_rules.get_highest_entry_id(ledger_id)
                 assert ledger.entries[entry_id] in (held, None)
         sizes = [len(held) for held in found if isinstance(held, bytes)]
         assert sum(sizes) <= max_bytes + max(sizes, default=0), "more memory than was allowed"
@@ -348,7 +348,7 @@ class BookieRules(RuleBasedStateMachine):
     @invariant()
     def memory_is_accounted_for(self) -> None:
         in_flight = self.in_flight.pending_bytes if self.in_flight else 0
-        assert self.rules.pending_bytes == self.rules.group.pending_bytes + in_flight
+        assert self.ledger_rules.pending_bytes == self.ledger_rules.group.pending_bytes + in_flight
 
 
 TestBookieRules = BookieRules.TestCase
