@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_bookie_replaced
-from magnetar_bookie.core.lost_bookies import ClusterView
-from magnetar_bookie.core.repair import (
-    FillSlot,
+from magnetar_bookie.auto_recovery.ledger_repair_rules import (
     RepairPlan,
+    SlotRepair,
     entries_of_slot,
     missing_entries,
     plan_repair,
@@ -19,6 +17,8 @@ from magnetar_bookie.core.repair import (
     runs,
     sources,
 )
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_bookie_replaced
 from magnetar_bookie.read.striping import Fragment, Striping
 
 BOOKIES = tuple(f"b{number}" for number in range(1, 8))
@@ -67,7 +67,7 @@ class Cluster:
         kept = tuple(one for one in self.metadata.fragments if one.first_entry_id < first)
         self.metadata = replace(self.metadata, state=LedgerState.CLOSED, last_entry_id=first - 1, fragments=kept)
 
-    def perform(self, step: FillSlot) -> bool:
+    def perform(self, step: SlotRepair) -> bool:
         """Whether the slot could be filled, from what is alive."""
         striping, alive = self.metadata.striping, self.view.alive
         held = [(one, one) for one in self.held[step.target]]

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.reading import SlotReader
+from magnetar_bookie.auto_recovery.inventory import find_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair
+from magnetar_bookie.auto_recovery.replica_reader import ReplicaReader
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
@@ -25,7 +25,7 @@ from magnetar_wire.transport import DeadlinePassed, NotReached
 
 LEDGER = 7
 LAST = 9
-STEP = FillSlot(0, LAST, 0, "b1", "b4")
+STEP = SlotRepair(0, LAST, 0, "b1", "b4")
 RECORDS = {one: encode_record(LEDGER, one, -1, 0, b"entry %d" % one) for one in range(LAST + 1)}
 STRANGE = [b"", b"short", encode_record(LEDGER + 1, 3, -1, 0, b"another's"), RECORDS[4][:-1] + b"!"]
 IDS = st.integers(0, LAST + 3)
@@ -83,7 +83,7 @@ async def test_reading_ends_with_true_records_or_reasons(
     wanted = data.draw(st.lists(st.integers(0, LAST), unique=True, min_size=1).map(sorted))
     liars = Liars(answers)
 
-    reader = SlotReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
+    reader = ReplicaReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
     missing = list(wanted)
     while missing:
         records = await reader.read(missing, max_bytes)
@@ -125,7 +125,7 @@ async def test_taking_an_inventory_ends_and_passes_no_entry_over(
         before = 0
         metadata = metadata_of(striping)
         try:
-            async for end, missing in lacking(client_of(Liars(answers)), options, LEDGER, metadata, STEP):
+            async for end, missing in find_missing_entries(client_of(Liars(answers)), options, LEDGER, metadata, STEP):
                 assert before < end <= LAST + 1
                 assert all(before <= one < end for one in missing)
                 lacks += missing

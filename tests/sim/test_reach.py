@@ -34,11 +34,11 @@ _BRANCHES: Final = [
     Branch("LedgerStore.make", "continue"),
     Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
     Branch("_Attempt._read_and_write", "raise self._decided"),
-    Branch("Sweeper._take", "intent.sweeping = True"),
+    Branch("UnclaimedLedgerDeleter._take", "intent.sweeping = True"),
     # Auto-recovery.
     Branch("_repair", "await client.recover(ledger_id)"),
-    Branch("fill_slot", "raise CannotRepair"),
-    Branch("decommission", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
+    Branch("copy_missing_entries", "raise CannotRepair"),
+    Branch("start_decommission", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
     Branch("_plan_fragment", "plan.stuck.append(no_successor(step))"),
     Branch("with_recovery_writing_to", "return with_holder(current, *bookies)"),
 ]

@@ -2,23 +2,23 @@
 
 One pass: look at the bookies, then read every ledger's node.
 
-- A ledger that names a lost bookie gets a task (core/audit.py).
+- A ledger that names a lost bookie gets a task (auditor_rules.py).
 - From a tombstone the bookies without a cookie are taken off: nobody is left who could drop the ledger there. The node
   goes with the last of them. A holder that is alive and still named at the next pass may never have heard of the
   ledger, as it was never written to: it is told, by a fence, and takes itself off.
 - The ledgers that name a bookie which is leaving are counted. Only a pass that has read every node counts
   (decommission.py).
 
-Then the intents are swept (sweeper.py). A pass is made when a bookie has been away for long enough, when one is marked
-as leaving or no more, when an intent is due, and from time to time; not when a bookie comes or goes, as nothing is to
-be done then. Beside it closed ledgers are checked against inventories, a few at a time.
+Then unclaimed ledgers are deleted (unclaimed_ledgers.py). A pass is made when a bookie has been away for long enough,
+when one is marked as leaving or no more, when an intent is due, and from time to time; not when a bookie comes or goes,
+as nothing is to be done then. Beside it closed ledgers are checked against inventories, a few at a time.
 
 Why two auditors at once do no harm
 -----------------------------------
 One that was paused and wakes up goes on until it looks at its session. A task too many costs a look. Taking a bookie
 off a tombstone relies on its having no cookie at that moment, which is read afresh each time, and which a bookie has
 before any ledger names it. Deleting a cookie and setting `sweeping` are compare-and-sets, and what follows them
-(sweeper.py) may be done by anybody at any time.
+(unclaimed_ledgers.py) may be done by anybody at any time.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ import logging
 from collections.abc import Callable
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.alarm import Alarm
-from magnetar_bookie.auto_recovery.checker import Checker
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.decommission import decommission_progress, note_ledgers_left
+from magnetar_bookie.auto_recovery.auditor_rules import bookies_to_replace
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, record_ledgers_left
+from magnetar_bookie.auto_recovery.ledger_checker import LedgerChecker
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
-from magnetar_bookie.auto_recovery.sweeper import Sweeper
-from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.tombstone import take_off_tombstone
-from magnetar_bookie.core.audit import bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
@@ -56,27 +56,31 @@ class Auditor:
     """One term of office."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, settings: AutoRecoverySettings, allowed: Callable[[], bool]
+        self,
+        client: LedgerClient,
+        bookie_watcher: BookieWatcher,
+        settings: AutoRecoverySettings,
+        allowed: Callable[[], bool],
     ) -> None:
         self._client = client
-        self._cluster = cluster
+        self._bookie_watcher = bookie_watcher
         self._settings = settings
         # Asked before each act: the term may be over.
         self._allowed = allowed
-        self._tasks = Tasks(client)
-        self._sweeper = Sweeper(client, settings.intent_grace_period_seconds)
-        self._checker = Checker(client, settings, allowed)
+        self._underreplicated = UnderreplicatedLedgers(client)
+        self._sweeper = UnclaimedLedgerDeleter(client, settings.intent_grace_period_seconds)
+        self._checker = LedgerChecker(client, settings, allowed)
         # Tombstones that were there at the last pass already.
         self._lingering: dict[int, None] = {}
         # Bookies without a cookie that ledgers name, as this pass found out.
         self._strangers: dict[str, None] = {}
-        self._alarm = Alarm(client.clock)
+        self._wakeup = WakeupEvent(client.clock)
         # Since the last pass began.
         self._leaving_changed = False
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
-        stop = self._cluster.follow(self._alarm.ring)
+        stop = self._bookie_watcher.watch_bookies(self._wakeup.wake)
         watch = self._client.ledgers.store.watch(paths.LEAVING)
         try:
             # A new watch is up: the first pass is the one that it asks for.
@@ -87,7 +91,7 @@ class Auditor:
                 while True:
                     await watch.wait()
                     self._leaving_changed = True
-                    self._alarm.ring()
+                    self._wakeup.wake()
         finally:
             watch.close()
             stop()
@@ -103,14 +107,16 @@ class Auditor:
                 _log.info("The audit waits until the metadata store answers: %s", error)
                 await clock.sleep(self._settings.metadata_retry_seconds)
                 continue
-            self._checker.ring()
+            self._checker.wake()
             ended_at = clock.monotonic()
             while not self._leaving_changed and (wait_s := self._due_at(began_at, ended_at) - clock.monotonic()) > 0:
-                await self._alarm.wait(wait_s)
+                await self._wakeup.wait(wait_s)
 
     def _due_at(self, began_at: float, ended_at: float) -> float:
         """When the next pass is, after one. A bookie that goes meanwhile moves it forward, to when it is lost."""
-        lost_at = self._cluster.lost.next_due(began_at, self._settings.open_ledger_rereplication_grace_period_seconds)
+        lost_at = self._bookie_watcher.lost.next_due(
+            began_at, self._settings.open_ledger_rereplication_grace_period_seconds
+        )
         moments = [ended_at + self._settings.auditor_scan_interval_seconds, lost_at, self._sweeper.next_due()]
         # What was due already was tried just now: not again without a pause.
         return max(min(at for at in moments if at is not None), ended_at + self._settings.metadata_retry_seconds)
@@ -118,7 +124,7 @@ class Auditor:
     async def scan(self) -> None:
         """One pass."""
         self._strangers = {}
-        view = await self._cluster.look()
+        view = await self._bookie_watcher.refresh_view()
         marks = await self._marks(view)
         left = dict.fromkeys(marks, 0)
         closed: list[int] = []
@@ -164,7 +170,7 @@ class Auditor:
         marks = {}
         for bookie_id in view.leaving:
             try:
-                progress = await decommission_progress(self._client, bookie_id)
+                progress = await read_decommission_progress(self._client, bookie_id)
             except ForeignValue as error:
                 self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
                 continue
@@ -174,25 +180,25 @@ class Auditor:
 
     async def _note_left(self, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
         try:
-            await note_ledgers_left(self._client, bookie_id, mark, ledgers_left)
+            await record_ledgers_left(self._client, bookie_id, mark, ledgers_left)
         except ForeignValue as error:
             self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        lost, grace_s = self._cluster.lost, self._settings.open_ledger_rereplication_grace_period_seconds
+        lost, grace_s = self._bookie_watcher.lost, self._settings.open_ledger_rereplication_grace_period_seconds
         strangers = [one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._strangers]
         if strangers:
-            await self._cluster.look()  # they may be newer than the last look
+            await self._bookie_watcher.refresh_view()  # they may be newer than the last look
             self._strangers |= dict.fromkeys(one for one in strangers if one not in lost.view.cookies)
         now = self._client.clock.monotonic()
-        lost.name(metadata.bookies(), now)
+        lost.observe_named(metadata.bookies(), now)
         names = bookies_to_replace(metadata, lost, now, grace_s)
         if names:
-            await self._tasks.report(ledger_id, names)
+            await self._underreplicated.mark_underreplicated(ledger_id, names)
 
     async def _bury(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Has the tombstone come to its end, where its holders would not by themselves."""
-        client, cookies = self._client, self._cluster.lost.view.cookies
+        client, cookies = self._client, self._bookie_watcher.lost.view.cookies
         if not metadata.holders or any(one not in cookies for one in metadata.holders):
             await client.ledgers.store.sync()
             gone = [one for one in metadata.holders if await client.ledgers.store.exists(paths.cookie(one)) is None]

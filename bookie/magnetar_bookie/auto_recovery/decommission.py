@@ -41,9 +41,9 @@ __all__ = [
     "NoSuchBookie",
     "NotLeaving",
     "cancel_decommission",
-    "decommission",
-    "decommission_progress",
-    "note_ledgers_left",
+    "read_decommission_progress",
+    "record_ledgers_left",
+    "start_decommission",
 ]
 
 
@@ -66,7 +66,7 @@ class DecommissionProgress:
     done: bool
 
 
-async def decommission(client: LedgerClient, bookie_id: str) -> None:
+async def start_decommission(client: LedgerClient, bookie_id: str) -> None:
     """Marks the bookie as leaving. Asked again, it changes nothing. Raises `NoSuchBookie`."""
     store = client.ledgers.store
     now_ms, mark = client.clock.time_ms(), client.randomness.token(_MARK_BYTES)
@@ -99,7 +99,7 @@ async def cancel_decommission(client: LedgerClient, bookie_id: str) -> None:
         pass
 
 
-async def decommission_progress(client: LedgerClient, bookie_id: str) -> DecommissionProgress | None:
+async def read_decommission_progress(client: LedgerClient, bookie_id: str) -> DecommissionProgress | None:
     """How far it is; None: nobody asked for it. Raises `ForeignValue` where the mark can't be read."""
     await client.ledgers.store.sync()
     stored = await compare_and_set.read(client.ledgers.store, paths.leaving(bookie_id))
@@ -110,7 +110,7 @@ async def decommission_progress(client: LedgerClient, bookie_id: str) -> Decommi
     return DecommissionProgress(bookie_id, mark.mark, mark.asked_ms, left, mark.done)
 
 
-async def note_ledgers_left(client: LedgerClient, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
+async def record_ledgers_left(client: LedgerClient, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
     """The auditor's, after a scan that was whole: writes the number down, and strikes the bookie off at none.
 
     `mark`: the one that was read before the scan began; it says nothing of any other. Raises `ForeignValue` where what

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, missing_entries
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.repair import FillSlot, missing_entries
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest
 from magnetar_wire.transport import TransportError
 
-__all__ = ["lacking"]
+__all__ = ["find_missing_entries"]
 
 
-async def lacking(
-    client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, step: FillSlot
+async def find_missing_entries(
+    client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, step: SlotRepair
 ) -> AsyncIterator[tuple[int, list[int]]]:
     """Piece by piece, where the piece ends (excluded) and which entries of the slot the target lacks in it.
 

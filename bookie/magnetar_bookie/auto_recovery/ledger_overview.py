@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
+from magnetar_bookie.auto_recovery.inventory import find_missing_entries
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, entries_of_slot
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.repair import FillSlot, entries_of_slot
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
-__all__ = ["LedgerSummary", "Replica", "held", "ledgers", "replicas", "summary"]
+__all__ = ["LedgerSummary", "Replica", "count_held_entries", "list_replicas", "summarize_ledger", "summarize_ledgers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Replica:
     registered: bool
 
 
-async def ledgers(client: LedgerClient) -> AsyncIterator[LedgerSummary]:
+async def summarize_ledgers(client: LedgerClient) -> AsyncIterator[LedgerSummary]:
     """All, in order. What can't be read is logged and passed over."""
     await client.ledgers.store.sync()
     async for ledger_id, read in ledger_nodes(client.ledgers):
@@ -54,17 +54,17 @@ async def ledgers(client: LedgerClient) -> AsyncIterator[LedgerSummary]:
         except (LedgerError, ForeignValue) as error:
             client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
             continue
-        yield summary(client, ledger_id, metadata)
+        yield summarize_ledger(client, ledger_id, metadata)
 
 
-def summary(client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> LedgerSummary:
+def summarize_ledger(client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> LedgerSummary:
     alive = client.bookies.alive()
     tombstone = metadata.state is LedgerState.TOMBSTONE
     named = metadata.holders if tombstone else [one for one in metadata.bookies() if one not in alive]
     return LedgerSummary(ledger_id, metadata, tuple(named))
 
 
-def replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
+def list_replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
     """Where each lies, fragment by fragment."""
     alive = client.bookies.alive()
     return [
@@ -74,7 +74,7 @@ def replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
     ]
 
 
-async def held(
+async def count_held_entries(
     client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int, metadata: LedgerMetadata, replica: Replica
 ) -> tuple[int, int]:
     """How many entries of this replica the bookie holds whole, and of how many. The fragment must not grow any more.
@@ -85,8 +85,8 @@ async def held(
         raise CannotRepair("the fragment is still being written")
     first, last = replica.first_entry_id, replica.last_entry_id
     total = entries_of_slot(metadata.striping, replica.slot, first, last)
-    step = FillSlot(first, last, replica.slot, replica.bookie_id, replica.bookie_id)
+    step = SlotRepair(first, last, replica.slot, replica.bookie_id, replica.bookie_id)
     missing = 0
-    async for _, entries in lacking(client, settings, ledger_id, metadata, step):
+    async for _, entries in find_missing_entries(client, settings, ledger_id, metadata, step):
         missing += len(entries)
     return total - missing, total

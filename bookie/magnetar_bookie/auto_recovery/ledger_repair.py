@@ -18,9 +18,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.copying import Progress, ReadOnlyTarget, TargetFailed, fill_slot
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.fragment_replicator import (
+    Progress,
+    ReadOnlyTarget,
+    TargetFailed,
+    copy_missing_entries,
+)
+from magnetar_bookie.auto_recovery.ledger_repair_rules import (
+    SlotRepair,
+    entries_of_slot,
+    no_successor,
+    plan_repair,
+    successor,
+)
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
@@ -29,14 +42,12 @@ from magnetar_bookie.core.ledger_metadata import (
     with_bookie_replaced,
     with_holder,
 )
-from magnetar_bookie.core.lost_bookies import ClusterView
-from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
 from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import fragment_of
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
-__all__ = ["LedgerRepair", "put_in_place"]
+__all__ = ["LedgerRepair", "repair_slot"]
 
 # Plans for one ledger before it is left for later: others are changing it.
 _PLANS: Final = 5
@@ -46,10 +57,15 @@ class LedgerRepair:
     """One attempt at one ledger. `copied` and `total` say how far it is."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, settings: AutoRecoverySettings, ledger_id: int, progress: Progress
+        self,
+        client: LedgerClient,
+        bookie_watcher: BookieWatcher,
+        settings: AutoRecoverySettings,
+        ledger_id: int,
+        progress: Progress,
     ) -> None:
         self._client = client
-        self._cluster = cluster
+        self._bookie_watcher = bookie_watcher
         self._settings = settings
         self._ledger_id = ledger_id
         self._progress = progress
@@ -74,18 +90,18 @@ class LedgerRepair:
         return "the ledger was changed by others during each attempt"
 
     async def _attempt(self, named: Sequence[str]) -> str:
-        client, lost = self._client, self._cluster.lost
+        client, lost = self._client, self._bookie_watcher.lost
         metadata = await client.ledgers.read(self._ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return ""
         # After the metadata: a bookie that it names has had its cookie by then.
-        view = await self._cluster.look()
+        view = await self._bookie_watcher.refresh_view()
         now = client.clock.monotonic()
         bookies = metadata.bookies()
-        lost.name(bookies, now)
-        gone = [one for one in bookies if lost.lost(one, now) or (one in named and one not in view.alive)]
+        lost.observe_named(bookies, now)
+        gone = [one for one in bookies if lost.is_lost(one, now) or (one in named and one not in view.alive)]
         grace_s = self._settings.open_ledger_rereplication_grace_period_seconds
-        overdue = [one for one in bookies if lost.overdue(one, now, grace_s)]
+        overdue = [one for one in bookies if lost.is_lost_for(one, now, grace_s)]
         choose = partial(client.placement.replacement, randomness=client.randomness)
         plan = plan_repair(metadata, view, gone, overdue, choose, everything=not gone)
         if plan.recover:
@@ -104,9 +120,9 @@ class LedgerRepair:
                 stuck.append(str(error))
         return "; ".join(dict.fromkeys(stuck))
 
-    async def _perform(self, metadata: LedgerMetadata, view: ClusterView, step: FillSlot) -> None:
+    async def _perform(self, metadata: LedgerMetadata, view: ClusterView, step: SlotRepair) -> None:
         try:
-            await put_in_place(
+            await repair_slot(
                 self._client,
                 self._settings,
                 self._ledger_id,
@@ -122,19 +138,19 @@ class LedgerRepair:
             target = successor(fragment.bookies, fragment, view.writable, choose)
             if target is None:
                 raise CannotRepair(f"{no_successor(step)} ({step.target} lacks entries and is read-only)") from None
-            await put_in_place(self._client, self._settings, self._ledger_id, metadata, step.at(target), self._copied)
+            await repair_slot(self._client, self._settings, self._ledger_id, metadata, step.at(target), self._copied)
 
     async def _copied(self, entries: int) -> None:
         self.copied = min(self.copied + entries, self.total)
         await self._progress(entries)
 
 
-async def put_in_place(
+async def repair_slot(
     client: LedgerClient,
     settings: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
-    step: FillSlot,
+    step: SlotRepair,
     progress: Progress,
     *,
     read_only: bool = False,
@@ -143,7 +159,7 @@ async def put_in_place(
     if step.replaces:
         await client.ledgers.change(ledger_id, lambda current: with_holder(current, step.target))
     try:
-        await fill_slot(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
+        await copy_missing_entries(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
     except TargetFailed:
         if step.replaces:
             client.bookies.quarantine(step.target)

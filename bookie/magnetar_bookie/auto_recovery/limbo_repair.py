@@ -16,12 +16,12 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from magnetar_bookie.auto_recovery.alarm import Alarm
-from magnetar_bookie.auto_recovery.copying import fill_slot
-from magnetar_bookie.auto_recovery.tasks import LedgerLock
+from magnetar_bookie.auto_recovery.fragment_replicator import copy_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import list_final_slots
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairLock
+from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
-from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
@@ -57,13 +57,13 @@ async def repair_limbo(
         told(0)
         return
     settings = settings or AutoRecoverySettings()
-    alarm = Alarm(client.clock)
-    stop = client.bookies.listen(alarm.ring)
+    wakeup = WakeupEvent(client.clock)
+    stop = client.bookies.listen(wakeup.wake)
     pause_s = settings.rw_rereplicate_backoff_seconds
     try:
         while left := await _round(bookie, client, settings):
             told(left)
-            await alarm.wait(pause_s)
+            await wakeup.wait(pause_s)
             pause_s = min(pause_s * 2, settings.rw_rereplicate_backoff_max_seconds)
         told(0)
     finally:
@@ -79,7 +79,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySe
             if not bookie.in_limbo(ledger_id):
                 continue
             try:
-                async with LedgerLock(client, ledger_id, b"limbo") as mine:
+                async with RepairLock(client, ledger_id, b"limbo") as mine:
                     if not mine:
                         left += 1
                         continue
@@ -109,7 +109,7 @@ async def _repair(bookie: InLimbo, client: LedgerClient, settings: AutoRecoveryS
 
     async def progress(_: int) -> None: ...
 
-    for step in settled_slots(metadata):
+    for step in list_final_slots(metadata):
         if step.listed == bookie.bookie_id:
-            await fill_slot(client, settings, ledger_id, metadata, step, progress)
+            await copy_missing_entries(client, settings, ledger_id, metadata, step, progress)
     await bookie.clear_limbo(ledger_id, closed=metadata.closed)

@@ -11,16 +11,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing
+from magnetar_bookie.auto_recovery.bookie_overview import BookieState, BookieSummary, RecoveryRoles
 from magnetar_cli.cluster.status import ledgers_in_limbo
 from magnetar_cli.http_asking import ask_http
 
 __all__ = ["BookiesView", "LeavingView", "said_by"]
 
-_COLOURS = {Standing.WRITABLE: "green", Standing.LOST: "red", Standing.STRUCK_OFF: "dim"}
+_COLOURS = {BookieState.WRITABLE: "green", BookieState.LOST: "red", BookieState.STRUCK_OFF: "dim"}
 
 
-def said_by(member: Member) -> dict[str, Any]:
+def said_by(member: BookieSummary) -> dict[str, Any]:
     """What a bookie says of itself over HTTP; nothing, where it does not answer."""
     if not member.http_address:
         return {}
@@ -30,8 +30,8 @@ def said_by(member: Member) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BookiesView:
-    members: list[Member]
-    offices: Offices
+    members: list[BookieSummary]
+    offices: RecoveryRoles
     # What each says of itself.
     said: dict[str, dict[str, Any]]
     over: bool = True
@@ -70,20 +70,20 @@ class BookiesView:
             for one in self.members
         ]
 
-    def _repairs(self, one: Member) -> list[int]:
+    def _repairs(self, one: BookieSummary) -> list[int]:
         return [ledger_id for ledger_id, holder in self.offices.locks.items() if holder == one.bookie_id]
 
-    def _limbo(self, one: Member) -> int | str | None:
+    def _limbo(self, one: BookieSummary) -> int | str | None:
         """How many ledgers it may have lost entries of; None: of none, or it does not say."""
         return ledgers_in_limbo(self.said.get(one.bookie_id, {}))
 
-    def _more(self, one: Member) -> str:
+    def _more(self, one: BookieSummary) -> str:
         said = self.said.get(one.bookie_id, {})
         parts = []
         if one.leaving is not None and not one.leaving.done:
             left = one.leaving.ledgers_left
             parts.append("its ledgers are not counted yet" if left is None else f"{left} ledgers left")
-        if one.standing is Standing.READ_ONLY and said.get("read_only_because"):
+        if one.standing is BookieState.READ_ONLY and said.get("read_only_because"):
             parts.append(", ".join(said["read_only_because"]))
         if limbo := self._limbo(one):
             parts.append(f"in limbo: {limbo} ledgers")

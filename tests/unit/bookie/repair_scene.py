@@ -9,7 +9,7 @@ from typing import Any, Self
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
-from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
@@ -146,7 +146,7 @@ class Scene:
     def auditor(self, client: LedgerClient | None = None, settings: AutoRecoverySettings | None = None) -> Auditor:
         """One that is asked to `scan` by hand."""
         client, settings = client or self.client, settings or self.settings
-        return Auditor(client, Cluster(client, settings), settings, lambda: True)
+        return Auditor(client, BookieWatcher(client, settings), settings, lambda: True)
 
     async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2, *, claim: bool = True) -> LedgerWriter:
         made, writer = await self.client.create(Striping(ensemble, write, ack), "a test")

@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.client.bookies import Bookies
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
@@ -51,7 +51,7 @@ async def test_a_new_ledger_is_not_made_on_a_bookie_that_leaves() -> None:
     """STO-2: with an ack quorum of one an entry would be acknowledged by that bookie alone."""
     async with Scene(bookies=3) as of:
         client = await deaf_client(of)
-        await decommission(of.client, "b2")
+        await start_decommission(of.client, "b2")
         assert "b2" in client.bookies.writable()
         for _ in range(12):
             made, _ = await client.create(ONE, "a test")
@@ -90,11 +90,11 @@ async def test_a_cancelled_decommission_is_heard_of_by_the_next_ledger() -> None
     """The cookie has another version, so the client is refused once, and then names the bookie."""
     async with Scene(bookies=3) as of:
         client = await deaf_client(of)
-        await decommission(of.client, "b1")
+        await start_decommission(of.client, "b1")
         await cancel_decommission(of.client, "b1")
         made, _ = await client.create(Striping(3, 3, 2), "a test")
         assert sorted(made.metadata.bookies()) == ["b1", "b2", "b3"]
-        await decommission(of.client, "b1")
+        await start_decommission(of.client, "b1")
         made, _ = await client.create(Striping(3, 3, 2), "a test")
         assert sorted(made.metadata.bookies()) == ["b2", "b3"]
 
@@ -108,7 +108,7 @@ async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> No
         made, writer = await client.create(ONE, "a test")
         (listed,) = made.metadata.bookies()
         leaving, *others = [one for one in of.bookies if one != listed]
-        await decommission(of.client, leaving)
+        await start_decommission(of.client, leaving)
         for number in range(4):
             await of.over(writer.add(b"%d" % number))
         client.placement = writer._adds._placement = Prefers(leaving)
@@ -133,7 +133,7 @@ async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
         bookies = writer.metadata.bookies()
         (spare,) = [one for one in of.bookies if one not in bookies]
         client = await deaf_client(of)
-        await decommission(of.client, spare)
+        await start_decommission(of.client, spare)
         await of.bookies[bookies[0]].go()
         closed = await of.over(client.recover(writer.ledger_id))
         assert closed.closed
@@ -148,23 +148,23 @@ async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
         leaving, other = [one for one in of.bookies if one not in bookies]
         client = await deaf_client(of)
         client.placement = Prefers(leaving)
-        cluster = Cluster(client, of.settings)
-        await cluster.look()
+        watcher = BookieWatcher(client, of.settings)
+        await watcher.refresh_view()
         await of.bookies[bookies[0]].go()
         await of.passes(of.settings.lost_bookie_recovery_delay_seconds + 1)
-        look = cluster.look
+        refresh_view = watcher.refresh_view
 
-        async def marked_after_the_look() -> ClusterView:
-            found = await look()
+        async def marked_after_the_refresh() -> ClusterView:
+            found = await refresh_view()
             if not found.leaving:
                 assert leaving in found.writable
-                await decommission(of.client, leaving)
+                await start_decommission(of.client, leaving)
             return found
 
         async def progress(_: int) -> None: ...
 
-        repair = LedgerRepair(client, cluster, of.settings, ledger_id, progress)
-        with patch.object(cluster, "look", marked_after_the_look):
+        repair = LedgerRepair(client, watcher, of.settings, ledger_id, progress)
+        with patch.object(watcher, "refresh_view", marked_after_the_refresh):
             assert await of.over(repair.run([bookies[0]])) == ""
         assert sorted((await of.metadata(ledger_id)).bookies()) == sorted([*bookies[1:], other])
 
@@ -177,7 +177,7 @@ async def test_cookies_that_could_not_be_read_again_are_read_later() -> None:
         (listed,) = made.metadata.bookies()
         others = [one for one in of.bookies if one != listed]
         for one in others:
-            await decommission(of.client, one)
+            await start_decommission(of.client, one)
             await cancel_decommission(of.client, one)
         store = client.ledgers.store
         assert isinstance(store, MemoryStore)

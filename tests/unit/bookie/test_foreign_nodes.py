@@ -10,9 +10,9 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
-from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
-from magnetar_bookie.auto_recovery.sweeper import Sweeper
-from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
+from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, start_decommission
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers, list_repair_progress
 from magnetar_bookie.client import foreign_nodes
 from magnetar_bookie.client.foreign_nodes import ForeignNodes
 from magnetar_bookie.core import ledger_metadata
@@ -106,7 +106,7 @@ async def test_auto_recovery_skips_unreadable_nodes(of: Scene) -> None:
     # Of a ledger's name the part that is wrong.
     for path in (*names[:2], f"{paths.LEDGERS}/hello", f"{paths.LEDGERS}/0000/+123", names[4]):
         assert sum(path in message for message in messages) == 1, path
-    assert await repair_progress(of.client) == []
+    assert await list_repair_progress(of.client) == []
 
 
 async def test_audit_continues_past_unreadable_decommission_marks(of: Scene) -> None:
@@ -130,9 +130,9 @@ async def test_repair_task_does_not_overwrite_an_unreadable_node() -> None:
         for value in (b"not ours", no_message(of)):
             await of.store.put(paths.task(ledger_id), value, ABSENT)
             with told() as messages:
-                await Tasks(of.client).report(ledger_id, ["b1"])
-                await Tasks(of.client).note(ledger_id, 1, 2, "")
-                assert not await Tasks(of.client).finish(ledger_id, ledger_pb2.RepairTask())
+                await UnderreplicatedLedgers(of.client).mark_underreplicated(ledger_id, ["b1"])
+                await UnderreplicatedLedgers(of.client).record_progress(ledger_id, 1, 2, "")
+                assert not await UnderreplicatedLedgers(of.client).mark_replicated(ledger_id, ledger_pb2.RepairTask())
             assert len(messages) == 1
             await of.store.delete(paths.task(ledger_id), 0)
 
@@ -147,7 +147,7 @@ async def test_an_intent_that_cant_be_read_is_not_due_all_the_time() -> None:
         stored = await compare_and_set.read(of.store, paths.ledger(orphan.ledger_id))
         assert stored is not None
         await of.store.put(paths.ledger(orphan.ledger_id), b"not ours", stored.version)
-        sweeper = Sweeper(of.client, 20)
+        sweeper = UnclaimedLedgerDeleter(of.client, 20)
         await sweeper.sweep(lambda: True)
         assert sweeper.next_due() == of.clock.monotonic() + 20
         of.clock.advance(20)
@@ -163,10 +163,10 @@ async def test_unreadable_decommission_mark_raises_an_error_with_its_path() -> N
         for value in (b"not ours", no_message(of)):
             await of.store.put(paths.leaving("b1"), value, ABSENT)
             with pytest.raises(ForeignValue, match="/bookies/leaving/b1"):
-                await decommission_progress(of.client, "b1")
+                await read_decommission_progress(of.client, "b1")
             await of.store.delete(paths.leaving("b1"), 0)
-        await decommission(of.client, "b1")
-        assert await decommission_progress(of.client, "b1") is not None
+        await start_decommission(of.client, "b1")
+        assert await read_decommission_progress(of.client, "b1") is not None
 
 
 async def test_unreadable_ledger_id_counter_raises_an_error_with_its_path() -> None:

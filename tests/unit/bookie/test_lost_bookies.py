@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.core.audit import CheckSchedule, bookies_to_replace
+from magnetar_bookie.auto_recovery.auditor_rules import CheckSchedule, bookies_to_replace
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView, LostBookies
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
 from magnetar_bookie.read.striping import Fragment, Striping
 
 ALL = ("b1", "b2", "b3")
@@ -17,10 +17,10 @@ def view(*alive: str, cookies: tuple[str, ...] = ALL, leaving: tuple[str, ...] =
 def test_a_bookie_is_lost_when_it_was_away_for_the_delay() -> None:
     lost = LostBookies(10)
     lost.observe(view("b1", "b2"), 100)
-    assert not lost.lost("b3", 109)
-    assert lost.lost("b3", 110)
-    assert not lost.overdue("b3", 114, 5)
-    assert lost.overdue("b3", 115, 5)
+    assert not lost.is_lost("b3", 109)
+    assert lost.is_lost("b3", 110)
+    assert not lost.is_lost_for("b3", 114, 5)
+    assert lost.is_lost_for("b3", 115, 5)
     assert [lost.next_due(now, 5) for now in (100, 110, 115)] == [110, 115, None]
 
 
@@ -29,30 +29,30 @@ def test_lost_bookie_delay_restarts_after_bookie_returns() -> None:
     lost.observe(view("b1", "b2"), 100)
     lost.observe(view("b1", "b2", "b3"), 105)
     lost.observe(view("b1", "b2"), 106)
-    assert not lost.lost("b3", 115)
-    assert lost.lost("b3", 116)
+    assert not lost.is_lost("b3", 115)
+    assert lost.is_lost("b3", 116)
 
 
 def test_one_that_leaves_is_lost_at_once_though_it_is_alive() -> None:
     lost = LostBookies(10)
     lost.observe(view(*ALL, leaving=("b2",)), 100)
-    assert lost.lost("b2", 100)
-    assert not lost.overdue("b2", 104, 5)
-    assert lost.overdue("b2", 105, 5)
+    assert lost.is_lost("b2", 100)
+    assert not lost.is_lost_for("b2", 104, 5)
+    assert lost.is_lost_for("b2", 105, 5)
 
 
 def test_one_without_a_cookie_is_lost_at_once_when_a_ledger_names_it() -> None:
     lost = LostBookies(10)
     lost.observe(view(*ALL), 100)
-    assert not lost.lost("b9", 200)
-    lost.name(["b1", "b9"], 200)
-    assert lost.lost("b9", 200)
-    assert not lost.lost("b1", 1e9)
+    assert not lost.is_lost("b9", 200)
+    lost.observe_named(["b1", "b9"], 200)
+    assert lost.is_lost("b9", 200)
+    assert not lost.is_lost("b1", 1e9)
     # A cookie that vanishes ends the delay of a bookie that is away.
     lost.observe(view("b1", "b2"), 300)
-    assert not lost.lost("b3", 301)
+    assert not lost.is_lost("b3", 301)
     lost.observe(view("b1", "b2", cookies=("b1", "b2")), 301)
-    assert lost.lost("b3", 301)
+    assert lost.is_lost("b3", 301)
 
 
 def metadata(state: LedgerState, *fragments: tuple[str, ...]) -> LedgerMetadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import AddFailed
 from tests.unit.bookie.repair_scene import Scene
@@ -82,7 +82,7 @@ async def test_open_ledger_stays_open_when_no_replacement_bookie_exists() -> Non
         client = await of.auto_recovery()
 
         async def stuck() -> bool:
-            return any("no bookie can replace b3" in one.stuck for one in await repair_progress(client))
+            return any("no bookie can replace b3" in one.stuck for one in await list_repair_progress(client))
 
         await of.until(stuck, "the task says why")
         await of.over(writer.add(b"1"))

@@ -9,12 +9,12 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.sweeper import Sweeper
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server import collector
@@ -75,7 +75,7 @@ async def test_sweeper_deletes_only_unclaimed_ledgers(of: Scene) -> None:
 
 async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     orphan = await unclaimed(of)
-    sweeper = Sweeper(of.client, 20)
+    sweeper = UnclaimedLedgerDeleter(of.client, 20)
     await sweeper.sweep(always)
     due = sweeper.next_due()
     assert due == of.clock.monotonic() + 20
@@ -99,7 +99,7 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         other = await quiet_client(of)
         # It stands still at this one, whose answer it does not get.
         of.server.next_request(other.ledgers.store, *[None] * place, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
-        sweeping = asyncio.get_running_loop().create_task(Sweeper(other, 0).sweep(always))
+        sweeping = asyncio.get_running_loop().create_task(UnclaimedLedgerDeleter(other, 0).sweep(always))
         await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it stands still")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
@@ -109,7 +109,7 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         sweeping.cancel()
         await asyncio.wait([sweeping])
         # Another goes on where it stopped.
-        await Sweeper(of.client, 0).sweep(always)
+        await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
         assert await state(of, orphan.ledger_id) is LedgerState.TOMBSTONE
         assert not await intents(of)
 
@@ -118,7 +118,7 @@ async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
     """CHK-58: also where its answer was lost, and where the sweeper saw the intent before."""
     for fault in (None, Fault.LOSE_ANSWER):
         made = await unclaimed(of)
-        sweeper = Sweeper(of.client, 1)
+        sweeper = UnclaimedLedgerDeleter(of.client, 1)
         await sweeper.sweep(always)  # it has seen the intent
         owner = await quiet_client(of)
         of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     of.server.next_request(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     claiming = of.spawn(owner.ledgers.record(made, "/owners/1", lambda _: b"mine"))
     await of.passes(1)
-    await Sweeper(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
     assert of.server.release(owner.ledgers.store) == 0  # type: ignore[arg-type]
     of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
     await of.until(claiming.done, "the claim is over")
@@ -160,7 +160,7 @@ async def test_a_sweeping_that_lands_after_the_claim_has_no_effect(of: Scene) ->
     store = other.ledgers.store
     # The first requests are the intents' names and the one intent; then `sweeping` is set.
     of.server.next_request(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
-    sweeping = of.spawn(Sweeper(other, 0).sweep(always))
+    sweeping = of.spawn(UnclaimedLedgerDeleter(other, 0).sweep(always))
     await of.passes(1)
     await of.over(of.client.ledgers.record(made, "/owners/1", lambda _: b"mine"))
     of.server.release(store)  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) ->
     of.server.next_request(maker.ledgers.store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     making = of.spawn(maker.create(Striping(3, 3, 2), "a test"))
     await of.passes(1)
-    sweeper = Sweeper(of.client, 0)
+    sweeper = UnclaimedLedgerDeleter(of.client, 0)
     await sweeper.sweep(always)
     assert not await intents(of)
     assert of.server.release(maker.ledgers.store) == 1  # type: ignore[arg-type]
@@ -197,13 +197,13 @@ async def test_intent_without_ledger_is_deleted(of: Scene) -> None:
     assert intent is not None
     assert ledger is not None
     await of.store.delete(paths.ledger(made.ledger_id), ledger.version)
-    await Sweeper(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
     assert not await intents(of)
 
 
 async def test_sweeper_deletes_nothing_after_losing_auditor_role(of: Scene) -> None:
     made = await unclaimed(of)
-    await Sweeper(of.client, 0).sweep(lambda: False)
+    await UnclaimedLedgerDeleter(of.client, 0).sweep(lambda: False)
     assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
@@ -230,7 +230,7 @@ async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) ->
     """A bookie looks after the ledgers that it has heard of; one that was never written is not among them."""
     orphan = await unclaimed(of)
     auditor = of.auditor()
-    await Sweeper(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
     assert (await of.metadata(orphan.ledger_id)).holders
     for _ in range(2):
         await of.over(auditor.scan())
@@ -306,13 +306,13 @@ async def test_restored_tombstone_is_removed_again() -> None:
             assert await state(of, ledger_id) is None
 
 
-class InterruptedCluster(Cluster):
-    """Something happens right behind the first look."""
+class InterruptedWatcher(BookieWatcher):
+    """Something happens right after the first refresh."""
 
     happens: Callable[[], Awaitable[None]] | None = None
 
-    async def look(self) -> ClusterView:
-        view = await super().look()
+    async def refresh_view(self) -> ClusterView:
+        view = await super().refresh_view()
         happens, self.happens = self.happens, None
         if happens is not None:
             await happens()
@@ -321,7 +321,7 @@ class InterruptedCluster(Cluster):
 
 async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -> None:
     """CHK-26: its cookie is looked for again before anything relies on there being none."""
-    cluster = InterruptedCluster(of.client, of.settings)
+    watcher = InterruptedWatcher(of.client, of.settings)
     late = of.bookies["b9"] = SceneBookie(of, "b9")
     made: list[int] = []
 
@@ -333,9 +333,9 @@ async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -
         await of.client.delete(ledger.ledger_id)
         made.append(ledger.ledger_id)
 
-    cluster.happens = comes
-    await of.over(Auditor(of.client, cluster, of.settings, always).scan())
-    assert "b9" not in cluster.lost.view.cookies
+    watcher.happens = comes
+    await of.over(Auditor(of.client, watcher, of.settings, always).scan())
+    assert "b9" not in watcher.lost.view.cookies
     assert (await of.metadata(made[0])).holders == ("b1", "b9")
 
 

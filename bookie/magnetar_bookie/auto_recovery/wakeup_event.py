@@ -6,17 +6,17 @@ import asyncio
 
 from magnetar_wire.clock import Clock
 
-__all__ = ["Alarm"]
+__all__ = ["WakeupEvent"]
 
 
-class Alarm:
+class WakeupEvent:
     """Rung from anywhere on the loop; one waits for it. What rings while nobody waits is heard by the next wait."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rung = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         self._rung.set()
 
     async def wait(self, seconds: float) -> None:

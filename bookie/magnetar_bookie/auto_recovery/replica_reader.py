@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from magnetar_bookie.auto_recovery.ledger_repair_rules import Run, SlotRepair, runs, sources
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.repair import FillSlot, Run, runs, sources
 from magnetar_bookie.read.read_answer import BadAnswer, Lack, read_entries
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.transport import TransportError
 
-__all__ = ["SlotReader"]
+__all__ = ["ReplicaReader"]
 
 
-class SlotReader:
+class ReplicaReader:
     """Reads for one slot of one ledger."""
 
-    def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata, step: FillSlot) -> None:
+    def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata, step: SlotRepair) -> None:
         self._client = client
         self._ledger_id = ledger_id
         self._metadata = metadata

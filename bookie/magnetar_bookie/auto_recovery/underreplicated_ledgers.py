@@ -23,7 +23,7 @@ from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, StoreFull
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import RepairTask
 
-__all__ = ["LedgerLock", "RepairProgress", "Tasks", "repair_progress"]
+__all__ = ["RepairLock", "RepairProgress", "UnderreplicatedLedgers", "list_repair_progress"]
 
 _GIVE_BACK_RETRY_S: Final = 0.5
 
@@ -42,13 +42,13 @@ class RepairProgress:
     tried_ms: int
 
 
-async def repair_progress(client: LedgerClient) -> list[RepairProgress]:
+async def list_repair_progress(client: LedgerClient) -> list[RepairProgress]:
     """All ledgers that lack replicas, as far as is known."""
-    tasks = Tasks(client)
+    tasks = UnderreplicatedLedgers(client)
     progress = []
-    for ledger_id in await tasks.ledger_ids():
+    for ledger_id in await tasks.list_ledger_ids():
         try:
-            task = await tasks.read(ledger_id)
+            task = await tasks.read_task(ledger_id)
         except ForeignValue as error:
             client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
             continue
@@ -67,20 +67,20 @@ async def repair_progress(client: LedgerClient) -> list[RepairProgress]:
     return progress
 
 
-class Tasks:
+class UnderreplicatedLedgers:
     def __init__(self, client: LedgerClient) -> None:
         self._client = client
         self._store = client.ledgers.store
 
-    async def ledger_ids(self) -> list[int]:
+    async def list_ledger_ids(self) -> list[int]:
         return await self._client.ledgers.ids_under(paths.TASKS)
 
-    async def read(self, ledger_id: int) -> RepairTask | None:
+    async def read_task(self, ledger_id: int) -> RepairTask | None:
         """Raises `ForeignValue`. The others pass over what is no task of ours."""
         stored = await compare_and_set.read(self._store, paths.task(ledger_id))
         return _decoded(ledger_id, stored.payload) if stored else None
 
-    async def report(self, ledger_id: int, lost_bookies: Iterable[str] = ()) -> None:
+    async def mark_underreplicated(self, ledger_id: int, lost_bookies: Iterable[str] = ()) -> None:
         """Makes the task, or adds the bookies to the one that is there."""
         names = sorted(lost_bookies)
         now_ms = self._client.clock.time_ms()
@@ -97,7 +97,7 @@ class Tasks:
 
         await self._change(ledger_id, reported)
 
-    async def note(self, ledger_id: int, copied: int, total: int, stuck: str) -> None:
+    async def record_progress(self, ledger_id: int, copied: int, total: int, stuck: str) -> None:
         """How far the work is. A task that is gone meanwhile stays so."""
         now_ms = self._client.clock.time_ms()
 
@@ -110,7 +110,7 @@ class Tasks:
 
         await self._change(ledger_id, noted)
 
-    async def finish(self, ledger_id: int, worked_on: RepairTask) -> bool:
+    async def mark_replicated(self, ledger_id: int, worked_on: RepairTask) -> bool:
         """Takes the task away; False: another report has come, and the ledger must be looked at once more."""
         found, names = worked_on.found_ms, list(worked_on.lost_bookies)
         done = False
@@ -139,7 +139,7 @@ def _decoded(ledger_id: int, payload: bytes) -> RepairTask:
     return decode_node(RepairTask, paths.task(ledger_id), payload)
 
 
-class LedgerLock:
+class RepairLock:
     """The ephemeral lock on one ledger's repair: `async with LedgerLock(…) as mine`.
 
     It saves work and guards nothing: it may be taken by another while its former holder, paused, still goes on. A lock

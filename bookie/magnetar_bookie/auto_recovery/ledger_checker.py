@@ -1,4 +1,4 @@
-"""Holding closed ledgers against their bookies' inventories, a few at a time; core/audit.py says which are due.
+"""Holding closed ledgers against their bookies' inventories, a few at a time; auditor_rules.py says which are due.
 
 What is found lacking gets a task, as does what a reader reports. A ledger one of whose bookies is away is not read at
 all: it could not be found whole.
@@ -9,36 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.alarm import Alarm
+from magnetar_bookie.auto_recovery.auditor_rules import CheckSchedule
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.auto_recovery.inventory import find_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import list_final_slots
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.audit import CheckSchedule
-from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 
-__all__ = ["Checker"]
+__all__ = ["LedgerChecker"]
 
 
-class Checker:
+class LedgerChecker:
     def __init__(self, client: LedgerClient, settings: AutoRecoverySettings, allowed: Callable[[], bool]) -> None:
         self._client = client
         self._settings = settings
         self._allowed = allowed
-        self._tasks = Tasks(client)
-        self._alarm = Alarm(client.clock)
+        self._underreplicated = UnderreplicatedLedgers(client)
+        self._wakeup = WakeupEvent(client.clock)
         self.schedule = CheckSchedule(
             settings.auditor_periodic_check_interval_seconds, settings.rw_rereplicate_backoff_max_seconds
         )
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """The schedule has changed."""
-        self._alarm.ring()
+        self._wakeup.wake()
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
@@ -49,7 +49,7 @@ class Checker:
                     await self._check(ledger_id)
             next_due = self.schedule.next_due()
             wait_s = self._settings.auditor_scan_interval_seconds if next_due is None else next_due - clock.monotonic()
-            await self._alarm.wait(max(wait_s, self._settings.auditor_check_pause_seconds))
+            await self._wakeup.wait(max(wait_s, self._settings.auditor_check_pause_seconds))
 
     async def _check(self, ledger_id: int) -> None:
         # As of the beginning: what becomes damaged during a check is the next one's affair.
@@ -72,9 +72,9 @@ class Checker:
         alive = self._client.bookies.alive()
         if any(one not in alive for one in metadata.bookies()):
             return None
-        for step in settled_slots(metadata):
-            async for _, missing in lacking(self._client, self._settings, ledger_id, metadata, step):
+        for step in list_final_slots(metadata):
+            async for _, missing in find_missing_entries(self._client, self._settings, ledger_id, metadata, step):
                 if missing:
-                    await self._tasks.report(ledger_id)
+                    await self._underreplicated.mark_underreplicated(ledger_id)
                     return None
         return stored.version

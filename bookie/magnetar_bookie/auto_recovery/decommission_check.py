@@ -9,36 +9,36 @@ either way.
 
 from __future__ import annotations
 
-from magnetar_bookie.auto_recovery.ledger_overview import ledgers
-from magnetar_bookie.auto_recovery.overview import Standing, members
+from magnetar_bookie.auto_recovery.bookie_overview import BookieState, summarize_bookies
+from magnetar_bookie.auto_recovery.ledger_overview import summarize_ledgers
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerError
 
-__all__ = ["CannotLeave", "check_farewell"]
+__all__ = ["CannotDecommission", "check_decommission"]
 
 
-class CannotLeave(LedgerError):
+class CannotDecommission(LedgerError):
     """Without this bookie there would be too few for its ledgers."""
 
 
-async def check_farewell(client: LedgerClient, bookie_id: str) -> None:
+async def check_decommission(client: LedgerClient, bookie_id: str) -> None:
     """Raises `CannotLeave`. Goes through all ledgers."""
     widest, ledger = 0, 0
-    async for one in ledgers(client):
+    async for one in summarize_ledgers(client):
         if one.metadata.state is LedgerState.TOMBSTONE:
             continue
         width = max((len(found.bookies) for found in one.metadata.fragments if bookie_id in found.bookies), default=0)
         if width > widest:
             widest, ledger = width, one.ledger_id
-    others = [one for one in await members(client) if one.bookie_id != bookie_id]
-    left = [one for one in others if one.standing is Standing.WRITABLE]
+    others = [one for one in await summarize_bookies(client) if one.bookie_id != bookie_id]
+    left = [one for one in others if one.standing is BookieState.WRITABLE]
     if len(left) < widest:
         out = [f"{one.bookie_id} is {one.standing.value}" for one in others if one.standing not in _NOT_TOLD]
         because = f" ({', '.join(out)})" if out else ""
-        raise CannotLeave(
+        raise CannotDecommission(
             f"without {bookie_id} only {len(left)} bookies accept entries{because}, but ledger {ledger} needs {widest}"
         )
 
 
-_NOT_TOLD = (Standing.WRITABLE, Standing.STRUCK_OFF)
+_NOT_TOLD = (BookieState.WRITABLE, BookieState.STRUCK_OFF)

@@ -15,10 +15,10 @@ from magnetar_metadata.errors import NodeExists, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_wire.clock import Clock
 
-__all__ = ["Election"]
+__all__ = ["AuditorElection"]
 
 
-class Election:
+class AuditorElection:
     def __init__(self, store: MetadataStore, clock: Clock, bookie_id: str, retry_s: float) -> None:
         self._store = store
         self._clock = clock
@@ -27,11 +27,11 @@ class Election:
         # So much of the time-out is left when the term ends, and two requests fit into it before.
         self._margin_s = min(1.0, store.session.timeout_s / 4)
 
-    def safe(self) -> bool:
+    def is_term_valid(self) -> bool:
         """Whether nobody else can have been elected yet."""
         return self._clock.monotonic() < self._store.session.safe_until(self._margin_s)
 
-    async def won(self) -> None:
+    async def wait_elected(self) -> None:
         """Returns when this session is elected."""
         watch = self._store.watch(paths.AUDITOR)
         try:
@@ -42,7 +42,7 @@ class Election:
         finally:
             watch.close()
 
-    async def term(self) -> None:
+    async def wait_term_end(self) -> None:
         """Returns when the term is over. Raises `SessionLost` when the session is."""
         pause_s = (self._store.session.timeout_s - self._margin_s) / 3
         while True:
@@ -52,7 +52,7 @@ class Election:
                     return
             except Unavailable:
                 pass  # the session may live on: its clock decides
-            if not self.safe():
+            if not self.is_term_valid():
                 return
             await self._clock.sleep(pause_s)
 

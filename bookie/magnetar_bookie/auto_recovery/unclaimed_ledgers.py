@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.foreign_nodes import decode_node
@@ -34,12 +35,40 @@ from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
 from magnetar_protos.ledger_pb2 import LedgerIntent
 
-__all__ = ["Sweeper"]
+__all__ = ["UnclaimedLedger", "UnclaimedLedgerDeleter", "list_unclaimed_ledgers"]
 
 _log = logging.getLogger(__name__)
 
 
-class Sweeper:
+@dataclass(frozen=True, slots=True)
+class UnclaimedLedger:
+    """A ledger that was made and that nobody has recorded as his."""
+
+    ledger_id: int
+    purpose: str
+    created_ms: int
+    # It is being deleted, and can't be claimed any more.
+    sweeping: bool
+
+
+async def list_unclaimed_ledgers(client: LedgerClient) -> list[UnclaimedLedger]:
+    """The oldest ledger first."""
+    await client.ledgers.store.sync()
+    found = []
+    for ledger_id in sorted(await client.ledgers.ids_under(paths.INTENTS)):
+        try:
+            stored = await compare_and_set.read(client.ledgers.store, paths.intent(ledger_id))
+            if stored is None:
+                continue  # claimed or swept meanwhile
+            intent = decode_node(LedgerIntent, paths.intent(ledger_id), stored.payload)
+        except ForeignValue as error:
+            client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
+            continue
+        found.append(UnclaimedLedger(ledger_id, intent.purpose, intent.created_ms, intent.sweeping))
+    return found
+
+
+class UnclaimedLedgerDeleter:
     def __init__(self, client: LedgerClient, grace_s: float) -> None:
         self._client = client
         self._store = client.ledgers.store

@@ -50,16 +50,16 @@ class LostBookies:
         for bookie_id in list(self._since):
             self._judge(bookie_id, now)
 
-    def name(self, bookies: Iterable[str], now: float) -> None:
+    def observe_named(self, bookies: Iterable[str], now: float) -> None:
         """Ledgers name these: one without a cookie is lost from now on."""
         for bookie_id in bookies:
             if bookie_id not in self._since:
                 self._judge(bookie_id, now)
 
-    def lost(self, bookie_id: str, now: float) -> bool:
-        return self.overdue(bookie_id, now, 0.0)
+    def is_lost(self, bookie_id: str, now: float) -> bool:
+        return self.is_lost_for(bookie_id, now, 0.0)
 
-    def overdue(self, bookie_id: str, now: float, grace_s: float) -> bool:
+    def is_lost_for(self, bookie_id: str, now: float, grace_s: float) -> bool:
         """Whether it has been lost for `grace_s`."""
         since = self._since.get(bookie_id)
         return since is not None and now >= since + self._delay_of(bookie_id) + grace_s

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.reading import SlotReader
+from magnetar_bookie.auto_recovery.inventory import find_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, entries_of_slot
+from magnetar_bookie.auto_recovery.replica_reader import ReplicaReader
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.repair import FillSlot, entries_of_slot
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK
 
-__all__ = ["ReadOnlyTarget", "TargetFailed", "fill_slot"]
+__all__ = ["ReadOnlyTarget", "TargetFailed", "copy_missing_entries"]
 
 # How many more of the slot's entries are there now.
 Progress = Callable[[int], Awaitable[None]]
@@ -34,12 +34,12 @@ class ReadOnlyTarget(CannotRepair):
     """It lacks entries, and takes none."""
 
 
-async def fill_slot(
+async def copy_missing_entries(
     client: LedgerClient,
     settings: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
-    step: FillSlot,
+    step: SlotRepair,
     progress: Progress,
     *,
     read_only: bool = False,
@@ -48,9 +48,9 @@ async def fill_slot(
 
     Entries that can be copied are, even if some others can't.
     """
-    reader = SlotReader(client, ledger_id, metadata, step)
+    reader = ReplicaReader(client, ledger_id, metadata, step)
     at = step.first_entry_id
-    async for end, missing in lacking(client, settings, ledger_id, metadata, step):
+    async for end, missing in find_missing_entries(client, settings, ledger_id, metadata, step):
         if missing and read_only:
             raise ReadOnlyTarget(f"bookie {step.target} lacks entry {missing[0]}, and is read-only")
         in_piece = entries_of_slot(metadata.striping, step.slot, at, end - 1)

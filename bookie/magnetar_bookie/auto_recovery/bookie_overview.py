@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import DecommissionProgress, decommission_progress
-from magnetar_bookie.client.foreign_nodes import decode_node
+from magnetar_bookie.auto_recovery.decommission import DecommissionProgress, read_decommission_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
-from magnetar_protos.ledger_pb2 import BookieRegistration, LedgerIntent
+from magnetar_protos.ledger_pb2 import BookieRegistration
 
-__all__ = ["Member", "Offices", "Standing", "Unclaimed", "members", "offices", "unclaimed"]
+__all__ = ["BookieState", "BookieSummary", "RecoveryRoles", "read_recovery_roles", "summarize_bookies"]
 
 
-class Standing(enum.Enum):
+class BookieState(enum.Enum):
     """How a bookie stands with the cluster, in the words that people are shown."""
 
     WRITABLE = "writable"
@@ -36,9 +34,9 @@ class Standing(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BookieSummary:
     bookie_id: str
-    standing: Standing
+    standing: BookieState
     # Empty: it is not registered.
     address: str
     # Likewise, or it answers nowhere over HTTP.
@@ -48,7 +46,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Offices:
+class RecoveryRoles:
     """Who is at what. Names are of bookies; of a session that no registered bookie has, its number."""
 
     # None: there is none at the moment.
@@ -57,18 +55,7 @@ class Offices:
     locks: dict[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Unclaimed:
-    """A ledger that was made and that nobody has recorded as his."""
-
-    ledger_id: int
-    purpose: str
-    created_ms: int
-    # It is being deleted, and can't be claimed any more.
-    sweeping: bool
-
-
-async def members(client: LedgerClient) -> list[Member]:
+async def summarize_bookies(client: LedgerClient) -> list[BookieSummary]:
     """All bookies that belong or belonged to the cluster, by name."""
     store = client.ledgers.store
     await store.sync()
@@ -81,17 +68,17 @@ async def members(client: LedgerClient) -> list[Member]:
         progress = None
         if bookie_id in leaving:
             try:
-                progress = await decommission_progress(client, bookie_id)
+                progress = await read_decommission_progress(client, bookie_id)
             except ForeignValue as error:
                 client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
         registration = registered.get(bookie_id)
         standing = _standing(registration, progress, leaving=bookie_id in leaving)
         where = (registration.address, registration.http_address) if registration else ("", "")
-        found.append(Member(bookie_id, standing, *where, progress))
+        found.append(BookieSummary(bookie_id, standing, *where, progress))
     return found
 
 
-async def offices(client: LedgerClient) -> Offices:
+async def read_recovery_roles(client: LedgerClient) -> RecoveryRoles:
     store = client.ledgers.store
     await store.sync()
     by_session = {}
@@ -105,24 +92,7 @@ async def offices(client: LedgerClient) -> Offices:
         lock = await store.exists(paths.lock(ledger_id))
         if lock is not None:
             locks[ledger_id] = by_session.get(lock.ephemeral_owner, f"session {lock.ephemeral_owner:#x}")
-    return Offices(auditor.value.decode(errors="replace") if auditor is not None else None, locks)
-
-
-async def unclaimed(client: LedgerClient) -> list[Unclaimed]:
-    """The oldest ledger first."""
-    await client.ledgers.store.sync()
-    found = []
-    for ledger_id in sorted(await client.ledgers.ids_under(paths.INTENTS)):
-        try:
-            stored = await compare_and_set.read(client.ledgers.store, paths.intent(ledger_id))
-            if stored is None:
-                continue  # claimed or swept meanwhile
-            intent = decode_node(LedgerIntent, paths.intent(ledger_id), stored.payload)
-        except ForeignValue as error:
-            client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
-            continue
-        found.append(Unclaimed(ledger_id, intent.purpose, intent.created_ms, intent.sweeping))
-    return found
+    return RecoveryRoles(auditor.value.decode(errors="replace") if auditor is not None else None, locks)
 
 
 async def _registrations(client: LedgerClient) -> dict[str, BookieRegistration]:
@@ -141,11 +111,11 @@ async def _registrations(client: LedgerClient) -> dict[str, BookieRegistration]:
 
 def _standing(
     registration: BookieRegistration | None, progress: DecommissionProgress | None, *, leaving: bool
-) -> Standing:
+) -> BookieState:
     if progress is not None and progress.done:
-        return Standing.STRUCK_OFF
+        return BookieState.STRUCK_OFF
     if leaving:
-        return Standing.LEAVING
+        return BookieState.LEAVING
     if registration is None:
-        return Standing.LOST
-    return Standing.READ_ONLY if registration.read_only else Standing.WRITABLE
+        return BookieState.LOST
+    return BookieState.READ_ONLY if registration.read_only else BookieState.WRITABLE

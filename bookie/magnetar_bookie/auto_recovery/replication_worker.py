@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.alarm import Alarm
-from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
-from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairLock, UnderreplicatedLedgers
+from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_wire.tasks import OrderedTaskGroup
 
-__all__ = ["Worker"]
+__all__ = ["ReplicationWorker"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 3600.0
@@ -36,22 +36,22 @@ class _Pause:
     until: float
 
 
-class Worker:
+class ReplicationWorker:
     def __init__(
         self,
         client: LedgerClient,
-        cluster: Cluster,
+        bookie_watcher: BookieWatcher,
         settings: AutoRecoverySettings,
         counters: RepairCounters | None = None,
     ) -> None:
         self._client = client
-        self._cluster = cluster
+        self._bookie_watcher = bookie_watcher
         self._settings = settings
         self._counters = counters or RepairCounters()
         # The ledger that it is at, and how far that is.
         self.repairing: tuple[int, LedgerRepair] | None = None
-        self._tasks = Tasks(client)
-        self._alarm = Alarm(client.clock)
+        self._underreplicated = UnderreplicatedLedgers(client)
+        self._wakeup = WakeupEvent(client.clock)
         # Of each task that could not be finished: when it is due again.
         self._pauses: dict[int, _Pause] = {}
         # The tasks there were at the last look, and whether the watch has told of changes since.
@@ -60,7 +60,7 @@ class Worker:
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
-        stop = self._cluster.follow(self._bookies_changed)
+        stop = self._bookie_watcher.watch_bookies(self._bookies_changed)
         watch = self._client.ledgers.store.watch(paths.TASKS)
         try:
             async with OrderedTaskGroup() as group:
@@ -68,7 +68,7 @@ class Worker:
                 wait_s = _LONGEST_WAIT_S
                 while True:
                     # A new watch tells of changes at once.
-                    await self._alarm.wait(wait_s)
+                    await self._wakeup.wait(wait_s)
                     wait_s = await self._round()
         finally:
             watch.close()
@@ -78,18 +78,18 @@ class Worker:
         while True:
             await news()
             self._changed = True
-            self._alarm.ring()
+            self._wakeup.wake()
 
     def _bookies_changed(self) -> None:
         self._pauses.clear()
-        self._alarm.ring()
+        self._wakeup.wake()
 
     async def _round(self) -> float:
         """Tries every task that is due; returns after how long the next one is."""
         if self._changed:
             self._changed = False
             try:
-                self._listed = await self._tasks.ledger_ids()
+                self._listed = await self._underreplicated.list_ledger_ids()
             except Unavailable:
                 self._changed = True
                 return self._settings.metadata_retry_seconds
@@ -105,7 +105,7 @@ class Worker:
 
     async def _try(self, ledger_id: int) -> None:
         try:
-            async with LedgerLock(self._client, ledger_id, b"worker") as mine:
+            async with RepairLock(self._client, ledger_id, b"worker") as mine:
                 done = mine and await self._work(ledger_id)
         except (Unavailable, StoreFull) as error:
             _log.info("The repair of ledger %s waits until the metadata store answers: %s", ledger_id, error)
@@ -130,7 +130,7 @@ class Worker:
 
     async def _work(self, ledger_id: int) -> bool:
         """Whether the task is no more."""
-        task = await self._tasks.read(ledger_id)
+        task = await self._underreplicated.read_task(ledger_id)
         if task is None:
             return True
         noted_at = self._client.clock.monotonic()
@@ -141,9 +141,9 @@ class Worker:
             now = self._client.clock.monotonic()
             if now - noted_at >= self._settings.progress_interval_seconds:
                 noted_at = now
-                await self._tasks.note(ledger_id, repair.copied, repair.total, "")
+                await self._underreplicated.record_progress(ledger_id, repair.copied, repair.total, "")
 
-        repair = LedgerRepair(self._client, self._cluster, self._settings, ledger_id, progress)
+        repair = LedgerRepair(self._client, self._bookie_watcher, self._settings, ledger_id, progress)
         self.repairing = ledger_id, repair
         try:
             stuck = await repair.run(list(task.lost_bookies))
@@ -151,7 +151,7 @@ class Worker:
             self.repairing = None
         if not stuck:
             self._counters.tasks_done += 1
-            return await self._tasks.finish(ledger_id, task)
+            return await self._underreplicated.mark_replicated(ledger_id, task)
         _log.info("Ledger %s is not fully replicated yet, and is retried: %s", ledger_id, stuck)
-        await self._tasks.note(ledger_id, repair.copied, repair.total, stuck)
+        await self._underreplicated.record_progress(ledger_id, repair.copied, repair.total, stuck)
         return False

@@ -31,20 +31,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.read.striping import Fragment, Striping
 
 __all__ = [
-    "FillSlot",
     "RepairPlan",
     "Run",
+    "SlotRepair",
     "entries_of_slot",
+    "list_final_slots",
     "missing_entries",
     "plan_repair",
     "repairable_entries",
     "runs",
-    "settled_slots",
     "sources",
 ]
 
@@ -53,7 +53,7 @@ Choose = Callable[[Sequence[str], Sequence[str]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class FillSlot:
+class SlotRepair:
     """Has `target` hold all that this slot of a fragment should, and then stand there if another is `listed`."""
 
     first_entry_id: int
@@ -66,18 +66,18 @@ class FillSlot:
     def replaces(self) -> bool:
         return self.target != self.listed
 
-    def at(self, target: str) -> FillSlot:
+    def at(self, target: str) -> SlotRepair:
         return replace(self, target=target)
 
 
-def settled_slots(metadata: LedgerMetadata) -> list[FillSlot]:
+def list_final_slots(metadata: LedgerMetadata) -> list[SlotRepair]:
     """Each slot of each fragment whose entries are final, with its present bookie."""
     found = []
     for index, fragment in enumerate(metadata.fragments):
         last = metadata.last_entry_of(index)
         if last is not None:
             first = fragment.first_entry_id
-            found += [FillSlot(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
+            found += [SlotRepair(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
     return found
 
 
@@ -85,7 +85,7 @@ def repairable_entries(metadata: LedgerMetadata, bookie_id: str, entry_ids: Iter
     """Return those of the entries that the bookie must hold and that repair may write to it."""
     if metadata.state is LedgerState.TOMBSTONE:
         return []
-    slots = [step for step in settled_slots(metadata) if step.listed == bookie_id]
+    slots = [step for step in list_final_slots(metadata) if step.listed == bookie_id]
     return [
         entry_id
         for entry_id in entry_ids
@@ -100,7 +100,7 @@ def repairable_entries(metadata: LedgerMetadata, bookie_id: str, entry_ids: Iter
 class RepairPlan:
     # First recover the ledger, then plan anew.
     recover: bool = False
-    steps: list[FillSlot] = field(default_factory=list)
+    steps: list[SlotRepair] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
 
 
@@ -155,7 +155,7 @@ def _plan_fragment(
     # As it will be: two lost bookies of one fragment are not given the same successor.
     ensemble = list(fragment.bookies)
     for slot, listed in enumerate(fragment.bookies):
-        step = FillSlot(fragment.first_entry_id, last, slot, listed, listed)
+        step = SlotRepair(fragment.first_entry_id, last, slot, listed, listed)
         if listed in lost:
             target = successor(ensemble, fragment, usable, choose)
             if target is None:
@@ -175,7 +175,7 @@ def successor(ensemble: Sequence[str], fragment: Fragment, usable: Sequence[str]
     return choose(ensemble, candidates) if candidates else None
 
 
-def no_successor(step: FillSlot) -> str:
+def no_successor(step: SlotRepair) -> str:
     return (
         f"no bookie can replace {step.listed} for entries {step.first_entry_id} to {step.last_entry_id}: "
         "add a bookie that accepts entries and holds no other replica of them"
@@ -231,7 +231,7 @@ def runs(striping: Striping, entry_ids: Sequence[int]) -> list[Run]:
     return found
 
 
-def sources(metadata: LedgerMetadata, step: FillSlot, entry_id: int, alive: Container[str]) -> list[str]:
+def sources(metadata: LedgerMetadata, step: SlotRepair, entry_id: int, alive: Container[str]) -> list[str]:
     """Who may have the entry, in the order in which they are to be asked.
 
     First the write set's others, then the one that is to be replaced (it may be leaving, and serve reads), then former

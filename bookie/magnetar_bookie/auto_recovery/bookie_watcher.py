@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView, LostBookies
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 
-__all__ = ["Cluster"]
+__all__ = ["BookieWatcher"]
 
 
-class Cluster:
+class BookieWatcher:
     """Auditor and worker of one process share it, so that both have seen a bookie go at the same time."""
 
     def __init__(self, client: LedgerClient, settings: AutoRecoverySettings) -> None:
         self._client = client
         self.lost = LostBookies(settings.lost_bookie_recovery_delay_seconds)
 
-    async def look(self) -> ClusterView:
+    async def refresh_view(self) -> ClusterView:
         """A view that is at least as new as this call.
 
         The registrations are read here and not taken from the client, who may not have caught up yet after the session
@@ -43,7 +43,7 @@ class Cluster:
         self.lost.observe(view, self._client.clock.monotonic())
         return view
 
-    def follow(self, changed: Callable[[], object]) -> Callable[[], None]:
+    def watch_bookies(self, changed: Callable[[], object]) -> Callable[[], None]:
         """Notes who comes and goes at the time, and tells; returns what ends that."""
 
         def heard() -> None:

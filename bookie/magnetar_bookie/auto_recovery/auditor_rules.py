@@ -19,8 +19,8 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from magnetar_bookie.auto_recovery.lost_bookies import LostBookies
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.lost_bookies import LostBookies
 
 __all__ = ["CheckSchedule", "bookies_to_replace"]
 
@@ -31,7 +31,7 @@ def bookies_to_replace(metadata: LedgerMetadata, lost: LostBookies, now: float, 
     for index, fragment in enumerate(metadata.fragments):
         growing = metadata.last_entry_of(index) is None
         for bookie_id in fragment.bookies:
-            if lost.overdue(bookie_id, now, grace_s if growing else 0.0):
+            if lost.is_lost_for(bookie_id, now, grace_s if growing else 0.0):
                 found[bookie_id] = None
     return list(found)
 
