@@ -1,7 +1,7 @@
-"""What people are shown: the bookies, who does which office, and the ledgers that nobody has claimed yet.
+"""What commands show of bookies: their state, which one is the auditor, and which ledgers each repairs.
 
-All of it is read from the metadata store at the moment of asking, and is of the past when it is shown. Nothing is
-decided by it: who is lost is for the auditor to say, who waits for a while before it does.
+Everything is read from the metadata store when it is requested, and may have changed when it is shown. No decision is
+based on it: which bookies are lost is decided by the auditor, after a delay.
 """
 
 from __future__ import annotations
@@ -21,60 +21,60 @@ __all__ = ["BookieState", "BookieSummary", "RecoveryRoles", "read_recovery_roles
 
 
 class BookieState(enum.Enum):
-    """How a bookie stands with the cluster, in the words that people are shown."""
+    """The values are shown to users."""
 
     WRITABLE = "writable"
-    # Registered, and takes no new entries: its disk is full, or somebody wants it so.
+    # Registered, and refuses new entries: its disk is full, or an operator has requested it.
     READ_ONLY = "read-only"
-    # Being emptied; it may be registered or not.
+    # Being decommissioned, registered or not.
     LEAVING = "leaving"
-    # It belongs to the cluster and is not registered.
+    # It belongs to the cluster, and is not registered.
     LOST = "lost"
-    STRUCK_OFF = "struck off"
+    DECOMMISSIONED = "struck off"
 
 
 @dataclass(frozen=True, slots=True)
 class BookieSummary:
     bookie_id: str
-    standing: BookieState
-    # Empty: it is not registered.
+    state: BookieState
+    # "": it is not registered.
     address: str
-    # Likewise, or it answers nowhere over HTTP.
+    # "": it is not registered, or serves no HTTP.
     http_address: str
-    # Of one that leaves or has left.
-    leaving: DecommissionProgress | None
+    # None: no decommission was started.
+    decommission: DecommissionProgress | None
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRoles:
-    """Who is at what. Names are of bookies; of a session that no registered bookie has, its number."""
+    """Who does what in auto-recovery: ids of bookies, or the number of a session that no registered bookie has."""
 
     # None: there is none at the moment.
     auditor: str | None
-    # Ledger id: whose worker has its lock.
-    locks: dict[int, str]
+    # By ledger: who has its repair lock.
+    repair_locks: dict[int, str]
 
 
 async def summarize_bookies(client: LedgerClient) -> list[BookieSummary]:
-    """All bookies that belong or belonged to the cluster, by name."""
+    """Return all bookies that belong or belonged to the cluster, by id."""
     store = client.ledgers.store
     await store.sync()
     leaving = await store.children(paths.LEAVING)
-    registered = await _registrations(client)
-    # Read last: a bookie has its cookie before it registers.
+    registrations = await _read_registrations(client)
+    # Read last: a bookie writes its cookie before it registers.
     cookies = await store.children(paths.COOKIES)
     found = []
-    for bookie_id in sorted({*cookies, *leaving, *registered}):
+    for bookie_id in sorted({*cookies, *leaving, *registrations}):
         progress = None
         if bookie_id in leaving:
             try:
                 progress = await read_decommission_progress(client, bookie_id)
             except ForeignValue as error:
                 client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
-        registration = registered.get(bookie_id)
-        standing = _standing(registration, progress, leaving=bookie_id in leaving)
-        where = (registration.address, registration.http_address) if registration else ("", "")
-        found.append(BookieSummary(bookie_id, standing, *where, progress))
+        registration = registrations.get(bookie_id)
+        state = _state(registration, progress, leaving=bookie_id in leaving)
+        addresses = (registration.address, registration.http_address) if registration else ("", "")
+        found.append(BookieSummary(bookie_id, state, *addresses, progress))
     return found
 
 
@@ -95,7 +95,7 @@ async def read_recovery_roles(client: LedgerClient) -> RecoveryRoles:
     return RecoveryRoles(auditor.value.decode(errors="replace") if auditor is not None else None, locks)
 
 
-async def _registrations(client: LedgerClient) -> dict[str, BookieRegistration]:
+async def _read_registrations(client: LedgerClient) -> dict[str, BookieRegistration]:
     store = client.ledgers.store
     found = {}
     for bookie_id in await store.children(paths.AVAILABLE):
@@ -109,11 +109,11 @@ async def _registrations(client: LedgerClient) -> dict[str, BookieRegistration]:
     return found
 
 
-def _standing(
+def _state(
     registration: BookieRegistration | None, progress: DecommissionProgress | None, *, leaving: bool
 ) -> BookieState:
     if progress is not None and progress.done:
-        return BookieState.STRUCK_OFF
+        return BookieState.DECOMMISSIONED
     if leaving:
         return BookieState.LEAVING
     if registration is None:

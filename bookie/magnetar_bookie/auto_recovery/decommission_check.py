@@ -1,29 +1,24 @@
-"""Whether a bookie can be let go: whether there would be enough others for what it stores.
+"""The check whether enough other bookies accept entries for a bookie to be decommissioned.
 
-A ledger keeps the width of its ensembles when it is repaired. So as many bookies that take entries must be left as the
-widest ensemble names that the bookie is in; with fewer, its decommission waits for others to come, perhaps for ever.
+Repair does not change the ensemble size of a ledger. So at least as many writable bookies must be left as the largest
+ensemble has that names the bookie. With fewer, the decommission waits until others join, perhaps for ever.
 
-That is advice for whoever asks, not a rule: bookies may come and go the moment after, and no entry is in danger
-either way.
+The check is advice for operators, not a rule: bookies may register and leave at any moment, and no entry is at risk.
 """
 
 from __future__ import annotations
 
 from magnetar_bookie.auto_recovery.bookie_overview import BookieState, summarize_bookies
+from magnetar_bookie.auto_recovery.errors import CannotDecommission
 from magnetar_bookie.auto_recovery.ledger_overview import summarize_ledgers
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
-from magnetar_bookie.errors import LedgerError
 
-__all__ = ["CannotDecommission", "check_decommission"]
-
-
-class CannotDecommission(LedgerError):
-    """Without this bookie there would be too few for its ledgers."""
+__all__ = ["check_decommission"]
 
 
 async def check_decommission(client: LedgerClient, bookie_id: str) -> None:
-    """Raises `CannotLeave`. Goes through all ledgers."""
+    """Read the metadata of all ledgers, and raise `CannotDecommission` if too few other bookies are writable."""
     widest, ledger = 0, 0
     async for one in summarize_ledgers(client):
         if one.metadata.state is LedgerState.TOMBSTONE:
@@ -32,13 +27,12 @@ async def check_decommission(client: LedgerClient, bookie_id: str) -> None:
         if width > widest:
             widest, ledger = width, one.ledger_id
     others = [one for one in await summarize_bookies(client) if one.bookie_id != bookie_id]
-    left = [one for one in others if one.standing is BookieState.WRITABLE]
-    if len(left) < widest:
-        out = [f"{one.bookie_id} is {one.standing.value}" for one in others if one.standing not in _NOT_TOLD]
-        because = f" ({', '.join(out)})" if out else ""
+    writable = [one for one in others if one.state is BookieState.WRITABLE]
+    if len(writable) < widest:
+        named = (one for one in others if one.state not in (BookieState.WRITABLE, BookieState.DECOMMISSIONED))
+        unusable = ", ".join(f"{one.bookie_id} is {one.state.value}" for one in named)
+        because = f" ({unusable})" if unusable else ""
         raise CannotDecommission(
-            f"without {bookie_id} only {len(left)} bookies accept entries{because}, but ledger {ledger} needs {widest}"
+            f"without {bookie_id} only {len(writable)} bookies accept entries{because}, "
+            f"but ledger {ledger} needs {widest}"
         )
-
-
-_NOT_TOLD = (BookieState.WRITABLE, BookieState.STRUCK_OFF)

@@ -1,7 +1,7 @@
-"""Holding closed ledgers against their bookies' inventories, a few at a time; auditor_rules.py says which are due.
+"""Compare closed ledgers with their bookies' inventories, a few at a time (`CheckSchedule` of auditor_rules.py).
 
-What is found lacking gets a task, as does what a reader reports. A ledger one of whose bookies is away is not read at
-all: it could not be found whole.
+A ledger with missing entries gets a repair task, as it does when a reader reports it. A ledger with an unregistered
+bookie is not checked, as the check could not be completed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["LedgerChecker"]
 
 
 class LedgerChecker:
-    def __init__(self, client: LedgerClient, settings: AutoRecoverySettings, allowed: Callable[[], bool]) -> None:
+    def __init__(self, client: LedgerClient, settings: AutoRecoverySettings, is_term_valid: Callable[[], bool]) -> None:
         self._client = client
         self._settings = settings
-        self._allowed = allowed
+        self._is_term_valid = is_term_valid
         self._underreplicated = UnderreplicatedLedgers(client)
         self._wakeup = WakeupEvent(client.clock)
         self.schedule = CheckSchedule(
@@ -37,34 +37,34 @@ class LedgerChecker:
         )
 
     def wake(self) -> None:
-        """The schedule has changed."""
+        """Notify the checker that its schedule has changed."""
         self._wakeup.wake()
 
     async def run(self) -> None:
-        """Until cancelled, or the session is lost (`SessionLost`)."""
+        """Check ledgers when they are due, until cancelled. Raises `SessionLost`."""
         clock = self._client.clock
         while True:
-            for ledger_id in self.schedule.due(clock.monotonic(), self._settings.auditor_checks_per_round):
-                if self._allowed():
+            for ledger_id in self.schedule.due_ledgers(clock.monotonic(), self._settings.auditor_checks_per_round):
+                if self._is_term_valid():
                     await self._check(ledger_id)
             next_due = self.schedule.next_due()
             wait_s = self._settings.auditor_scan_interval_seconds if next_due is None else next_due - clock.monotonic()
             await self._wakeup.wait(max(wait_s, self._settings.auditor_check_pause_seconds))
 
     async def _check(self, ledger_id: int) -> None:
-        # As of the beginning: what becomes damaged during a check is the next one's affair.
+        # The time before the check: damage that occurs during a check is found by the next one.
         now = self._client.clock.monotonic()
         try:
-            version = await self._whole_at(ledger_id)
+            version = await self._find_complete_version(ledger_id)
         except (CannotRepair, LedgerError, ForeignValue, StoreFull, Unavailable):
             version = None
         if version is None:
-            self.schedule.not_settled(ledger_id, now)
+            self.schedule.record_incomplete(ledger_id, now)
         else:
-            self.schedule.found_whole(ledger_id, version, now)
+            self.schedule.record_complete(ledger_id, version, now)
 
-    async def _whole_at(self, ledger_id: int) -> int | None:
-        """The version of the metadata by which nothing is lacking; None: something is, or it can't be told."""
+    async def _find_complete_version(self, ledger_id: int) -> int | None:
+        """Return the version of the metadata by which no entry is missing, or None if one is or that is unknown."""
         stored = await compare_and_set.read(self._client.ledgers.store, paths.ledger(ledger_id))
         metadata = ledger_metadata.decode(stored.payload) if stored else None
         if stored is None or metadata is None or not metadata.closed:
@@ -72,8 +72,8 @@ class LedgerChecker:
         alive = self._client.bookies.alive()
         if any(one not in alive for one in metadata.bookies()):
             return None
-        for step in list_final_slots(metadata):
-            async for _, missing in find_missing_entries(self._client, self._settings, ledger_id, metadata, step):
+        for slot in list_final_slots(metadata):
+            async for _, missing in find_missing_entries(self._client, self._settings, ledger_id, metadata, slot):
                 if missing:
                     await self._underreplicated.mark_underreplicated(ledger_id)
                     return None

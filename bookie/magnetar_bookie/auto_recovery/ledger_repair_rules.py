@@ -1,29 +1,31 @@
-"""What one ledger needs so that every slot holds all that it should: the plan, and what lies in which slot.
+"""The plan for the repair of one ledger: which slots to copy to which bookies.
 
-What may be touched
--------------------
-Entries of a closed ledger, and of the fragments before the last of one that is not closed, are confirmed and final:
-they may be copied anywhere at any time, and a bookie may be replaced once all that its slot holds is on the other's
-disk. The last fragment of a ledger that is not closed is never touched (protocol.md says why): if its bookie has been
-lost for the grace time, the ledger is recovered, which closes it, and is planned anew. That costs a live writer its
-ledger, so it is done only where it helps: another bookie could take the place, or the one that is named will never
-return.
+A slot is the position of a bookie in a fragment's ensemble; the striping determines which entries it holds.
 
-What a plan holds
------------------
-`steps`, each by itself safe and complete: whoever dies between two of them leaves a ledger that is better than
-before. `stuck` says what can't be done, and why. With neither, and nothing to recover, the ledger is whole. A plan is a
-function of what is seen now: there is nothing to resume, and it never waits. So it ends: each step makes one slot whole
-for good.
+What repair may change
+----------------------
+Entries of a closed ledger, and of all fragments before the last one of another ledger, are confirmed and final. They
+may be copied to any bookie at any time, and a bookie may be replaced when all entries of its slot are on the new
+bookie's disk. The last fragment of a ledger that is not closed is never changed (protocol.md has the reason). If its
+bookie has been lost for the grace period, the ledger is recovered, which closes it, and a new plan is made. A live
+writer loses its ledger then, so this is done only if it helps: another bookie can replace the lost one, or the lost one
+can't return.
 
-With `everything` the slots whose bookies are there are gone through as well: a bookie may lack entries (an ack quorum
-was enough), have them damaged, or have lost them.
+What a plan contains
+--------------------
+`steps` are independent: if the worker dies between two of them, the ledger has more replicas than before. `stuck` lists
+what can't be done, and why. A plan without either, and without `recover`, means that the ledger is fully replicated. A
+plan depends only on the current metadata and bookies. There is nothing to resume, and no plan waits. Each step
+completes one slot for good, so the repair ends.
 
-When a task is worth writing
+If `everything` is set, slots with available bookies are planned, too. Such a bookie may lack entries, since an ack
+quorum was enough, or have damaged or lost them.
+
+When a repair task is needed
 ----------------------------
-A fault that a plan would not mend must not become a repair task: the task ends at once, the next look at the same fault
-writes it again, and so on for ever. `repairable_entries` applies the limits above to a single bookie: a damaged entry
-above the end of a closed ledger, or on a bookie that the fragment no longer names, needs no repair.
+A fault that no plan would repair must not become a repair task. The task would end at once, the next check would find
+the same fault and write the task again, and so on. `repairable_entries` applies the limits above to a single bookie: a
+damaged entry above the end of a closed ledger, or on a bookie that the fragment no longer names, needs no repair.
 """
 
 from __future__ import annotations
@@ -36,42 +38,45 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.striping import Fragment, Striping
 
 __all__ = [
+    "EntryRun",
     "RepairPlan",
-    "Run",
     "SlotRepair",
-    "entries_of_slot",
+    "choose_replacement",
+    "count_slot_entries",
+    "describe_no_replacement",
+    "group_in_runs",
     "list_final_slots",
+    "list_sources",
     "missing_entries",
     "plan_repair",
     "repairable_entries",
-    "runs",
-    "sources",
 ]
 
-# Names a bookie for the ensemble out of the candidates, or None.
+# Chooses a bookie for the ensemble (first argument) out of the candidates (second), or returns None.
 Choose = Callable[[Sequence[str], Sequence[str]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRepair:
-    """Has `target` hold all that this slot of a fragment should, and then stand there if another is `listed`."""
+    """Copy all entries of a fragment's slot to `target`, then name it there if another bookie is the current one."""
 
     first_entry_id: int
     last_entry_id: int
     slot: int
-    listed: str
+    # The bookie that the metadata names.
+    current: str
     target: str
 
     @property
     def replaces(self) -> bool:
-        return self.target != self.listed
+        return self.target != self.current
 
-    def at(self, target: str) -> SlotRepair:
+    def with_target(self, target: str) -> SlotRepair:
         return replace(self, target=target)
 
 
 def list_final_slots(metadata: LedgerMetadata) -> list[SlotRepair]:
-    """Each slot of each fragment whose entries are final, with its present bookie."""
+    """Return the slots of all fragments whose entries are final, each with its current bookie as the target."""
     found = []
     for index, fragment in enumerate(metadata.fragments):
         last = metadata.last_entry_of(index)
@@ -85,20 +90,20 @@ def repairable_entries(metadata: LedgerMetadata, bookie_id: str, entry_ids: Iter
     """Return those of the entries that the bookie must hold and that repair may write to it."""
     if metadata.state is LedgerState.TOMBSTONE:
         return []
-    slots = [step for step in list_final_slots(metadata) if step.listed == bookie_id]
+    slots = [one for one in list_final_slots(metadata) if one.current == bookie_id]
     return [
         entry_id
         for entry_id in entry_ids
         if any(
-            step.first_entry_id <= entry_id <= step.last_entry_id and metadata.striping.holds(step.slot, entry_id)
-            for step in slots
+            one.first_entry_id <= entry_id <= one.last_entry_id and metadata.striping.holds(one.slot, entry_id)
+            for one in slots
         )
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    # First recover the ledger, then plan anew.
+    # Recover the ledger, then make a new plan.
     recover: bool = False
     steps: list[SlotRepair] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
@@ -113,15 +118,15 @@ def plan_repair(
     *,
     everything: bool,
 ) -> RepairPlan:
-    """`lost` bookies are to be replaced; those that have been so for the grace time are `overdue` as well."""
+    """Return a plan that replaces the `lost` bookies. Those lost for the grace period are in `overdue` as well."""
     plan = RepairPlan()
     usable = [bookie for bookie in view.writable if bookie not in lost]
     for index, fragment in enumerate(metadata.fragments):
         last = metadata.last_entry_of(index)
         if last is not None:
             _plan_fragment(plan, fragment, last, view, usable, lost, choose, everything=everything)
-        elif gone := [bookie for bookie in fragment.bookies if bookie in lost]:
-            reason = _why_not_recovered(fragment, gone, view, usable, overdue)
+        elif to_replace := [bookie for bookie in fragment.bookies if bookie in lost]:
+            reason = _why_not_recovered(fragment, to_replace, view, usable, overdue)
             if reason is None:
                 return RepairPlan(recover=True)
             plan.stuck.append(reason)
@@ -129,14 +134,15 @@ def plan_repair(
 
 
 def _why_not_recovered(
-    fragment: Fragment, gone: Sequence[str], view: ClusterView, usable: Sequence[str], overdue: Container[str]
+    fragment: Fragment, to_replace: Sequence[str], view: ClusterView, usable: Sequence[str], overdue: Container[str]
 ) -> str | None:
-    names = ", ".join(gone)
-    waited = [bookie for bookie in gone if bookie in overdue]
-    if not waited:
+    """Return why an open ledger with lost bookies is not recovered now, or None if it is."""
+    names = ", ".join(to_replace)
+    due = [bookie for bookie in to_replace if bookie in overdue]
+    if not due:
         return f"the ledger is open, and its writer still has time to replace {names} itself"
     spare = any(bookie not in fragment.bookies for bookie in usable)
-    if spare or any(bookie not in view.cookies for bookie in waited):
+    if spare or any(bookie not in view.cookies for bookie in due):
         return None
     return f"the ledger is open, and no bookie can replace {names}: add a bookie"
 
@@ -152,48 +158,50 @@ def _plan_fragment(
     *,
     everything: bool,
 ) -> None:
-    # As it will be: two lost bookies of one fragment are not given the same successor.
+    # The ensemble after the plan, so that two lost bookies of one fragment don't get the same replacement.
     ensemble = list(fragment.bookies)
-    for slot, listed in enumerate(fragment.bookies):
-        step = SlotRepair(fragment.first_entry_id, last, slot, listed, listed)
-        if listed in lost:
-            target = successor(ensemble, fragment, usable, choose)
+    for slot, current in enumerate(fragment.bookies):
+        step = SlotRepair(fragment.first_entry_id, last, slot, current, current)
+        if current in lost:
+            target = choose_replacement(ensemble, fragment, usable, choose)
             if target is None:
-                plan.stuck.append(no_successor(step))
+                plan.stuck.append(describe_no_replacement(step))
             else:
                 ensemble[slot] = target
-                plan.steps.append(step.at(target))
+                plan.steps.append(step.with_target(target))
         elif everything:
-            if listed in view.alive:
+            if current in view.alive:
                 plan.steps.append(step)
             else:
-                plan.stuck.append(f"bookie {listed} is not registered: its entries of the ledger can't be checked")
+                plan.stuck.append(f"bookie {current} is not registered: its entries of the ledger can't be checked")
 
 
-def successor(ensemble: Sequence[str], fragment: Fragment, usable: Sequence[str], choose: Choose) -> str | None:
+def choose_replacement(
+    ensemble: Sequence[str], fragment: Fragment, usable: Sequence[str], choose: Choose
+) -> str | None:
     candidates = [bookie for bookie in usable if bookie not in ensemble and bookie not in fragment.bookies]
     return choose(ensemble, candidates) if candidates else None
 
 
-def no_successor(step: SlotRepair) -> str:
+def describe_no_replacement(step: SlotRepair) -> str:
     return (
-        f"no bookie can replace {step.listed} for entries {step.first_entry_id} to {step.last_entry_id}: "
+        f"no bookie can replace {step.current} for entries {step.first_entry_id} to {step.last_entry_id}: "
         "add a bookie that accepts entries and holds no other replica of them"
     )
 
 
-def entries_of_slot(striping: Striping, slot: int, first: int, last: int) -> int:
-    """How many of the entries from `first` to `last` the slot holds."""
+def count_slot_entries(striping: Striping, slot: int, first: int, last: int) -> int:
+    """Return how many of the entries from `first` to `last` the slot holds."""
     cycles, rest = divmod(max(0, last - first + 1), striping.ensemble_size)
-    return cycles * striping.write_quorum + sum(striping.holds(slot, first + place) for place in range(rest))
+    return cycles * striping.write_quorum + sum(striping.holds(slot, first + offset) for offset in range(rest))
 
 
 def missing_entries(
     striping: Striping, slot: int, first: int, last: int, held: Iterable[tuple[int, int]]
 ) -> Iterator[int]:
-    """The entries from `first` to `last` that the slot should hold and that are in none of the ranges `held`.
+    """Yield the slot's entries from `first` to `last` that are in none of the ranges `held`.
 
-    The ranges may come in any order, overlap, and be none: a bookie said them.
+    The ranges come from a bookie's answer: they may be unordered, overlap, or be empty.
     """
     at = first
     for low, high in sorted(one for one in held if one[0] <= one[1]):
@@ -207,8 +215,8 @@ def missing_entries(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """The entries first, first + step … last: what one read asks for."""
+class EntryRun:
+    """The entries first, first + step … last, which one request reads."""
 
     first: int
     last: int
@@ -218,29 +226,29 @@ class Run:
         return self.first <= entry_id <= self.last and (entry_id - self.first) % self.step == 0
 
 
-def runs(striping: Striping, entry_ids: Sequence[int]) -> list[Run]:
-    """The entries as few runs, which hold no others. Striped entries lie on a bookie one ensemble size apart."""
+def group_in_runs(striping: Striping, entry_ids: Sequence[int]) -> list[EntryRun]:
+    """Group the entries in few runs without other entries. A bookie's striped entries are one ensemble size apart."""
     step = 1 if striping.ensemble_size == striping.write_quorum else striping.ensemble_size
-    found: list[Run] = []
+    runs: list[EntryRun] = []
     for entry_id in sorted(entry_ids, key=lambda entry_id: (entry_id % step, entry_id)):
-        before = found[-1] if found else None
+        before = runs[-1] if runs else None
         if before is not None and entry_id - before.last == step:
-            found[-1] = Run(before.first, entry_id, step)
+            runs[-1] = EntryRun(before.first, entry_id, step)
         else:
-            found.append(Run(entry_id, entry_id, step))
-    return found
+            runs.append(EntryRun(entry_id, entry_id, step))
+    return runs
 
 
-def sources(metadata: LedgerMetadata, step: SlotRepair, entry_id: int, alive: Container[str]) -> list[str]:
-    """Who may have the entry, in the order in which they are to be asked.
+def list_sources(metadata: LedgerMetadata, step: SlotRepair, entry_id: int, alive: Container[str]) -> list[str]:
+    """Return the bookies that may have the entry, in the order in which they are read.
 
-    First the write set's others, then the one that is to be replaced (it may be leaving, and serve reads), then former
-    bookies. A record proves itself, so it does not matter who gives it. Bookies that are not registered come last: some
-    may be reached all the same.
+    These are the other bookies of the write set, then the slot's current bookie (one that is being decommissioned
+    still serves reads), then former bookies. A record proves itself, so any source will do. Unregistered bookies are
+    last: some of them can be reached all the same.
     """
     index = next(i for i, fragment in enumerate(metadata.fragments) if fragment.first_entry_id == step.first_entry_id)
     ensemble = metadata.fragments[index].bookies
     write_set = [ensemble[slot] for slot in metadata.striping.write_set(entry_id) if slot != step.slot]
-    candidates = dict.fromkeys((*write_set, step.listed, *metadata.former_bookies))
+    candidates = dict.fromkeys((*write_set, step.current, *metadata.former_bookies))
     candidates.pop(step.target, None)
     return sorted(candidates, key=lambda bookie: bookie not in alive)

@@ -1,9 +1,8 @@
-"""A worker: takes repair tasks, one at a time, and makes ledgers whole. One runs with each bookie.
+"""The replication worker takes repair tasks, one at a time, and repairs their ledgers. One runs beside each bookie.
 
-It goes through the tasks in an order of its own draw, so that many workers spread, and passes over those that another
-holds the lock of. What could not be made whole is tried again after a pause that doubles up to a limit, and from the
-beginning when bookies come or go: that is when something could have changed. Whatever fails, nothing is tried without
-a pause.
+It tries the tasks in a random order, so that several workers spread over them, and skips those that another worker has
+locked. A ledger that could not be repaired is retried after a pause, which doubles up to a limit. When bookies register
+or leave, all pauses end, since the result may be another one then. After any failure there is a pause.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from magnetar_wire.tasks import OrderedTaskGroup
 __all__ = ["ReplicationWorker"]
 
 _log = logging.getLogger(__name__)
-_LONGEST_WAIT_S: Final = 3600.0
+_MAX_WAIT_S: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -48,65 +47,65 @@ class ReplicationWorker:
         self._bookie_watcher = bookie_watcher
         self._settings = settings
         self._counters = counters or RepairCounters()
-        # The ledger that it is at, and how far that is.
+        # The current repair and its ledger.
         self.repairing: tuple[int, LedgerRepair] | None = None
         self._underreplicated = UnderreplicatedLedgers(client)
         self._wakeup = WakeupEvent(client.clock)
-        # Of each task that could not be finished: when it is due again.
+        # By ledger: when a task that could not be finished is retried.
         self._pauses: dict[int, _Pause] = {}
-        # The tasks there were at the last look, and whether the watch has told of changes since.
-        self._listed: list[int] = []
-        self._changed = True
+        # The ledgers with tasks when they were last listed, and whether the watch has reported a change since.
+        self._ledger_ids: list[int] = []
+        self._tasks_changed = True
 
     async def run(self) -> None:
-        """Until cancelled, or the session is lost (`SessionLost`)."""
-        stop = self._bookie_watcher.watch_bookies(self._bookies_changed)
+        """Repair ledgers until cancelled. Raises `SessionLost`."""
+        stop_watching = self._bookie_watcher.watch_bookies(self._retry_all)
         watch = self._client.ledgers.store.watch(paths.TASKS)
         try:
             async with OrderedTaskGroup() as group:
-                group.create_task(self._follow(watch.wait))
-                wait_s = _LONGEST_WAIT_S
+                group.create_task(self._watch_tasks(watch.wait))
+                wait_s = _MAX_WAIT_S
                 while True:
-                    # A new watch tells of changes at once.
+                    # A new watch reports a change at once.
                     await self._wakeup.wait(wait_s)
-                    wait_s = await self._round()
+                    wait_s = await self._try_due_tasks()
         finally:
             watch.close()
-            stop()
+            stop_watching()
 
-    async def _follow(self, news: Callable[[], Awaitable[None]]) -> None:
+    async def _watch_tasks(self, wait_change: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await news()
-            self._changed = True
+            await wait_change()
+            self._tasks_changed = True
             self._wakeup.wake()
 
-    def _bookies_changed(self) -> None:
+    def _retry_all(self) -> None:
         self._pauses.clear()
         self._wakeup.wake()
 
-    async def _round(self) -> float:
-        """Tries every task that is due; returns after how long the next one is."""
-        if self._changed:
-            self._changed = False
+    async def _try_due_tasks(self) -> float:
+        """Try each task that is due, and return the seconds until the next one is."""
+        if self._tasks_changed:
+            self._tasks_changed = False
             try:
-                self._listed = await self._underreplicated.list_ledger_ids()
+                self._ledger_ids = await self._underreplicated.list_ledger_ids()
             except Unavailable:
-                self._changed = True
+                self._tasks_changed = True
                 return self._settings.metadata_retry_seconds
-        ledger_ids = list(self._listed)
+        ledger_ids = list(self._ledger_ids)
         self._pauses = {one: self._pauses[one] for one in ledger_ids if one in self._pauses}
         self._client.randomness.shuffle(ledger_ids)
         for ledger_id in ledger_ids:
             pause = self._pauses.get(ledger_id)
             if pause is None or pause.until <= self._client.clock.monotonic():
-                await self._try(ledger_id)
+                await self._try_task(ledger_id)
         now = self._client.clock.monotonic()
-        return min((pause.until - now for pause in self._pauses.values()), default=_LONGEST_WAIT_S)
+        return min((pause.until - now for pause in self._pauses.values()), default=_MAX_WAIT_S)
 
-    async def _try(self, ledger_id: int) -> None:
+    async def _try_task(self, ledger_id: int) -> None:
         try:
-            async with RepairLock(self._client, ledger_id, b"worker") as mine:
-                done = mine and await self._work(ledger_id)
+            async with RepairLock(self._client, ledger_id, b"worker") as acquired:
+                done = acquired and await self._repair(ledger_id)
         except (Unavailable, StoreFull) as error:
             _log.info("The repair of ledger %s waits until the metadata store answers: %s", ledger_id, error)
             done = False
@@ -115,32 +114,29 @@ class ReplicationWorker:
             done = False
         if done:
             self._pauses.pop(ledger_id, None)
-            self._listed.remove(ledger_id)
+            self._ledger_ids.remove(ledger_id)
         else:
-            self._postpone(ledger_id)
+            self._pause(ledger_id)
 
-    def _postpone(self, ledger_id: int) -> None:
-        before = self._pauses.get(ledger_id)
-        first, longest = (
-            self._settings.rw_rereplicate_backoff_seconds,
-            self._settings.rw_rereplicate_backoff_max_seconds,
-        )
-        seconds = min(before.seconds * 2 if before else first, longest)
+    def _pause(self, ledger_id: int) -> None:
+        previous = self._pauses.get(ledger_id)
+        seconds = self._settings.rw_rereplicate_backoff_seconds if previous is None else previous.seconds * 2
+        seconds = min(seconds, self._settings.rw_rereplicate_backoff_max_seconds)
         self._pauses[ledger_id] = _Pause(seconds, self._client.clock.monotonic() + seconds)
 
-    async def _work(self, ledger_id: int) -> bool:
-        """Whether the task is no more."""
+    async def _repair(self, ledger_id: int) -> bool:
+        """Repair the ledger, and return whether its task is deleted."""
         task = await self._underreplicated.read_task(ledger_id)
         if task is None:
             return True
-        noted_at = self._client.clock.monotonic()
+        recorded_at = self._client.clock.monotonic()
 
         async def progress(entries: int) -> None:
-            nonlocal noted_at
+            nonlocal recorded_at
             self._counters.entries_in_place += entries
             now = self._client.clock.monotonic()
-            if now - noted_at >= self._settings.progress_interval_seconds:
-                noted_at = now
+            if now - recorded_at >= self._settings.progress_interval_seconds:
+                recorded_at = now
                 await self._underreplicated.record_progress(ledger_id, repair.copied, repair.total, "")
 
         repair = LedgerRepair(self._client, self._bookie_watcher, self._settings, ledger_id, progress)

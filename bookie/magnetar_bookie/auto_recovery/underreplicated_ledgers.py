@@ -1,11 +1,11 @@
-"""The repair tasks in the metadata store: who writes one, who takes it, how it goes on and ends.
+"""The repair tasks in the metadata store: one node for each underreplicated ledger.
 
-A task says that somebody should look at a ledger, and no more: what is to be done is planned from the ledger's metadata
-each time. So a task that is too many costs a look, and one that two workers hold costs some copies made twice: all that
-they do is idempotent or a compare-and-set. The lock only keeps them apart as a rule.
+A task says only that a worker should look at the ledger; the repair is planned from the ledger's metadata each time. So
+a superfluous task costs one read, and if two workers have the same task, some entries are copied twice: all that they
+do is idempotent or a compare-and-set. The lock only keeps them apart in most cases.
 
-A task ends when its ledger is whole or deleted, and only as it was when the work on it began: a report that came
-meanwhile (it names more lost bookies) is not lost with it.
+A task is deleted when its ledger is fully replicated or deleted, but only if it is the same as when the repair began.
+If the ledger was reported again in the meantime, with more lost bookies, the task stays.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from magnetar_protos.ledger_pb2 import RepairTask
 
 __all__ = ["RepairLock", "RepairProgress", "UnderreplicatedLedgers", "list_repair_progress"]
 
-_GIVE_BACK_RETRY_S: Final = 0.5
+_UNLOCK_RETRY_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RepairProgress:
-    """One ledger's repair, for people to see."""
+    """The progress of one ledger's repair, for commands."""
 
     ledger_id: int
     lost_bookies: tuple[str, ...]
     entries_copied: int
     entries_total: int
-    # Why it can't go on; empty: it can, or has not been tried.
+    # Why it can't continue. Empty if it can, or was not tried yet.
     stuck: str
     found_ms: int
     tried_ms: int
 
 
 async def list_repair_progress(client: LedgerClient) -> list[RepairProgress]:
-    """All ledgers that lack replicas, as far as is known."""
-    tasks = UnderreplicatedLedgers(client)
+    """Return the progress of all repair tasks."""
+    underreplicated = UnderreplicatedLedgers(client)
     progress = []
-    for ledger_id in await tasks.list_ledger_ids():
+    for ledger_id in await underreplicated.list_ledger_ids():
         try:
-            task = await tasks.read_task(ledger_id)
+            task = await underreplicated.read_task(ledger_id)
         except ForeignValue as error:
             client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
             continue
@@ -76,55 +76,58 @@ class UnderreplicatedLedgers:
         return await self._client.ledgers.ids_under(paths.TASKS)
 
     async def read_task(self, ledger_id: int) -> RepairTask | None:
-        """Raises `ForeignValue`. The others pass over what is no task of ours."""
+        """Raises `ForeignValue` if the node can't be decoded. The other methods skip such a node."""
         stored = await compare_and_set.read(self._store, paths.task(ledger_id))
-        return _decoded(ledger_id, stored.payload) if stored else None
+        return _decode_task(ledger_id, stored.payload) if stored else None
 
     async def mark_underreplicated(self, ledger_id: int, lost_bookies: Iterable[str] = ()) -> None:
-        """Makes the task, or adds the bookies to the one that is there."""
+        """Create the ledger's task, or add the bookies to the task that exists."""
         names = sorted(lost_bookies)
         now_ms = self._client.clock.time_ms()
 
-        def reported(payload: bytes | None) -> bytes | UpdateAction:
+        def update(payload: bytes | None) -> bytes | UpdateAction:
             if payload is None:
                 return RepairTask(found_ms=now_ms, lost_bookies=names).SerializeToString(deterministic=True)
-            task = _decoded(ledger_id, payload)
-            more = [name for name in names if name not in task.lost_bookies]
-            if not more:
+            task = _decode_task(ledger_id, payload)
+            new = [name for name in names if name not in task.lost_bookies]
+            if not new:
                 return LEAVE
-            task.lost_bookies.extend(more)
+            task.lost_bookies.extend(new)
             return task.SerializeToString(deterministic=True)
 
-        await self._change(ledger_id, reported)
+        await self._change(ledger_id, update)
 
     async def record_progress(self, ledger_id: int, copied: int, total: int, stuck: str) -> None:
-        """How far the work is. A task that is gone meanwhile stays so."""
+        """Store the progress of the repair. A task that was deleted in the meantime is not created again."""
         now_ms = self._client.clock.time_ms()
 
-        def noted(payload: bytes | None) -> bytes | UpdateAction:
+        def update(payload: bytes | None) -> bytes | UpdateAction:
             if payload is None:
                 return LEAVE
-            task = _decoded(ledger_id, payload)
+            task = _decode_task(ledger_id, payload)
             task.entries_copied, task.entries_total, task.stuck, task.tried_ms = copied, total, stuck, now_ms
             return task.SerializeToString(deterministic=True)
 
-        await self._change(ledger_id, noted)
+        await self._change(ledger_id, update)
 
-    async def mark_replicated(self, ledger_id: int, worked_on: RepairTask) -> bool:
-        """Takes the task away; False: another report has come, and the ledger must be looked at once more."""
-        found, names = worked_on.found_ms, list(worked_on.lost_bookies)
+    async def mark_replicated(self, ledger_id: int, repaired: RepairTask) -> bool:
+        """Delete the task if it is still the one that was `repaired`, and return whether there is none any more.
+
+        Otherwise the ledger was reported again, and must be repaired again.
+        """
+        found_ms, names = repaired.found_ms, list(repaired.lost_bookies)
         done = False
 
-        def finished(payload: bytes | None) -> bytes | UpdateAction:
+        def update(payload: bytes | None) -> bytes | UpdateAction:
             nonlocal done
             done = payload is None
             if payload is None:
                 return LEAVE
-            task = _decoded(ledger_id, payload)
-            done = task.found_ms == found and list(task.lost_bookies) == names
+            task = _decode_task(ledger_id, payload)
+            done = task.found_ms == found_ms and list(task.lost_bookies) == names
             return DELETE if done else LEAVE
 
-        await self._change(ledger_id, finished)
+        await self._change(ledger_id, update)
         return done
 
     async def _change(self, ledger_id: int, update: compare_and_set.Update) -> None:
@@ -135,17 +138,18 @@ class UnderreplicatedLedgers:
             self._client.ledgers.foreign.pass_over(path, error)
 
 
-def _decoded(ledger_id: int, payload: bytes) -> RepairTask:
+def _decode_task(ledger_id: int, payload: bytes) -> RepairTask:
     return decode_node(RepairTask, paths.task(ledger_id), payload)
 
 
 class RepairLock:
-    """The ephemeral lock on one ledger's repair: `async with LedgerLock(…) as mine`.
+    """The ephemeral lock on one ledger's repair: `async with RepairLock(…) as acquired`.
 
-    It saves work and guards nothing: it may be taken by another while its former holder, paused, still goes on. A lock
-    whose making got no answer is known by its session and holder, and is taken up again: a session has one of each kind
-    of holder. It is given back before anything else is done, however long the store gives no answer: as long as the
-    session lives it would keep all others from the ledger, and its holder may never come to that ledger again.
+    It saves work but guards nothing: another process may acquire it while its former holder, which was paused,
+    continues. If the request that created the node got no answer, the lock is recognised by its session and holder,
+    since a session has only one holder of each kind. The lock is released before anything else is done, however long
+    the store does not answer: as long as the session exists, it would keep all other workers from the ledger, and its
+    own worker may never try that ledger again.
     """
 
     def __init__(self, client: LedgerClient, ledger_id: int, holder: bytes) -> None:
@@ -153,20 +157,20 @@ class RepairLock:
         self._clock = client.clock
         self._path = paths.lock(ledger_id)
         self._holder = holder
-        self._mine = False
+        self._acquired = False
 
     async def __aenter__(self) -> bool:
         try:
             await self._store.put(self._path, self._holder, ABSENT, ephemeral=True)
-            self._mine = True
+            self._acquired = True
         except NodeExists:
             node = await self._store.get(self._path)
             own_session = node is not None and node.stat.ephemeral_owner == self._store.session.id
-            self._mine = own_session and node is not None and node.value == self._holder
-        return self._mine
+            self._acquired = own_session and node is not None and node.value == self._holder
+        return self._acquired
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if not self._mine:
+        if not self._acquired:
             return
         while True:
             try:
@@ -175,7 +179,7 @@ class RepairLock:
                 pass
             except (Unavailable, StoreFull):
                 if kind is None or issubclass(kind, Exception):
-                    await self._clock.sleep(_GIVE_BACK_RETRY_S)
+                    await self._clock.sleep(_UNLOCK_RETRY_S)
                     continue
-                # Cancelled: the session ends with whoever is.
+                # Cancelled: the owner ends the session, and with it the lock.
             return

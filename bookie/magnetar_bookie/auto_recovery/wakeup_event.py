@@ -1,4 +1,4 @@
-"""Waiting for news or for a time, whichever is first."""
+"""A wait for a time that another task can end early."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ __all__ = ["WakeupEvent"]
 
 
 class WakeupEvent:
-    """Rung from anywhere on the loop; one waits for it. What rings while nobody waits is heard by the next wait."""
+    """Ends the wait of one task. A `wake` while no task waits ends the next wait at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
 
     def wake(self) -> None:
-        self._rung.set()
+        self._event.set()
 
-    async def wait(self, seconds: float) -> None:
-        timer = self._clock.call_later(max(0.0, seconds), self._rung.set)
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until `wake` is called, or the time is over."""
+        timer = self._clock.call_later(max(0.0, timeout_s), self._event.set)
         try:
-            await self._rung.wait()
+            await self._event.wait()
         finally:
             timer.cancel()
-        self._rung.clear()
+        self._event.clear()

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, start_decommission
-from magnetar_bookie.auto_recovery.decommission_check import CannotDecommission, check_decommission
+from magnetar_bookie.auto_recovery.decommission_check import check_decommission
+from magnetar_bookie.auto_recovery.errors import CannotDecommission
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, how_to_cancel

@@ -11,7 +11,8 @@ import typer
 
 from magnetar_bookie.auto_recovery.bookie_overview import BookieState, read_recovery_roles, summarize_bookies
 from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
-from magnetar_bookie.auto_recovery.decommission_check import CannotDecommission, check_decommission
+from magnetar_bookie.auto_recovery.decommission_check import check_decommission
+from magnetar_bookie.auto_recovery.errors import CannotDecommission
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
@@ -107,7 +108,7 @@ def decommission_bookie(
             else:
                 print("\n".join(stays.lines()))
             return
-        if not force and found[name].leaving is None:
+        if not force and found[name].decommission is None:
             try:
                 await check_decommission(client, name)
             except CannotDecommission as error:
@@ -118,11 +119,13 @@ def decommission_bookie(
         async def look() -> LeavingView:
             nonlocal first
             one = next(one for one in await summarize_bookies(client) if one.bookie_id == name)
-            left = one.leaving.ledgers_left if one.leaving else None
+            left = one.decommission.ledgers_left if one.decommission else None
             first = max(first or 0, left) if left is not None else first
             stuck = next((task.stuck for task in await list_repair_progress(client) if task.stuck), "")
-            struck_off = one.standing is BookieState.STRUCK_OFF
-            return LeavingView(name, left, first, struck_off=struck_off, taken_back=one.leaving is None, stuck=stuck)
+            struck_off = one.state is BookieState.DECOMMISSIONED
+            return LeavingView(
+                name, left, first, struck_off=struck_off, taken_back=one.decommission is None, stuck=stuck
+            )
 
         if watched:
             await watch(look, as_json=as_json)

@@ -55,7 +55,7 @@ class RepairsView:
                 ProgressBar(total or 1, done, width=30),
                 f"{done}/{total}" if total else "",
                 ", ".join(one.lost_bookies),
-                self.offices.locks.get(one.ledger_id, ""),
+                self.offices.repair_locks.get(one.ledger_id, ""),
                 Text(one.stuck, "red"),
             )
         whole, of = self._overall()
@@ -80,7 +80,8 @@ class RepairsView:
         return [
             {
                 "repairs": [
-                    {**dataclasses.asdict(one), "worker": self.offices.locks.get(one.ledger_id)} for one in self.repairs
+                    {**dataclasses.asdict(one), "worker": self.offices.repair_locks.get(one.ledger_id)}
+                    for one in self.repairs
                 ],
                 "whole": whole,
                 "ledgers": of,
@@ -144,7 +145,7 @@ class Repairs:
 
     async def _relied_on(self, one: BookieSummary) -> bool:
         """One that was killed just now is registered still, as long as its session may last."""
-        if one.standing not in (BookieState.WRITABLE, BookieState.READ_ONLY):
+        if one.state not in (BookieState.WRITABLE, BookieState.READ_ONLY):
             return False
         request = LastAddConfirmedRequest(ledger_id=0, above=-1)
         try:

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from magnetar_bookie.auto_recovery.decommission import NotLeaving, cancel_decommission, read_decommission_progress
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, read_decommission_progress
+from magnetar_bookie.auto_recovery.errors import NotLeaving
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import ClusterError, NoSuchName
 from magnetar_cli.cluster.daemon_parts import BrokerPart

@@ -9,14 +9,13 @@ import pytest
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery import auditor as auditing
 from magnetar_bookie.auto_recovery.decommission import (
-    NoSuchBookie,
-    NotLeaving,
     cancel_decommission,
     read_decommission_progress,
     start_decommission,
 )
-from magnetar_bookie.auto_recovery.decommission_check import CannotDecommission, check_decommission
-from magnetar_bookie.auto_recovery.ledger_nodes import ReadNode, ledger_nodes
+from magnetar_bookie.auto_recovery.decommission_check import check_decommission
+from magnetar_bookie.auto_recovery.errors import CannotDecommission, NoSuchBookie, NotLeaving
+from magnetar_bookie.auto_recovery.ledger_nodes import ReadNode, read_ledger_nodes
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, without_holders
 from tests.unit.bookie.repair_scene import Scene
@@ -128,7 +127,7 @@ async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
         named: list[int] = []
 
         async def meanwhile(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
-            async for one in ledger_nodes(ledgers):
+            async for one in read_ledger_nodes(ledgers):
                 yield one
             await cancel_decommission(of.client, "b2")
             await of.until(lambda: "b2" in of.client.bookies.writable(), "it is chosen again")
@@ -138,7 +137,7 @@ async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
         await start_decommission(of.client, "b2")
         auditor = of.auditor()
         with pytest.MonkeyPatch.context() as patching:
-            patching.setattr(auditing, "ledger_nodes", meanwhile)
+            patching.setattr(auditing, "read_ledger_nodes", meanwhile)
             await auditor.scan()
         assert "b2" in (await of.metadata(named[0])).bookies()
         assert await of.store.exists(paths.cookie("b2")) is not None, "a ledger names it"

@@ -147,14 +147,14 @@ async def test_an_intent_that_cant_be_read_is_not_due_all_the_time() -> None:
         stored = await compare_and_set.read(of.store, paths.ledger(orphan.ledger_id))
         assert stored is not None
         await of.store.put(paths.ledger(orphan.ledger_id), b"not ours", stored.version)
-        sweeper = UnclaimedLedgerDeleter(of.client, 20)
-        await sweeper.sweep(lambda: True)
-        assert sweeper.next_due() == of.clock.monotonic() + 20
+        deleter = UnclaimedLedgerDeleter(of.client, 20)
+        await deleter.delete_overdue(lambda: True)
+        assert deleter.next_due() == of.clock.monotonic() + 20
         of.clock.advance(20)
-        await of.over(sweeper.sweep(lambda: True))
-        assert sweeper.next_due() is None
+        await of.over(deleter.delete_overdue(lambda: True))
+        assert deleter.next_due() is None
         await of.store.delete(paths.ledger(orphan.ledger_id), stored.version + 1)
-        await of.over(sweeper.sweep(lambda: True))
+        await of.over(deleter.delete_overdue(lambda: True))
         assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
 
 

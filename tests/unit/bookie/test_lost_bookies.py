@@ -75,22 +75,22 @@ def test_a_growing_fragment_counts_after_the_grace_time_only() -> None:
 def test_a_closed_ledger_is_checked_when_it_is_new_when_it_changed_and_from_time_to_time() -> None:
     checks = CheckSchedule(interval_s=100, retry_s=10)
     for ledger_id in (3, 1, 2):
-        checks.scanned(ledger_id, 0)
-    assert checks.due(0, 2) == [1, 2]
-    checks.found_whole(1, 0, 0)
-    checks.not_settled(2, 0)
-    assert checks.due(0, 9) == [3]
-    assert checks.due(10, 9) == [3, 2]
-    checks.found_whole(2, 0, 10)
-    checks.found_whole(3, 0, 10)
-    assert checks.due(50, 9) == []
+        checks.add_ledger(ledger_id, 0)
+    assert checks.due_ledgers(0, 2) == [1, 2]
+    checks.record_complete(1, 0, 0)
+    checks.record_incomplete(2, 0)
+    assert checks.due_ledgers(0, 9) == [3]
+    assert checks.due_ledgers(10, 9) == [3, 2]
+    checks.record_complete(2, 0, 10)
+    checks.record_complete(3, 0, 10)
+    assert checks.due_ledgers(50, 9) == []
     assert checks.next_due() == 100
-    checks.scanned(3, 1)
-    assert checks.due(50, 9) == [3]
-    assert checks.due(100, 9) == [3, 1]
-    checks.forget_all_but([1, 3])
-    assert checks.due(1000, 9) == [3, 1]
-    # What was forgotten meanwhile is not remembered by a late answer.
-    checks.found_whole(2, 0, 0)
-    checks.not_settled(2, 0)
-    assert checks.due(1000, 9) == [3, 1]
+    checks.add_ledger(3, 1)
+    assert checks.due_ledgers(50, 9) == [3]
+    assert checks.due_ledgers(100, 9) == [3, 1]
+    checks.retain_only([1, 3])
+    assert checks.due_ledgers(1000, 9) == [3, 1]
+    # A late result does not add a ledger that was removed.
+    checks.record_complete(2, 0, 0)
+    checks.record_incomplete(2, 0)
+    assert checks.due_ledgers(1000, 9) == [3, 1]

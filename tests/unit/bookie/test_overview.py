@@ -1,4 +1,4 @@
-"""What people are shown of bookies, offices, intents and ledgers is what stands in the metadata store."""
+"""The overviews show what the metadata store has on bookies, roles, unclaimed ledgers and ledgers."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ async def test_each_bookie_state_is_listed() -> None:
             assert progress is not None
             await record_ledgers_left(of.client, name, progress.mark, left)
         found = {one.bookie_id: one for one in await summarize_bookies(of.client)}
-        assert {name: one.standing for name, one in found.items()} == {
+        assert {name: one.state for name, one in found.items()} == {
             "b0": BookieState.WRITABLE,
             "b1": BookieState.READ_ONLY,
             "b2": BookieState.LEAVING,
-            "b3": BookieState.STRUCK_OFF,
+            "b3": BookieState.DECOMMISSIONED,
             "gone": BookieState.LOST,
         }
         assert (found["b1"].address, found["b1"].http_address) == ("b1:1", "b1:2")
         assert found["gone"].address == ""
-        leaving = found["b2"].leaving
+        leaving = found["b2"].decommission
         assert leaving is not None
         assert leaving.ledgers_left == 7
 
@@ -56,7 +56,7 @@ async def test_malformed_registration_and_leaving_mark_are_tolerated() -> None:
         await _with_cookies(of, "b0", "b1")
         await of.store.put(paths.available("b0"), b"\xff", ANY)
         await of.store.put(paths.leaving("b1"), b"no mark of ours", ABSENT)
-        found = {one.bookie_id: one.standing for one in await summarize_bookies(of.client)}
+        found = {one.bookie_id: one.state for one in await summarize_bookies(of.client)}
         assert found["b0"] is BookieState.LOST
         assert found["b1"] is BookieState.LEAVING
 
@@ -72,9 +72,9 @@ async def test_auditor_and_locks_are_attributed_by_session() -> None:
         await stranger.put(paths.lock(2), b"worker", ABSENT, ephemeral=True)
         found = await read_recovery_roles(of.client)
         assert found.auditor == "b9"
-        assert found.locks == {1: "b9", 2: f"session {stranger.session.id:#x}"}
-        async with RepairLock(of.client, 1, b"worker") as mine:
-            assert not mine
+        assert found.repair_locks == {1: "b9", 2: f"session {stranger.session.id:#x}"}
+        async with RepairLock(of.client, 1, b"worker") as acquired:
+            assert not acquired
 
 
 async def test_unclaimed_ledgers_are_listed_until_deleted() -> None:
@@ -83,7 +83,7 @@ async def test_unclaimed_ledgers_are_listed_until_deleted() -> None:
         await of.store.put(paths.intent(99), b"nothing of ours", ABSENT)
         (one,) = await list_unclaimed_ledgers(of.client)
         assert (one.ledger_id, one.purpose, one.sweeping) == (ledger_id, "a test", False)
-        await UnclaimedLedgerDeleter(of.client, 0.0).sweep(lambda: True)
+        await UnclaimedLedgerDeleter(of.client, 0.0).delete_overdue(lambda: True)
         assert await list_unclaimed_ledgers(of.client) == []
 
 
@@ -102,11 +102,11 @@ async def test_ledger_listing_names_missing_bookies() -> None:
             incomplete: ("away",),
             deleted: ("b1", "b2"),
         }
-        places = [
+        replicas = [
             (one.first_entry_id, one.last_entry_id, one.slot, one.bookie_id, one.registered)
             for one in list_replicas(of.client, found[incomplete].metadata)
         ]
-        assert places == [
+        assert replicas == [
             (0, 4, 0, "b0", True),
             (0, 4, 1, "away", False),
             (5, None, 0, "b1", True),

@@ -202,7 +202,7 @@ async def _checks(of: Scene, settings: AutoRecoverySettings, *, ledgers: int, ch
 
     checker = Noting(of.client, settings, lambda: True)
     for _ in range(ledgers):
-        checker.schedule.scanned(await of.ledger(2), 1)
+        checker.schedule.add_ledger(await of.ledger(2), 1)
     of.spawn(checker.run())
     await of.until(lambda: len(moments) >= checks, "so many are checked", limit_s=10_000)
     return moments

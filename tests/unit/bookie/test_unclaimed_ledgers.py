@@ -56,7 +56,7 @@ def always() -> bool:
     return True
 
 
-async def test_sweeper_deletes_only_unclaimed_ledgers(of: Scene) -> None:
+async def test_only_unclaimed_ledgers_are_deleted(of: Scene) -> None:
     """CHK-58: whatever time passes."""
     claimed = await of.ledger(3)
     open_one = (await of.writer()).ledger_id
@@ -75,64 +75,64 @@ async def test_sweeper_deletes_only_unclaimed_ledgers(of: Scene) -> None:
 
 async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     orphan = await unclaimed(of)
-    sweeper = UnclaimedLedgerDeleter(of.client, 20)
-    await sweeper.sweep(always)
-    due = sweeper.next_due()
+    deleter = UnclaimedLedgerDeleter(of.client, 20)
+    await deleter.delete_overdue(always)
+    due = deleter.next_due()
     assert due == of.clock.monotonic() + 20
     # An operator sets the clock: that is no passing of time.
     of.clock.jump(10_000_000)
     of.clock.advance(19)
-    await sweeper.sweep(always)
+    await deleter.delete_overdue(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
     await of.client.ledgers.record(orphan, "/owners/1", lambda _: b"mine")
     of.clock.advance(1000)
-    await sweeper.sweep(always)
+    await deleter.delete_overdue(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
-    assert sweeper.next_due() is None
+    assert deleter.next_due() is None
 
 
-async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scene) -> None:
-    """CHK-58: the sweeper was first, at each of its steps."""
+async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: Scene) -> None:
+    """CHK-58: the deleter was first, at each of its steps."""
     # Its requests: the names, the intent, `sweeping`, the ledger, the tombstone, the intent, its end.
     for place in (2, 3, 4, 5, 6):
         orphan = await unclaimed(of)
         other = await quiet_client(of)
         # It stands still at this one, whose answer it does not get.
         of.server.next_request(other.ledgers.store, *[None] * place, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
-        sweeping = asyncio.get_running_loop().create_task(UnclaimedLedgerDeleter(other, 0).sweep(always))
+        deleting = asyncio.get_running_loop().create_task(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
         await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it stands still")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):
             await of.over(of.client.ledgers.record(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
+        deleting.cancel()
+        await asyncio.wait([deleting])
         # Another goes on where it stopped.
-        await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
+        await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
         assert await state(of, orphan.ledger_id) is LedgerState.TOMBSTONE
         assert not await intents(of)
 
 
 async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
-    """CHK-58: also where its answer was lost, and where the sweeper saw the intent before."""
+    """CHK-58: also where its answer was lost, and where the deleter saw the intent before."""
     for fault in (None, Fault.LOSE_ANSWER):
         made = await unclaimed(of)
-        sweeper = UnclaimedLedgerDeleter(of.client, 1)
-        await sweeper.sweep(always)  # it has seen the intent
+        deleter = UnclaimedLedgerDeleter(of.client, 1)
+        await deleter.delete_overdue(always)  # it has seen the intent
         owner = await quiet_client(of)
         of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
-        of.server.lag(of.store)  # so that the sweeper sees the intent still
+        of.server.lag(of.store)  # so that the deleter sees the intent still
         claiming = of.spawn(owner.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
         of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
         await of.until(claiming.done, "the claim is over")
-        await of.over(sweeper.sweep(always))
+        await of.over(deleter.delete_overdue(always))
         assert await of.store.exists(f"/owners/{made.ledger_id}") is not None
         assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
-async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) -> None:
+async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> None:
     """CHK-58: a claim that was held on its way."""
     made = await unclaimed(of)
     owner = await quiet_client(of)
@@ -141,7 +141,7 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     of.server.next_request(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     claiming = of.spawn(owner.ledgers.record(made, "/owners/1", lambda _: b"mine"))
     await of.passes(1)
-    await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert of.server.release(owner.ledgers.store) == 0  # type: ignore[arg-type]
     of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
     await of.until(claiming.done, "the claim is over")
@@ -153,20 +153,20 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     assert await state(of, made.ledger_id) is LedgerState.TOMBSTONE
 
 
-async def test_a_sweeping_that_lands_after_the_claim_has_no_effect(of: Scene) -> None:
-    """CHK-58: and neither has one whose sweeper hears nothing of what came of it."""
+async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> None:
+    """CHK-58: and neither has one whose deleter hears nothing of what came of it."""
     made = await unclaimed(of)
     other = await quiet_client(of)
     store = other.ledgers.store
     # The first requests are the intents' names and the one intent; then `sweeping` is set.
     of.server.next_request(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
-    sweeping = of.spawn(UnclaimedLedgerDeleter(other, 0).sweep(always))
+    deleting = of.spawn(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
     await of.passes(1)
     await of.over(of.client.ledgers.record(made, "/owners/1", lambda _: b"mine"))
     of.server.release(store)  # type: ignore[arg-type]
     of.server.resume(store)  # type: ignore[arg-type]
-    await of.until(sweeping.done, "the sweeper has ended")
-    await sweeping
+    await of.until(deleting.done, "the deleter has ended")
+    await deleting
     assert await state(of, made.ledger_id) is LedgerState.OPEN
     assert not await intents(of)
 
@@ -177,33 +177,33 @@ async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) ->
     of.server.next_request(maker.ledgers.store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     making = of.spawn(maker.create(Striping(3, 3, 2), "a test"))
     await of.passes(1)
-    sweeper = UnclaimedLedgerDeleter(of.client, 0)
-    await sweeper.sweep(always)
+    deleter = UnclaimedLedgerDeleter(of.client, 0)
+    await deleter.delete_overdue(always)
     assert not await intents(of)
     assert of.server.release(maker.ledgers.store) == 1  # type: ignore[arg-type]
     (late,) = await intents(of)
     assert await state(of, paths.id_of(late)) is LedgerState.OPEN
-    await sweeper.sweep(always)
+    await deleter.delete_overdue(always)
     assert await state(of, paths.id_of(late)) is LedgerState.TOMBSTONE
     assert not await intents(of)
     making.cancel()
 
 
 async def test_intent_without_ledger_is_deleted(of: Scene) -> None:
-    """The holders dropped the tombstone, and the sweeper died before its last step."""
+    """The holders dropped the tombstone, and the deleter died before its last step."""
     made = await unclaimed(of)
     intent = await compare_and_set.read(of.store, paths.intent(made.ledger_id))
     ledger = await compare_and_set.read(of.store, paths.ledger(made.ledger_id))
     assert intent is not None
     assert ledger is not None
     await of.store.delete(paths.ledger(made.ledger_id), ledger.version)
-    await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert not await intents(of)
 
 
-async def test_sweeper_deletes_nothing_after_losing_auditor_role(of: Scene) -> None:
+async def test_nothing_is_deleted_after_losing_the_auditor_role(of: Scene) -> None:
     made = await unclaimed(of)
-    await UnclaimedLedgerDeleter(of.client, 0).sweep(lambda: False)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(lambda: False)
     assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
@@ -230,7 +230,7 @@ async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) ->
     """A bookie looks after the ledgers that it has heard of; one that was never written is not among them."""
     orphan = await unclaimed(of)
     auditor = of.auditor()
-    await UnclaimedLedgerDeleter(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert (await of.metadata(orphan.ledger_id)).holders
     for _ in range(2):
         await of.over(auditor.scan())
