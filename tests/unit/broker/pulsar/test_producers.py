@@ -120,8 +120,8 @@ async def test_go_producer_is_closed_at_the_first_refused_message() -> None:
         assert len(topic.producers()) == 2
 
 
-async def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: pytest.LogCaptureFixture) -> None:
-    """MSG-2, WIRE-1: several libraries do not tell their application."""
+async def test_refused_entries_are_logged_once_per_producer_and_error(caplog: pytest.LogCaptureFixture) -> None:
+    """MSG-2, WIRE-1: several libraries do not report the reason to their application."""
 
     with caplog.at_level(logging.WARNING):
         async with running_pulsar_broker() as scene:
@@ -130,10 +130,13 @@ async def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: 
                 name = (await client.open_producer(producer_id)).producer_name
                 for number in range(3):
                     client.send_bytes(sent(producer_id, number, entry(number, b"x", name, deliver_at_time=2**40)))
-            await client.wait_told(BaseCommand.SEND_ERROR, 6)
-    told = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
-    assert len(told) == 2
-    assert all("deliver" in one for one in told), told
+                client.send_bytes(sent(producer_id, 3, entry(3, b"x", "another")))
+            await client.wait_told(BaseCommand.SEND_ERROR, 8)
+    logged = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
+    assert len([text for text in logged if "deliver" in text]) == 2
+    assert len([text for text in logged if "another" in text]) == 2
+    assert len(logged) == 4
+    assert all("public/default/" in text for text in logged)
 
 
 async def test_producer_reopens_only_after_its_pending_close() -> None:
