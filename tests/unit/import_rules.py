@@ -57,6 +57,12 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_broker.server.pulsar.message_ids",
         "magnetar_broker.server.pulsar.replies",
         "magnetar_broker.server.pulsar.topic_list_rules",
+        "magnetar_metadata.envelope",
+        "magnetar_metadata.node_table",
+        "magnetar_metadata.paths",
+        "magnetar_metadata.transaction_check",
+        "magnetar_metadata.tree",
+        "magnetar_metadata.zookeeper.multi_plan",
     }
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)

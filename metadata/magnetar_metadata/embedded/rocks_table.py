@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
-from magnetar_metadata.core.paths import ROOT, parent_of
-from magnetar_metadata.core.records import Record
 from magnetar_metadata.errors import MetadataError, StoreDamaged
+from magnetar_metadata.node_table import Record
+from magnetar_metadata.paths import ROOT, parent_of
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from magnetar_metadata.core.paths import ancestors_of, parent_of
-from magnetar_metadata.core.records import NodeTable, Overlay, Record
 from magnetar_metadata.errors import BadVersion, NoChildrenAllowed, NodeExists, NoNode, NotEmpty, Refused
+from magnetar_metadata.node_table import NodeTable, Overlay, Record
+from magnetar_metadata.paths import ancestors_of, parent_of
 from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, Check, Delete, Put
 
 

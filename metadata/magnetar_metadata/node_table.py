@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from magnetar_metadata.core.paths import ROOT, join, parent_of
+from magnetar_metadata.paths import ROOT, join, parent_of
 from magnetar_metadata.store import Node, Stat
 
 
