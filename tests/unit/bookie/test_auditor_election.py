@@ -1,4 +1,4 @@
-"""Who is the auditor, and for how long."""
+"""The election of the auditor, and the end of its term."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_one_is_elected_and_the_next_when_its_session_is_over() -> None:
 
 
 async def test_the_term_ends_before_another_can_be_elected() -> None:
-    """Its answers vanish, and nobody tells it that the session is over: its own clock does."""
+    """Its answers are lost, and no one reports that the session is over: its own clock decides."""
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
         await of.over(first.wait_elected())
@@ -98,14 +98,14 @@ async def test_election_waits_for_the_stale_session_to_expire() -> None:
         await asyncio.sleep(0)
         await of.passes(3)
         assert not waiting.done()
-        await of.until(waiting.done, "the former session has run out")
+        await of.until(waiting.done, "the stale session has expired")
         stat = await of.store.exists(paths.AUDITOR)
         assert stat is not None
         assert stat.ephemeral_owner == again_store.session.id
 
 
 async def test_election_retries_a_full_store_after_a_pause() -> None:
-    """Being refused for want of room is no verdict, and no reason for auto-recovery to break off."""
+    """A refusal because the disk is full does not decide the election, and does not end auto-recovery."""
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
         full = FullStore(first_store)

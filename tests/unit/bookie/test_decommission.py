@@ -1,4 +1,4 @@
-"""Taking a bookie out of the cluster: emptied while it serves, then struck off."""
+"""Decommissioning: the bookie's entries are copied while it serves reads, then its cookie is deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery import auditor as auditing
+from magnetar_bookie.auto_recovery import auditor as auditor_module
 from magnetar_bookie.auto_recovery.decommission import (
     cancel_decommission,
     read_decommission_progress,
@@ -41,14 +41,14 @@ async def test_decommission_empties_a_serving_bookie_and_deletes_its_cookie(of: 
 
 
 async def test_bookie_named_by_a_ledger_retains_its_cookie() -> None:
-    """Closed, open and deleted ledgers hold it, each by itself; the number of them is told."""
+    """A closed, an open or a deleted ledger alone is enough; their number is recorded."""
     async with Scene(bookies=3) as of:
         closed = await of.ledger(2)
         writer = await of.writer()
         deleted = await of.ledger(2)
         await of.client.delete(deleted)
         await start_decommission(of.client, "b2")
-        await of.client.bookies.close()  # nobody heard of it here
+        await of.client.bookies.close()  # this client does not see the mark
         of.client = await of.new_client()
         auditor = of.auditor()
 
@@ -69,7 +69,7 @@ async def test_bookie_named_by_a_ledger_retains_its_cookie() -> None:
 
 
 async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
-    """The bookie's collector has done its work."""
+    """Remove the bookie from the tombstone, as its garbage collector does."""
 
     def update(current: LedgerMetadata | None) -> LedgerMetadata:
         assert current is not None
@@ -86,7 +86,7 @@ async def test_decommission_of_an_unknown_bookie_is_refused() -> None:
 
 
 async def test_stuck_decommission_can_be_cancelled() -> None:
-    """With nobody to take its place it waits for ever; taken back, it stays and holds what it held."""
+    """Without a replacement it waits for ever. After the cancellation, the bookie stays with its entries."""
     async with Scene(bookies=3) as of:
         ledger_id = await of.ledger(3)
         await of.auto_recovery("b1")
@@ -104,7 +104,7 @@ async def test_stuck_decommission_can_be_cancelled() -> None:
         async def settled() -> bool:
             return not await of.store.children(paths.TASKS) and "b2" in of.client.bookies.writable()
 
-        await of.until(settled, "nothing is to be done, and it takes entries again")
+        await of.until(settled, "no task is left, and it accepts entries again")
         assert "b2" in (await of.metadata(ledger_id)).bookies()
         with pytest.raises(NotLeaving, match="b2"):
             await cancel_decommission(of.client, "b2")
@@ -122,11 +122,11 @@ async def test_completed_decommission_can_not_be_cancelled() -> None:
 
 
 async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
-    """Taken back and marked again, with a new ledger in between, while a scan that has counted none is under way."""
+    """The mark is deleted and set again during a scan that has counted no ledger, with a new ledger in between."""
     async with Scene(bookies=3) as of:
         named: list[int] = []
 
-        async def meanwhile(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
+        async def change_mark_after_reads(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
             async for one in read_ledger_nodes(ledgers):
                 yield one
             await cancel_decommission(of.client, "b2")
@@ -137,7 +137,7 @@ async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
         await start_decommission(of.client, "b2")
         auditor = of.auditor()
         with pytest.MonkeyPatch.context() as patching:
-            patching.setattr(auditing, "read_ledger_nodes", meanwhile)
+            patching.setattr(auditor_module, "read_ledger_nodes", change_mark_after_reads)
             await auditor.scan()
         assert "b2" in (await of.metadata(named[0])).bookies()
         assert await of.store.exists(paths.cookie("b2")) is not None, "a ledger names it"
@@ -148,7 +148,7 @@ async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
 
 
 async def test_decommission_is_refused_if_too_few_bookies_would_be_left() -> None:
-    """As many must be left that take entries as the widest ensemble names that it is in; others' don't count."""
+    """At least as many writable bookies must be left as the largest ensemble has that names it."""
     async with Scene(bookies=5) as of:
         await check_decommission(of.client, "b1")
         assert len((await of.metadata(await of.ledger(2))).bookies()) == 3

@@ -1,4 +1,4 @@
-"""A client that has not heard of a decommission names the bookie in no ledger: the transaction checks its cookie."""
+"""A client that does not know of a decommission names the bookie in no ledger: the transaction checks its cookie."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONE = Striping(1, 1, 1)
 
 
 class Prefers(SpreadPlacement):
-    """Replaces a bookie by this one, if it may be chosen."""
+    """Choose this bookie as the replacement if it is a candidate."""
 
     def __init__(self, preferred: str) -> None:
         self._preferred = preferred
@@ -38,12 +38,12 @@ class Prefers(SpreadPlacement):
 
 
 async def deaf_client(of: Scene) -> LedgerClient:
-    """It never hears that the bookies which are being decommissioned have changed."""
+    """Return a client that sees no changes of the decommissions."""
 
-    async def hears_nothing(bookies: Bookies) -> None:
+    async def ignore(bookies: Bookies) -> None:
         pass
 
-    with patch.object(Bookies, "_read_leaving", hears_nothing):
+    with patch.object(Bookies, "_read_leaving", ignore):
         return await of.new_client()
 
 
@@ -64,24 +64,24 @@ async def test_ledger_creation_takes_a_single_store_transaction() -> None:
     async with Scene(bookies=3) as of:
         store = of.client.ledgers.store
         await of.client.create(Striping(3, 3, 2), "takes ids")
-        asked: list[Sequence[Change]] = []
+        transactions: list[Sequence[Change]] = []
         transaction = MemoryStore.transaction
 
-        async def noted(one: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
-            asked.append(changes)
+        async def record(one: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
+            transactions.append(changes)
             return await transaction(one, changes)
 
         async def read(*_: object) -> None:
             raise AssertionError("it reads")
 
         with (
-            patch.object(MemoryStore, "transaction", noted),
+            patch.object(MemoryStore, "transaction", record),
             patch.object(store, "sync", read),
             patch.object(store, "exists", read),
         ):
             for _ in range(3):
                 await of.client.create(Striping(3, 3, 2), "a test")
-        made = [changes for changes in asked if any(isinstance(one, Check) for one in changes)]
+        made = [changes for changes in transactions if any(isinstance(one, Check) for one in changes)]
         checked = [sorted(one.path for one in changes if isinstance(one, Check)) for changes in made]
         assert checked == [[paths.cookie(one) for one in ("b1", "b2", "b3")]] * 3
 
@@ -101,7 +101,7 @@ async def test_a_cancelled_decommission_is_heard_of_by_the_next_ledger() -> None
 
 @pytest.mark.parametrize("spares", [1, 2])
 async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> None:
-    """STO-2: the change is refused, and another bookie chosen, or none where there is none."""
+    """STO-2: the change is refused, and another bookie is chosen, if there is one."""
 
     async with Scene(bookies=1 + spares) as of:
         client = await deaf_client(of)
@@ -124,7 +124,7 @@ async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> No
 
 
 async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
-    """STO-2: it chose the bookie before it could hear of the mark."""
+    """STO-2: it chose the bookie before it could see the mark."""
     async with Scene(bookies=4) as of:
         writer = await of.writer()
         for number in range(3):
@@ -141,7 +141,7 @@ async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
 
 
 async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
-    """STO-2: the mark comes while the entries are copied."""
+    """STO-2: the mark is set while the entries are copied."""
     async with Scene(bookies=5) as of:
         ledger_id = await of.ledger(4)
         bookies = (await of.metadata(ledger_id)).bookies()
@@ -170,7 +170,7 @@ async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
 
 
 async def test_cookies_that_could_not_be_read_again_are_read_later() -> None:
-    """Until then the bookie is not chosen; and a writer does not wait for it."""
+    """Until then the bookie is not chosen, and a writer does not wait for it."""
     async with Scene(bookies=3) as of:
         client = await deaf_client(of)
         made, writer = await client.create(ONE, "a test")

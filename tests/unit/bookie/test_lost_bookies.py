@@ -1,4 +1,4 @@
-"""Who is lost, since when, and which ledgers that concerns."""
+"""Which bookies are lost, since when, and which ledgers are underreplicated or due for a check."""
 
 from __future__ import annotations
 

@@ -192,19 +192,19 @@ async def test_auditor_checks_per_round(at_a_time: int) -> None:
 
 
 async def _checks(of: Scene, settings: AutoRecoverySettings, *, ledgers: int, checks: int) -> list[float]:
-    """When ledgers are held against inventories."""
+    """Return when ledgers are compared with inventories."""
     moments: list[float] = []
 
-    class Noting(LedgerChecker):
+    class RecordingChecker(LedgerChecker):
         async def _check(self, ledger_id: int) -> None:
             moments.append(of.clock.monotonic())
             await super()._check(ledger_id)
 
-    checker = Noting(of.client, settings, lambda: True)
+    checker = RecordingChecker(of.client, settings, lambda: True)
     for _ in range(ledgers):
         checker.schedule.add_ledger(await of.ledger(2), 1)
     of.spawn(checker.run())
-    await of.until(lambda: len(moments) >= checks, "so many are checked", limit_s=10_000)
+    await of.until(lambda: len(moments) >= checks, "all checks are made", limit_s=10_000)
     return moments
 
 
@@ -215,11 +215,11 @@ async def test_intent_grace_period_seconds(seconds: float) -> None:
         made, writer = await of.client.create(THREE, "a test")
         writer.abandon()
 
-        async def swept() -> bool:
+        async def deleted() -> bool:
             return (await of.metadata(made.ledger_id)).state is LedgerState.TOMBSTONE
 
-        # It is seen by an audit first.
-        took = await takes(of, swept, "it is swept")
+        # An audit must see it first.
+        took = await takes(of, deleted, "it is deleted")
         assert seconds <= took <= seconds + of.settings.auditor_scan_interval_seconds + SLACK_S
 
 

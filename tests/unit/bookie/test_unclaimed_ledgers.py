@@ -1,4 +1,4 @@
-"""Ledgers that nobody claimed, tombstones, and what is never deleted."""
+"""Deletion of unclaimed ledgers and of tombstones, and ledgers that are never deleted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def intents(of: Scene) -> list[str]:
 
 
 async def quiet_client(of: Scene) -> LedgerClient:
-    """One whose next requests are the test's: it has done its own."""
+    """Return a client that has finished its own first requests: the next ones are the test's."""
     client = await of.new_client()
     await of.passes(0.1)
     return client
@@ -57,16 +57,16 @@ def always() -> bool:
 
 
 async def test_only_unclaimed_ledgers_are_deleted(of: Scene) -> None:
-    """CHK-58: whatever time passes."""
+    """CHK-58: however much time passes."""
     claimed = await of.ledger(3)
     open_one = (await of.writer()).ledger_id
     orphan = await unclaimed(of)
     await of.auto_recovery()
 
-    async def swept() -> bool:
+    async def deleted() -> bool:
         return not await intents(of)
 
-    await of.until(swept, "the intent is gone")
+    await of.until(deleted, "the intent is deleted")
     assert await state(of, orphan.ledger_id) is LedgerState.TOMBSTONE
     await of.passes(100)
     assert await state(of, claimed) is LedgerState.CLOSED
@@ -79,7 +79,7 @@ async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     await deleter.delete_overdue(always)
     due = deleter.next_due()
     assert due == of.clock.monotonic() + 20
-    # An operator sets the clock: that is no passing of time.
+    # An operator sets the wall clock: no time passes.
     of.clock.jump(10_000_000)
     of.clock.advance(19)
     await deleter.delete_overdue(always)
@@ -92,15 +92,15 @@ async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
 
 
 async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: Scene) -> None:
-    """CHK-58: the deleter was first, at each of its steps."""
+    """CHK-58: the deleter was first, and stops at each of its steps."""
     # Its requests: the names, the intent, `sweeping`, the ledger, the tombstone, the intent, its end.
-    for place in (2, 3, 4, 5, 6):
+    for requests in (2, 3, 4, 5, 6):
         orphan = await unclaimed(of)
         other = await quiet_client(of)
-        # It stands still at this one, whose answer it does not get.
-        of.server.next_request(other.ledgers.store, *[None] * place, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
+        # It waits at the next one, whose answer is lost.
+        of.server.next_request(other.ledgers.store, *[None] * requests, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
         deleting = asyncio.get_running_loop().create_task(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
-        await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it stands still")  # type: ignore[misc]
+        await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it waits")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):
@@ -108,21 +108,21 @@ async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: 
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
         deleting.cancel()
         await asyncio.wait([deleting])
-        # Another goes on where it stopped.
+        # Another deleter continues.
         await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
         assert await state(of, orphan.ledger_id) is LedgerState.TOMBSTONE
         assert not await intents(of)
 
 
 async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
-    """CHK-58: also where its answer was lost, and where the deleter saw the intent before."""
+    """CHK-58: also if the claim's answer was lost, and if the deleter saw the intent before."""
     for fault in (None, Fault.LOSE_ANSWER):
         made = await unclaimed(of)
         deleter = UnclaimedLedgerDeleter(of.client, 1)
         await deleter.delete_overdue(always)  # it has seen the intent
         owner = await quiet_client(of)
         of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
-        of.server.lag(of.store)  # so that the deleter sees the intent still
+        of.server.lag(of.store)  # so that the deleter still sees the intent
         claiming = of.spawn(owner.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
         of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
 
 
 async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> None:
-    """CHK-58: a claim that was held on its way."""
+    """CHK-58: a claim that was delayed in flight."""
     made = await unclaimed(of)
     owner = await quiet_client(of)
     clock, randomness = of.clock, of.randomness
@@ -154,7 +154,7 @@ async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> Non
 
 
 async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> None:
-    """CHK-58: and neither has one whose deleter hears nothing of what came of it."""
+    """CHK-58: the request that sets `sweeping` was delayed in flight, and its answer lost."""
     made = await unclaimed(of)
     other = await quiet_client(of)
     store = other.ledgers.store
@@ -172,7 +172,7 @@ async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> Non
 
 
 async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) -> None:
-    """CHK-58: the transaction that makes both was held, and its maker gave the id up."""
+    """CHK-58: the transaction that creates both was delayed, and its client does not wait for it any more."""
     maker = await quiet_client(of)
     of.server.next_request(maker.ledgers.store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     making = of.spawn(maker.create(Striping(3, 3, 2), "a test"))
@@ -208,7 +208,7 @@ async def test_nothing_is_deleted_after_losing_the_auditor_role(of: Scene) -> No
 
 
 async def test_a_tombstone_waits_for_every_holder_that_exists(of: Scene) -> None:
-    """CHK-26, the auditor's part: a dead bookie is waited for; one without a cookie is not."""
+    """CHK-26: the auditor waits for an unregistered bookie, but not for one without a cookie."""
     ledger_id = await of.ledger(2)
     holders = (await of.metadata(ledger_id)).bookies()
     await of.client.delete(ledger_id)
@@ -227,7 +227,7 @@ async def test_a_tombstone_waits_for_every_holder_that_exists(of: Scene) -> None
 
 
 async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) -> None:
-    """A bookie looks after the ledgers that it has heard of; one that was never written is not among them."""
+    """A bookie collects ledgers that it knows. It does not know of one to which nothing was ever written."""
     orphan = await unclaimed(of)
     auditor = of.auditor()
     await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
@@ -243,17 +243,17 @@ async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) ->
 
 
 class Collected:
-    """Every bookie's garbage, round by round, and how often each ledger was asked for meanwhile."""
+    """Rounds of garbage collection on all bookies, which count the reads of each ledger's metadata."""
 
     def __init__(self, of: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: dict[int, int] = {}
+        self.reads: dict[int, int] = {}
         self._of = of
         self._read = of.client.ledgers.read
-        monkeypatch.setattr(of.client.ledgers, "read", self._watched)
+        monkeypatch.setattr(of.client.ledgers, "read", self._count_read)
 
-    async def _watched(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
-        if not fresh:  # the tests' own are
-            self.asked[ledger_id] = self.asked.get(ledger_id, 0) + 1
+    async def _count_read(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
+        if not fresh:  # the test's own reads are
+            self.reads[ledger_id] = self.reads.get(ledger_id, 0) + 1
         return await self._read(ledger_id, fresh=fresh)
 
     async def round(self) -> None:
@@ -269,25 +269,25 @@ class Collected:
 
 
 async def test_garbage_collection_ignores_fully_deleted_ledgers() -> None:
-    """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
+    """Tombstones stay for ever. The cost of a round, also of the first one after a start, must not grow with them."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(collector, "_PORTION", 2)
-            kept, *deleted = [await of.ledger(1) for _ in range(6)]
+            live, *deleted = [await of.ledger(1) for _ in range(6)]
             for ledger_id in deleted:
                 await of.client.delete(ledger_id)
             collected = Collected(of, monkeypatch)
             await collected.round()
             assert [await state(of, one) for one in deleted] == [None] * 5
             await collected.restart()
-            collected.asked.clear()
+            collected.reads.clear()
             await collected.round()
-            assert collected.asked == {kept: 3}
-            assert all(one.holds(kept, 0) for one in of.bookies.values())
+            assert collected.reads == {live: 3}
+            assert all(one.holds(live, 0) for one in of.bookies.values())
 
 
 async def test_restored_tombstone_is_removed_again() -> None:
-    """The metadata store was set back to an hour ago, when it waited for the bookies still."""
+    """The metadata store was restored from a backup in which the tombstone still has holders."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
             ledger_id = await of.ledger(1)
@@ -320,7 +320,7 @@ class InterruptedWatcher(BookieWatcher):
 
 
 async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -> None:
-    """CHK-26: its cookie is looked for again before anything relies on there being none."""
+    """CHK-26: its cookie is read again before anything relies on its absence."""
     watcher = InterruptedWatcher(of.client, of.settings)
     late = of.bookies["b9"] = SceneBookie(of, "b9")
     made: list[int] = []
@@ -340,7 +340,7 @@ async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -
 
 
 async def test_audit_deletes_no_open_or_closed_ledger(of: Scene) -> None:
-    """CHK-26: bookies away, cookies gone, nobody's record of it: no reason."""
+    """CHK-26: lost bookies, deleted cookies and missing owners are no reason to delete it."""
     closed, written = await of.ledger(3), (await of.writer()).ledger_id
     for bookie in of.bookies.values():
         await bookie.go()
