@@ -11,7 +11,7 @@ __all__ = ["MemoryTable"]
 
 
 class MemoryTable:
-    """A `NodeTable` that holds all nodes in dictionaries."""
+    """A `WritableNodeTable` that holds all nodes in dictionaries."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {ROOT: Record()}
