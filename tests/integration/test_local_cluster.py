@@ -297,7 +297,7 @@ def test_forced_wipe_works_without_external_zookeeper(
 
 def test_up_reports_progress_while_waiting(tmp_path: Path) -> None:
     told: list[str] = []
-    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, say=told.append) as cluster:
+    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, on_progress=told.append) as cluster:
         cluster.up(1, zookeeper=_NO_ZOOKEEPER)
     assert told[0].startswith("bookie-1: ")
 
