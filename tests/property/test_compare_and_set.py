@@ -69,7 +69,7 @@ async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int,
     stores = [server.connect() for _ in range(_WRITERS)]
     told = [Told() for _ in stores]
     for store, planned in zip(stores, faults, strict=True):
-        server.next_request(store, *planned)
+        server.queue_faults(store, *planned)
     writers = [asyncio.create_task(_write(store, clock, seed, told[seed])) for seed, store in enumerate(stores)]
     for kind, which, turns in actions:
         for _ in range(turns):

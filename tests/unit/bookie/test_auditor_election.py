@@ -76,7 +76,7 @@ async def test_vote_with_a_lost_response_counts() -> None:
     async with Scene(bookies=0) as of:
         for fault in (Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST):
             first, first_store = election(of)
-            of.server.next_request(first_store, fault)
+            of.server.queue_faults(first_store, fault)
             waiting = of.spawn(first.wait_elected())
             await of.passes(1)
             of.server.release(first_store)

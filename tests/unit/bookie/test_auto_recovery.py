@@ -243,7 +243,7 @@ async def test_a_metadata_store_that_is_away_for_a_while_delays_and_ends_nothing
     client = await of.auto_recovery()
     store = client.ledgers.store
     await of.bookies["b1"].go()
-    of.server.next_request(store, *[None, Fault.LOSE_ANSWER] * 12)  # type: ignore[arg-type]
+    of.server.queue_faults(store, *[None, Fault.LOSE_ANSWER] * 12)  # type: ignore[arg-type]
 
     async def comes_back() -> None:
         while True:
@@ -298,7 +298,7 @@ async def test_a_lock_is_given_back_though_the_store_is_away_just_then(of: Scene
     async def locked() -> None:
         async with RepairLock(one, 1, b"limbo") as acquired:
             assert acquired
-            of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
+            of.server.queue_faults(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
 
     releasing = of.spawn(locked())
     await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is suspended")

@@ -188,7 +188,7 @@ async def test_cookies_that_could_not_be_read_again_are_read_later() -> None:
         async def cut_off() -> None:
             if not failed:
                 failed.append(True)
-                of.server.next_request(store, Fault.LOSE_REQUEST)
+                of.server.queue_faults(store, Fault.LOSE_REQUEST)
             await sync()
 
         with patch.object(store, "sync", cut_off):

@@ -299,7 +299,7 @@ async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault)
         await writer.add(b"a")
         spare = scene.spare(writer)
         # The read, then the change.
-        scene.server.next_request(scene.store, None, fault)
+        scene.server.queue_faults(scene.store, None, fault)
         await scene.ensemble(writer)[2].go()
         outcomes = Outcomes(writer)
         outcomes.append(b"b")
@@ -327,7 +327,7 @@ async def test_close_outcome_is_determined_after_lost_response(fault: Fault) -> 
             await bookie.go()
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
-        scene.server.next_request(scene.store, fault)
+        scene.server.queue_faults(scene.store, fault)
         closing = asyncio.create_task(writer.close())
         await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
         scene.server.resume(scene.store)

@@ -260,7 +260,7 @@ async def test_damage_is_reported_after_metadata_store_recovers() -> None:
         assert of.bookies[name].disk.damage(ledger_id, 1)
         client = await of.new_client()
         store = client.ledgers.store
-        of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
+        of.server.queue_faults(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
         found = Scrubber(bookie_of(of, name), of.clock)
         of.spawn(found.run(client))
         await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")

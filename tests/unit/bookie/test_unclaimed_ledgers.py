@@ -98,7 +98,7 @@ async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: 
         orphan = await unclaimed(of)
         other = await quiet_client(of)
         # It waits at the next one, whose answer is lost.
-        of.server.next_request(other.ledgers.store, *[None] * requests, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
+        of.server.queue_faults(other.ledgers.store, *[None] * requests, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
         deleting = asyncio.get_running_loop().create_task(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
         await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it waits")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
@@ -121,7 +121,7 @@ async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
         deleter = UnclaimedLedgerDeleter(of.client, 1)
         await deleter.delete_overdue(always)  # it has seen the intent
         owner = await quiet_client(of)
-        of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
+        of.server.queue_faults(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
         of.server.lag(of.store)  # so that the deleter still sees the intent
         claiming = of.spawn(owner.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
@@ -138,7 +138,7 @@ async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> Non
     owner = await quiet_client(of)
     clock, randomness = of.clock, of.randomness
     await compare_and_set.change(of.store, "/owners/1", lambda _: b"before", clock=clock, randomness=randomness)
-    of.server.next_request(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
+    of.server.queue_faults(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     claiming = of.spawn(owner.ledgers.record(made, "/owners/1", lambda _: b"mine"))
     await of.passes(1)
     await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
@@ -159,7 +159,7 @@ async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> Non
     other = await quiet_client(of)
     store = other.ledgers.store
     # The first requests are the intents' names and the one intent; then `sweeping` is set.
-    of.server.next_request(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
+    of.server.queue_faults(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     deleting = of.spawn(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
     await of.passes(1)
     await of.over(of.client.ledgers.record(made, "/owners/1", lambda _: b"mine"))
@@ -174,7 +174,7 @@ async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> Non
 async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) -> None:
     """CHK-58: the transaction that creates both was delayed, and its client does not wait for it any more."""
     maker = await quiet_client(of)
-    of.server.next_request(maker.ledgers.store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
+    of.server.queue_faults(maker.ledgers.store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     making = of.spawn(maker.create(Striping(3, 3, 2), "a test"))
     await of.passes(1)
     deleter = UnclaimedLedgerDeleter(of.client, 0)

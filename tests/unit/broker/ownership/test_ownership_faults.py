@@ -66,7 +66,7 @@ async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) ->
 
     async with running_brokers() as scene:
         one = scene["b1"]
-        scene.metadata.next_request(one.session, *([None] * after), fault)
+        scene.metadata.queue_faults(one.session, *([None] * after), fault)
         claiming = asyncio.create_task(one.ownership.claim(NAMESPACE, BUNDLE))
         await until(
             lambda: claiming.done() or one.session.session.state is SessionState.SUSPENDED, "the fault has come"
@@ -93,7 +93,7 @@ async def test_release_is_settled_after_lost_response(fault: Fault) -> None:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
         # Behind the sync and the two reads.
-        scene.metadata.next_request(one.session, None, None, None, fault)
+        scene.metadata.queue_faults(one.session, None, None, None, fault)
         unloading = asyncio.create_task(one.ownership.unload(NAMESPACE, BUNDLE))
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
         await asyncio.sleep(0.02)
@@ -115,7 +115,7 @@ async def test_split_is_settled_after_lost_response(fault: Fault, after: int) ->
     async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim(NAMESPACE, BUNDLE)
-        scene.metadata.next_request(one.session, *([None] * after), fault)
+        scene.metadata.queue_faults(one.session, *([None] * after), fault)
         splitting = asyncio.create_task(one.ownership.split(NAMESPACE, BUNDLE))
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
         await asyncio.sleep(0.02)
