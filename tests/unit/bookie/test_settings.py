@@ -142,30 +142,30 @@ async def test_open_ledger_rereplication_grace_period_seconds(seconds: float) ->
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
 async def test_auditor_scan_interval_seconds(seconds: float) -> None:
     async with Scene(bookies=1) as of:
-        passes = await _audits(of, patient(auditor_scan_interval_seconds=seconds), fail=False)
-        assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
+        scans = await _audits(of, patient(auditor_scan_interval_seconds=seconds), fail=False)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(scans))
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
 async def test_metadata_retry_seconds(seconds: float) -> None:
     async with Scene(bookies=1) as of:
-        passes = await _audits(of, patient(metadata_retry_seconds=seconds), fail=True)
-        assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
+        scans = await _audits(of, patient(metadata_retry_seconds=seconds), fail=True)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(scans))
 
 
 async def _audits(of: Scene, settings: AutoRecoverySettings, *, fail: bool) -> list[float]:
-    passes: list[float] = []
+    scans: list[float] = []
 
-    class Noting(Auditor):
+    class RecordingAuditor(Auditor):
         async def scan(self) -> None:
-            passes.append(of.clock.monotonic())
+            scans.append(of.clock.monotonic())
             if fail:
                 raise NotSent("the store is away")
             await super().scan()
 
-    of.spawn(Noting(of.client, BookieWatcher(of.client, settings), settings, lambda: True).run())
-    await of.until(lambda: len(passes) == 4, "four passes are made")
-    return passes
+    of.spawn(RecordingAuditor(of.client, BookieWatcher(of.client, settings), settings, lambda: True).run())
+    await of.until(lambda: len(scans) == 4, "four scans are made")
+    return scans
 
 
 @pytest.mark.parametrize("seconds", [10.0, 100.0])
@@ -195,16 +195,18 @@ async def _checks(of: Scene, settings: AutoRecoverySettings, *, ledgers: int, ch
     """Return when ledgers are compared with inventories."""
     moments: list[float] = []
 
-    class RecordingChecker(LedgerChecker):
-        async def _check(self, ledger_id: int) -> None:
-            moments.append(of.clock.monotonic())
-            await super()._check(ledger_id)
+    checker = LedgerChecker(of.client, settings, lambda: True)
+    record_complete = checker.schedule.record_complete
 
-    checker = RecordingChecker(of.client, settings, lambda: True)
+    def record(ledger_id: int, version: int, now: float) -> None:
+        moments.append(of.clock.monotonic())
+        record_complete(ledger_id, version, now)
+
     for _ in range(ledgers):
         checker.schedule.add_ledger(await of.ledger(2), 1)
-    of.spawn(checker.run())
-    await of.until(lambda: len(moments) >= checks, "all checks are made", limit_s=10_000)
+    with patch.object(checker.schedule, "record_complete", record):
+        of.spawn(checker.run())
+        await of.until(lambda: len(moments) >= checks, "all checks are made", limit_s=10_000)
     return moments
 
 
