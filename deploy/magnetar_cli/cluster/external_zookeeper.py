@@ -11,7 +11,7 @@ from magnetar_metadata.location import ZooKeeperLocation, parse_location
 __all__ = ["check_hosts", "delete_chroot"]
 
 # A user waits.
-_CONNECT_S: Final = 5.0
+CONNECT_S: Final = 5.0
 
 
 def check_hosts(hosts: str) -> None:
@@ -32,7 +32,7 @@ def delete_chroot(hosts: str, chroot: str) -> None:
 
     client = KazooClient(hosts=hosts)
     try:
-        client.start(timeout=_CONNECT_S)
+        client.start(timeout=CONNECT_S)
         client.delete(chroot, recursive=True)
     except NoNodeError:
         pass  # the cluster never started
