@@ -6,12 +6,12 @@ import asyncio
 from typing import Any, Final
 
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar_spark import task
-from magnetar_spark.columns import COLUMNS
+from magnetar_spark.leases.batch_lease import Lease, new_lease
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.plans import LogPlan, Planner
-from magnetar_spark.slicing import cut_into_slices
-from magnetar_spark.task_lease import Lease, new_lease
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.planning.log_plan import LogPlan, Planner
+from magnetar_spark.planning.slice_builder import cut_into_slices
+from magnetar_spark.task import slice_reader
 
 __all__ = ["EARLIEST", "ids_of", "rows_of", "slices_of"]
 
@@ -40,7 +40,7 @@ def slices_of(
 
 
 def rows_of(slices: list[LogSlice], columns: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
-    return [row for one in slices for batch in task.read(one, columns) for row in batch.to_pylist()]
+    return [row for one in slices for batch in slice_reader.read(one, columns) for row in batch.to_pylist()]
 
 
 def ids_of(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:

@@ -6,8 +6,8 @@ Theory of operation
                  │
                  ├─ batch_reader.py, stream_reader.py: from where to where, by plans that each partition's broker makes
                  │  (magnetar.admin), held by leases
-                 └─ slicing.py: plans dealt out into slices, one Spark task each
-    executor  task.py: a slice ─► entries, straight from the bookies ─► Arrow record batches ─► Spark
+                 └─ planning/slice_builder.py: plans dealt out into slices, one Spark task each
+    executor  task/slice_reader.py: a slice ─► entries, straight from the bookies ─► Arrow record batches ─► Spark
 
 Nothing here has a cursor or takes anything from a consumer. Where a query stands is in Spark's checkpoint alone, as
 plain JSON (offsets.py); a range between two such places always holds the same messages, so that a batch that is done

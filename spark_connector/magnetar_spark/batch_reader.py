@@ -2,10 +2,10 @@
 
 Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
 reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
-since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
-when the lease is over may find that something was deleted meanwhile. So it is not given back when all is read, but
-shortened. Where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease holds, and
-this batch's part of it is given back at once.
+since nothing of the driver lives on here (leases/batch_lease.py); it is that of all actions of the DataFrame, so one
+that comes when the lease is over may find that something was deleted meanwhile. So it is not given back when all is
+read, but shortened. Where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease
+holds, and this batch's part of it is given back at once.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException
-from magnetar_spark.bounds import EARLIEST, LATEST, Point
-from magnetar_spark.filter_bounds import ALL, FilterBounds, bounds_of
+from magnetar_spark.broker_requests import answered
+from magnetar_spark.leases.batch_lease import Lease, TaskLease, new_shared_lease
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.losses import Losses
-from magnetar_spark.narrowing import Narrowing
-from magnetar_spark.one_query import check_bounds, check_query
-from magnetar_spark.options import SourceOptions
-from magnetar_spark.places import ENDING, STARTING, check_order, place_at
+from magnetar_spark.options.offset_option import EARLIEST, LATEST, Point
+from magnetar_spark.options.source_options import SourceOptions
 from magnetar_spark.plain_errors import plainly
-from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
-from magnetar_spark.reaching import answered
-from magnetar_spark.slicing import cut_into_slices
+from magnetar_spark.planning.data_loss import Losses
+from magnetar_spark.planning.filter_bounds import ALL, FilterBounds, bounds_of
+from magnetar_spark.planning.filter_pushdown import Narrowing
+from magnetar_spark.planning.log_plan import EARLIEST_PLACE, LogPlan, Planner
+from magnetar_spark.planning.offset_resolution import ENDING, STARTING, check_order, place_at
+from magnetar_spark.planning.plan_reuse_check import check_bounds, check_query
+from magnetar_spark.planning.slice_builder import cut_into_slices
+from magnetar_spark.planning.topic_discovery import ReadLog, Topics
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import Lease, TaskLease, new_shared_lease
 from magnetar_spark.topic_wait import find_topics
-from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ class BatchReader(DataSourceReader):
             return asyncio.run(answered(self._options, self._partitions()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from magnetar_spark.task import read
+        from magnetar_spark.task.slice_reader import read
 
         # Where there is nothing to read, Spark makes a partition of its own.
         if isinstance(partition, LogSlice):
@@ -111,7 +111,7 @@ class BatchReader(DataSourceReader):
 
 class PushFiltersReader(BatchReader):
     """The reader of a batch with the option `pushFilters`: it plans the messages that the query's filters can let pass
-    (filter_bounds.py, narrowing.py). Spark refuses a reader that has the method `pushFilters` unless
+    (filter_bounds.py, planning/filter_pushdown.py). Spark refuses a reader that has the method `pushFilters` unless
     spark.sql.python.filterPushdown.enabled is set, so this is a class of its own. Spark's error shows its name, which
     therefore names the option."""
 

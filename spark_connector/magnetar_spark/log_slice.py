@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.decoding import DEFAULT_DECODING, Decoding
-from magnetar_spark.task_lease import TaskLease
+from magnetar_spark.leases.batch_lease import TaskLease
+from magnetar_spark.options.decoding_options import DEFAULT_DECODING, Decoding
 
 __all__ = ["RECONNECT_S", "Connection", "LogSlice", "SlicePiece"]
 

@@ -1,9 +1,9 @@
 """The data source named `magnetar`, as Spark calls it.
 
 Spark makes one of these for each thing that it asks for (the schema, a reader, a writer), and passes the options that
-it has for that: those of a query, those of a table that is being created (table_definition.py), `checkpointLocation`
-where a stream is written, or none. So options are checked where it is known what they are for, and not when this is
-made.
+it has for that: those of a query, those of a table that is being created (options/table_schema.py),
+`checkpointLocation` where a stream is written, or none. So options are checked where it is known what they are for, and
+not when this is made.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from magnetar_spark.batch_reader import BatchReader, PushFiltersReader
-from magnetar_spark.columns import spark_schema
 from magnetar_spark.errors import NoSink
-from magnetar_spark.options import batch_options, columns_of
+from magnetar_spark.options.columns import spark_schema
+from magnetar_spark.options.source_options import batch_options, columns_of
+from magnetar_spark.options.table_schema import is_table_definition, table_columns
 from magnetar_spark.plain_errors import plainly
 from magnetar_spark.stream_reader import StreamReader
-from magnetar_spark.table_definition import is_table_definition, table_columns
 from magnetar_spark.user_schema import columns_of_schema
 
 __all__ = ["MagnetarDataSource", "register"]

@@ -33,13 +33,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from magnetar_spark.batch_reader import START_TIMEOUT_S
+from magnetar_spark.broker_requests import answered, naming_reconnect_timeout
 from magnetar_spark.driver_loop import DriverLoop
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import SourceOptions, stream_options
+from magnetar_spark.options.source_options import SourceOptions, stream_options
 from magnetar_spark.plain_errors import in_a_worker, plainly
-from magnetar_spark.plans import Limits
-from magnetar_spark.reaching import answered, naming_reconnect_timeout
-from magnetar_spark.stream import TopicStream
+from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.stream.topic_stream import TopicStream
 from magnetar_spark.user_schema import columns_of_schema
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return driver.run(driver.stream.slices(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from magnetar_spark.task import read
+        from magnetar_spark.task.slice_reader import read
 
         assert isinstance(partition, LogSlice)
         with plainly():

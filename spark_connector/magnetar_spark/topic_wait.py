@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from magnetar import MessageId
 from magnetar.exceptions import NotFound, TopicNotFound
 from magnetar_spark.errors import NoSuchTopic
+from magnetar_spark.options.topic_selection import TopicChoice
+from magnetar_spark.planning.topic_discovery import ReadLog, Topics
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.topic_choice import TopicChoice
-from magnetar_spark.topics import ReadLog, Topics
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
-from magnetar_spark.columns import COLUMNS, choose_columns, spark_schema
 from magnetar_spark.errors import InvalidColumns
+from magnetar_spark.options.columns import COLUMNS, choose_columns, spark_schema
 
 __all__ = ["columns_of_schema"]
 

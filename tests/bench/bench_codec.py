@@ -24,7 +24,7 @@ from crc32c import crc32c
 
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
 from magnetar_spark.arrow import EntriesToArrow
-from magnetar_spark.columns import arrow_schema
+from magnetar_spark.options.columns import arrow_schema
 from magnetar_wire.batch import Messages, decode_messages, encode_batch
 from magnetar_wire.entry import add_broker_metadata, decode_entry, split_broker_metadata
 from tests.bench.harness import Result, ratio

@@ -37,7 +37,7 @@ class ReadyMade(DataSource):
         return "ready_made"
 
     def schema(self) -> StructType:
-        from magnetar_spark.columns import spark_schema
+        from magnetar_spark.options.columns import spark_schema
 
         return spark_schema()
 

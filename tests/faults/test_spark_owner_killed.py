@@ -10,9 +10,9 @@ import pytest
 
 import magnetar
 from magnetar.admin import Admin, AsyncAdmin
-from magnetar_spark.options import stream_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.stream import TopicStream
+from magnetar_spark.options.source_options import stream_options
+from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.stream.topic_stream import TopicStream
 from magnetar_testing.quick_cluster import running_cluster
 from tests.running_spark import read_rows, spark_session, stream, until
 

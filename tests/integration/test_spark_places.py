@@ -13,8 +13,8 @@ from magnetar.admin import Admin, AsyncAdmin
 from magnetar_spark.batch_reader import BatchReader
 from magnetar_spark.errors import NoSuchTopic, PositionOfOtherTopic
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import batch_options, stream_options
-from magnetar_spark.stream import TopicStream
+from magnetar_spark.options.source_options import batch_options, stream_options
+from magnetar_spark.stream.topic_stream import TopicStream
 from magnetar_testing.standalone_process import StandaloneProcess
 
 pytestmark = pytest.mark.slow

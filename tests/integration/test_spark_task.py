@@ -21,12 +21,13 @@ from magnetar._event_loop import background
 from magnetar.admin import Admin, AsyncAdmin, NextMessage
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest
-from magnetar_spark import bookie_calls, task
 from magnetar_spark.errors import DataLost, UnreadableEntry
-from magnetar_spark.options import stream_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.stream import TopicStream
-from magnetar_spark.task_lease import TaskLease, new_lease
+from magnetar_spark.leases.batch_lease import TaskLease, new_lease
+from magnetar_spark.options.source_options import stream_options
+from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.stream.topic_stream import TopicStream
+from magnetar_spark.task import bookie_connections
+from magnetar_spark.task import slice_reader as task
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
@@ -141,7 +142,7 @@ def test_a_task_that_is_broken_off_leaves_nothing(server: StandaloneProcess, log
     (one,) = slices_of(server.service_url, TOPIC)
     reading = task.read(one, ("value",))
     next(reading)
-    calls = bookie_calls.of_this_worker()
+    calls = bookie_connections.of_this_worker()
     assert calls.connections == 1
     reading.close()
     assert calls.connections == 1  # for the next task
@@ -157,7 +158,7 @@ def test_a_task_that_is_broken_off_leaves_nothing(server: StandaloneProcess, log
 
 
 def test_idle_bookie_connections_are_closed(server: StandaloneProcess) -> None:
-    calls = bookie_calls.BookieCalls(bookie_calls.of_this_worker().transport, kept_s=0.01)
+    calls = bookie_connections.BookieCalls(bookie_connections.of_this_worker().transport, kept_s=0.01)
 
     async def body() -> None:
         calls.enter()

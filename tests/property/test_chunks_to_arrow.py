@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_spark.arrow import EntriesToArrow, chunk_groups
-from magnetar_spark.arrow.chunk_groups import ChunkGroups
-from magnetar_spark.decoding import Decoding, Unreadable
+from magnetar_spark.arrow import EntriesToArrow, chunked_messages
+from magnetar_spark.arrow.chunked_messages import ChunkGroups
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
+from magnetar_spark.options.decoding_options import Decoding, Unreadable
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
@@ -128,7 +128,7 @@ def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cut
 
 
 def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
-    """By hand, the cases that chunk_groups.py names."""
+    """By hand, the cases that chunked_messages.py names."""
     for text, whole in (
         ("a0 a1 a1 a2", [3]),
         ("a0 a1 a0 a1 a2", [4]),
@@ -208,7 +208,7 @@ def test_chunks_of_incomplete_messages_are_limited_by_bytes() -> None:
 
 def _kept_bytes(chunk: bytes) -> int:
     entry = decode_entry(chunk)
-    return len(entry.payload) + entry.metadata.ByteSize() + chunk_groups.CHUNK_OVERHEAD_BYTES
+    return len(entry.payload) + entry.metadata.ByteSize() + chunked_messages.CHUNK_OVERHEAD_BYTES
 
 
 def test_unfinished_chunked_messages_do_not_displace_others() -> None:

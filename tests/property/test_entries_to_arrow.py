@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_spark.arrow import EntriesToArrow
-from magnetar_spark.arrow.fields import read_fields
-from magnetar_spark.arrow.uniform import read_uniform
-from magnetar_spark.columns import COLUMNS
-from magnetar_spark.decoding import BATCH_PAYLOAD_COLUMNS, Decoding, Unreadable
+from magnetar_spark.arrow.batch_fields import read_fields
+from magnetar_spark.arrow.uniform_batch import read_uniform
 from magnetar_spark.errors import UnreadableEntry
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.options.decoding_options import BATCH_PAYLOAD_COLUMNS, Decoding, Unreadable
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
 from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry

@@ -10,9 +10,9 @@ from hypothesis import strategies as some
 
 from magnetar.admin import NextMessage, Piece, PieceFragment
 from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
-from magnetar_spark.plans import LogPlan
+from magnetar_spark.planning.log_plan import LogPlan
+from magnetar_spark.planning.slice_builder import cut_into_slices
 from magnetar_spark.shares import equal_parts, shares_of_rest
-from magnetar_spark.slicing import cut_into_slices
 from tests.examples import examples
 
 NOWHERE = NextMessage(0, 0, 0)

@@ -2,7 +2,7 @@
 
 A damaged entry ends it with an error that names the entry, unless `fail_on_data_loss` is false. A message whose payload
 can't be decoded ends it, too, is left out, or is a row of what its entry's metadata says: `decoding` decides
-(magnetar_spark.decoding).
+(magnetar_spark.options.decoding_options).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
-from magnetar_spark.arrow.chunk_groups import ChunkGroups, NoChunkCapacity, Place, Whole
+from magnetar_spark.arrow.chunked_messages import ChunkGroups, NoChunkCapacity, Place, Whole
 from magnetar_spark.arrow.entry_rows import (
     Wanted,
     read_metadata_rows,
@@ -24,8 +24,8 @@ from magnetar_spark.arrow.entry_rows import (
 from magnetar_spark.arrow.record_batches import EntryFacts, RecordBatches
 from magnetar_spark.arrow.rows import Rows
 from magnetar_spark.chunk_reach import REACH
-from magnetar_spark.decoding import BATCH_PAYLOAD_COLUMNS, DEFAULT_DECODING, Decoding, Unreadable
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
+from magnetar_spark.options.decoding_options import BATCH_PAYLOAD_COLUMNS, DEFAULT_DECODING, Decoding, Unreadable
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import check_not_encrypted
 from magnetar_wire.chunks import join_chunks

@@ -1,7 +1,7 @@
 """An entry's messages as `Rows`: by the fastest way that fits the entry.
 
-    a table           uniform.py: nothing but payloads of one size, and sequence ids
-    any other batch   fields.py: numpy, all messages at a time
+    a table           uniform_batch.py: nothing but payloads of one size, and sequence ids
+    any other batch   batch_fields.py: numpy, all messages at a time
     all else          magnetar_wire's decoder, an object a message: single messages, flags that are rare, what is wrong
 
 All ways say the same of a message as magnetar's `Message` does. Of an entry whose payload can't be decoded
@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_spark.arrow.fields import read_fields
+from magnetar_spark.arrow.batch_fields import read_fields
 from magnetar_spark.arrow.rows import Rows
-from magnetar_spark.arrow.uniform import read_uniform
+from magnetar_spark.arrow.uniform_batch import read_uniform
 from magnetar_wire.batch import Messages, decode_payload, decompress_payload, read_key, read_properties
 from magnetar_wire.compression import NONE
 from magnetar_wire.entry import Entry

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from magnetar_spark.arrow.row_arrays import (
+from magnetar_spark.arrow.array_builders import (
     LAST_MS,
     binary,
     fixed,
@@ -31,7 +31,7 @@ from magnetar_spark.arrow.row_arrays import (
     timestamps,
 )
 from magnetar_spark.arrow.rows import Rows
-from magnetar_spark.columns import COLUMNS, arrow_schema
+from magnetar_spark.options.columns import COLUMNS, arrow_schema
 
 __all__ = ["EntryFacts", "RecordBatches"]
 

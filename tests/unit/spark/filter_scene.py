@@ -13,7 +13,7 @@ from pyspark.sql.datasource import Filter
 import magnetar.admin
 from magnetar_spark.batch_reader import PushFiltersReader
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import batch_options
+from magnetar_spark.options.source_options import batch_options
 from tests.unit.spark.fake_service import FakeService
 
 __all__ = ["INDEX", "PARTITION", "TIME", "moment", "plan_slices", "use_fake_service"]

@@ -15,7 +15,7 @@ from magnetar.exceptions import ConnectError
 from magnetar_spark.batch_reader import BatchReader
 from magnetar_spark.errors import DataLost, NoSuchTopic
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import batch_options
+from magnetar_spark.options.source_options import batch_options
 from tests.unit.spark.fake_service import FakeService
 
 

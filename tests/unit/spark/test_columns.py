@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from magnetar_spark.columns import COLUMNS, arrow_schema, choose_columns, spark_schema
 from magnetar_spark.errors import InvalidColumns
+from magnetar_spark.options.columns import COLUMNS, arrow_schema, choose_columns, spark_schema
 
 
 def test_spark_schema_converts_to_the_exact_arrow_schema() -> None:

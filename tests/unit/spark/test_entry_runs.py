@@ -11,9 +11,9 @@ import pytest
 
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2 as pb
-from magnetar_spark.entry_runs import Deleted, EntryRun, EntryRuns, Gone, Whereabouts, range_entries
 from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import SlicePiece
+from magnetar_spark.task.entry_prefetch import Deleted, EntryRun, EntryRuns, Gone, Whereabouts, range_entries
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.transport import Code, Disconnected, NotReached, Rejected
 from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of

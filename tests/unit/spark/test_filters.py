@@ -25,8 +25,8 @@ from pyspark.sql.datasource import (
 )
 
 from magnetar_spark.errors import DataLost, InvalidOptions
-from magnetar_spark.filter_bounds import ALL, Range, bounds_of
-from magnetar_spark.one_query import check_bounds
+from magnetar_spark.planning.filter_bounds import ALL, Range, bounds_of
+from magnetar_spark.planning.plan_reuse_check import check_bounds
 from tests.unit.spark.fake_service import FakeService
 from tests.unit.spark.filter_scene import INDEX, PARTITION, TIME, moment, plan_slices, use_fake_service
 

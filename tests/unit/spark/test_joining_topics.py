@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from magnetar.exceptions import NotFound, Timeout, TooManyLookupRequestException
-from magnetar_spark import task_lease
 from magnetar_spark.errors import DataLost
-from magnetar_spark.options import stream_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.stream import TopicStream
+from magnetar_spark.leases import batch_lease
+from magnetar_spark.options.source_options import stream_options
+from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.stream.topic_stream import TopicStream
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 from tests.unit.spark.fake_service import FakeService
 from tests.unit.spark.test_stream import ALL, Query, a_stream
@@ -139,7 +139,7 @@ async def test_refused_namespace_lease_is_requested_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SPK-5: with failOnDataLoss=false a stream starts while a broker restarts, and has its lease soon after"""
-    monkeypatch.setattr("magnetar_spark.stream._LEASE_MS", 300)
+    monkeypatch.setattr("magnetar_spark.stream.topic_stream._LEASE_MS", 300)
 
     service = FakeService()
     service.create("x-1")
@@ -171,7 +171,7 @@ async def test_a_namespace_that_is_made_again_is_held_again() -> None:
 
 async def test_new_logs_are_retained_by_the_driver_while_a_batch_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: a micro-batch may take longer than a lease, and its driver looks for new topics meanwhile"""
-    monkeypatch.setattr(task_lease, "RENEWALS", 600)  # one each second, and not each 100 s
+    monkeypatch.setattr(batch_lease, "RENEWALS", 600)  # one each second, and not each 100 s
     service = FakeService()
     service.create("x-1")
     stream = a_stream(service, topicsPattern="x-.*")

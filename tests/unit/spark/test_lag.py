@@ -6,8 +6,8 @@ from typing import cast
 
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import ConnectError
-from magnetar_spark.lag import BatchFacts, Lag
-from magnetar_spark.offsets import LogOffset
+from magnetar_spark.stream.lag_report import BatchFacts, Lag
+from magnetar_spark.stream.offsets import LogOffset
 from tests.unit.spark.fake_service import FakeService
 
 LOGS = [f"persistent://public/default/t-partition-{number}" for number in range(3)]

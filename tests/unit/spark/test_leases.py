@@ -11,9 +11,9 @@ import pytest
 
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import ConnectError
-from magnetar_spark.leases import Leases
-from magnetar_spark.renewals import RENEWALS
-from magnetar_spark.task_lease import new_lease
+from magnetar_spark.leases.batch_lease import new_lease
+from magnetar_spark.leases.lease_renewals import RENEWALS
+from magnetar_spark.leases.stream_leases import Leases
 from tests.running import until
 from tests.unit.spark.fake_service import FakeService
 

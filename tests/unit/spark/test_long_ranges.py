@@ -11,10 +11,10 @@ import pytest
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar_spark.batch_reader import _Planning
 from magnetar_spark.errors import DataLost, PositionBeyondEnd
-from magnetar_spark.options import batch_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.task_lease import new_lease
-from magnetar_spark.topics import ReadLog
+from magnetar_spark.leases.batch_lease import new_lease
+from magnetar_spark.options.source_options import batch_options
+from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.planning.topic_discovery import ReadLog
 from tests.unit.spark.fake_service import FakeService
 from tests.unit.spark.test_stream import ALL, Query, a_stream
 

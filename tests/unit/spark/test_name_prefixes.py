@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from magnetar_spark.topic_choice import chosen_by_pattern, chosen_topics
+from magnetar_spark.options.topic_selection import chosen_by_pattern, chosen_topics
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from magnetar_spark.bounds import EARLIEST, parse_bound
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.offset_times import parse_zone
+from magnetar_spark.options.offset_option import EARLIEST, parse_bound
+from magnetar_spark.options.offset_times import parse_zone
 
 LOG = "persistent://public/default/t"
 # 2026-07-01T10:00:00Z

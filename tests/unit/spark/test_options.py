@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from magnetar.admin import NextMessage
-from magnetar_spark import other_connectors
-from magnetar_spark.columns import COLUMNS
 from magnetar_spark.errors import InvalidColumns, InvalidOptions
-from magnetar_spark.option_names import OPTIONS
-from magnetar_spark.options import SourceOptions, batch_options, stream_options
+from magnetar_spark.options import other_connectors
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.options.option_names import OPTIONS
+from magnetar_spark.options.source_options import SourceOptions, batch_options, stream_options
 from magnetar_spark.user_schema import columns_of_schema
 from magnetar_wire.topic_name import TopicName
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
-from magnetar_spark.plans import Planner
-from magnetar_spark.task_lease import new_lease
+from magnetar_spark.leases.batch_lease import new_lease
+from magnetar_spark.planning.log_plan import Planner
 
 START = NextMessage(9, 3, 1)
 ANSWER = Plan("i", START, START, (), {}, 0, 0, False, False, START, START, 0, 0, True)

@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from magnetar.exceptions import OperationNotSupported
+from magnetar_spark.broker_requests import answered
 from magnetar_spark.errors import NobodyAnswers
-from magnetar_spark.options import SourceOptions, batch_options
-from magnetar_spark.reaching import answered
+from magnetar_spark.options.source_options import SourceOptions, batch_options
 from magnetar_wire.grpc_transport.grpc_library import grpc
 from tests.running import until
 

@@ -9,9 +9,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import magnetar.admin
 from magnetar.exceptions import ConnectError, InvalidArgument, MagnetarException
-from magnetar_spark.columns import spark_schema
 from magnetar_spark.errors import BrokersAway
 from magnetar_spark.log_slice import LogSlice
+from magnetar_spark.options.columns import spark_schema
 from magnetar_spark.stream_reader import StreamReader
 from tests.unit.spark.fake_service import FakeService
 

@@ -14,11 +14,11 @@ import pytest
 from magnetar.admin import NextMessage, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConnectError, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.entry_runs import Deleted, Whereabouts
 from magnetar_spark.errors import NotReadNow
+from magnetar_spark.leases.batch_lease import TaskLease, due_here, new_shared_lease
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.slice_broker import SliceBroker
-from magnetar_spark.task_lease import TaskLease, due_here, new_shared_lease
+from magnetar_spark.task.broker_client import SliceBroker
+from magnetar_spark.task.entry_prefetch import Deleted, Whereabouts
 from tests.running import GENEROUS_S, until
 
 SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, None, Connection("u", ""), True)

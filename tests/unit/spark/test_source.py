@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from magnetar_spark import stream_reader
-from magnetar_spark.columns import COLUMNS, spark_schema
 from magnetar_spark.errors import InvalidColumns, InvalidOptions, NoSink
+from magnetar_spark.options.columns import COLUMNS, spark_schema
 from magnetar_spark.source import MagnetarDataSource
 from magnetar_spark.stream_reader import StreamReader
 

@@ -12,7 +12,6 @@ import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar.exceptions import ConnectError, NotFound
-from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import (
     DataLost,
     InvalidOffsets,
@@ -22,9 +21,10 @@ from magnetar_spark.errors import (
     PositionBeyondEnd,
     SubscriptionInUse,
 )
-from magnetar_spark.options import stream_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.stream import TopicStream
+from magnetar_spark.options.decoding_options import Decoding, Unreadable
+from magnetar_spark.options.source_options import stream_options
+from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.stream.topic_stream import TopicStream
 from tests.running import until
 from tests.unit.spark.fake_service import FakeService
 

@@ -16,9 +16,9 @@ import zstandard
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_spark.arrow import EntriesToArrow
-from magnetar_spark.columns import COLUMNS
-from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.options.decoding_options import Decoding, Unreadable
 from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from magnetar.admin import NextMessage
-from magnetar_spark.plans import Limits, LogPlan, Planner
+from magnetar_spark.planning.log_plan import Limits, LogPlan, Planner
 from magnetar_spark.shares import equal_parts, shares_of_rest
 from magnetar_spark.some_at_a_time import some_at_a_time
 

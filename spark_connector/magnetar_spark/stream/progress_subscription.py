@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import ConsumerBusy, IncarnationChanged, NotAllowedError, TopicNotFound
 from magnetar_spark.errors import NothingKept, SubscriptionInUse
-from magnetar_spark.places import shown_position
+from magnetar_spark.planning.offset_resolution import shown_position
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ again after a crash. A `latest` that has moved meanwhile would skip what the bat
 the partitions and topics that were found then. What was the end of a batch is the beginning of the next, where `since`
 has nothing to say any more, and is left out.
 
-**Query.** An id that the query drew at random when it began. Its progressSubscription has the same one (keeping.py). It
-stands beside each log, and is the same in all.
+**Query.** An id that the query drew at random when it began. Its progressSubscription has the same one
+(stream/progress_subscription.py). It stands beside each log, and is the same in all.
 
 **Entered.** Of a message in chunks the first ones may have been deleted when the last is read. That is a loss, unless
 the query began with the earliest message of the log, and they were gone by then. So where a log began that was entered
@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar.admin import NextMessage
-from magnetar_spark.bounds import place_of
 from magnetar_spark.errors import InvalidOffsets
+from magnetar_spark.options.offset_option import place_of
 
 __all__ = ["LogOffset", "ReadRange", "parse_offsets", "ranges_between", "shown_offsets"]
 

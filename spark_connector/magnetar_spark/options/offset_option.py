@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.offset_times import check_ms, parse_time
+from magnetar_spark.options.offset_times import check_ms, parse_time
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
 

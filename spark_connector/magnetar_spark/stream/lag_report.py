@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException, TopicNotFound
-from magnetar_spark.offsets import LogOffset
-from magnetar_spark.plans import LogPlan
+from magnetar_spark.planning.log_plan import LogPlan
 from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.stream.offsets import LogOffset
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magnetar.exceptions import NotFound, TopicNotFound
+from magnetar_spark.options.topic_selection import TopicChoice
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.topic_choice import TopicChoice
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:

@@ -1,13 +1,14 @@
 """What one Spark task does: a slice of a log, straight from the bookies, as Arrow record batches.
 
-    loop thread     bookies ─gRPC─► answers ─► records, checked ─► entries     (entry_runs.py, a few answers ahead)
+    loop thread     bookies ─gRPC─► answers ─► records, checked ─► entries     (task/entry_prefetch.py, a few answers
+    ahead)
                                                                      │ one run at a time
     task's thread                                     EntriesToArrow ▼ ─► record batches ─► Spark
 
 `read` is an ordinary generator, since that is what Spark wants; everything that waits happens on the loop that the SDK
 has in each process, so that the network and the bookies work while rows are made. A task that is broken off, by Spark
 or by its end, takes with it all that it had on the way. A worker's connections to bookies outlive its tasks by a few
-seconds (bookie_calls.py).
+seconds (task/bookie_connections.py).
 
 **On the loop, with grpc.aio, and not with gRPC's blocking stubs.** Both were tried on two cores with 330 MB in
 answers of 4 MiB, three in flight: 0.62 … 0.74 s of CPU against 0.61 … 1.04, and as many rows a second. So what reads
@@ -24,12 +25,12 @@ from typing import TYPE_CHECKING
 
 from magnetar._event_loop import background
 from magnetar_spark.arrow import EntriesToArrow
-from magnetar_spark.bookie_calls import BookieCalls, of_this_worker
-from magnetar_spark.entry_runs import EntryRun, EntryRuns, Gone, range_entries
 from magnetar_spark.errors import DataLost
 from magnetar_spark.log_slice import LogSlice, SlicePiece
 from magnetar_spark.problem_counts import ProblemCounts
-from magnetar_spark.slice_broker import SliceBroker
+from magnetar_spark.task.bookie_connections import BookieCalls, of_this_worker
+from magnetar_spark.task.broker_client import SliceBroker
+from magnetar_spark.task.entry_prefetch import EntryRun, EntryRuns, Gone, range_entries
 from magnetar_wire.clock import SystemClock
 
 if TYPE_CHECKING:

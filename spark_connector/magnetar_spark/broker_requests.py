@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from magnetar._errors import is_retryable
 from magnetar.exceptions import ConnectError, MagnetarException, OperationNotSupported
 from magnetar_spark.errors import BrokersAway, NobodyAnswers
-from magnetar_spark.options import SourceOptions
+from magnetar_spark.options.source_options import SourceOptions
 
 __all__ = ["answered", "naming_reconnect_timeout"]
 

@@ -1,5 +1,5 @@
-"""What a task asks of the slice's brokers: that the query's lease holds on while it reads (task_lease.py), that it has
-read all of its slice, and, once for a ledger whose entries no bookie gave, where they are now.
+"""What a task asks of the slice's brokers: that the query's lease holds on while it reads (leases/batch_lease.py), that
+it has read all of its slice, and, once for a ledger whose entries no bookie gave, where they are now.
 
 A lease that could not be renewed is tried again; one that has ended is told of, and the entries are read as long as
 they are there.
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from magnetar.admin.reading import NextMessage, Plan
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.entry_runs import Deleted, Whereabouts
 from magnetar_spark.errors import NotReadNow
+from magnetar_spark.leases.batch_lease import due_here
+from magnetar_spark.leases.lease_renewals import Renewals
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.renewals import Renewals
-from magnetar_spark.task_lease import due_here
+from magnetar_spark.task.entry_prefetch import Deleted, Whereabouts
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

@@ -9,7 +9,7 @@ from typing import Final
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import DataLost
-from magnetar_spark.places import shown_position as _shown
+from magnetar_spark.planning.offset_resolution import shown_position as _shown
 
 __all__ = ["Losses"]
 

@@ -18,11 +18,11 @@ from typing import Final, TypeAlias
 from magnetar.admin import Piece
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.decoding import DEFAULT_DECODING, Decoding
+from magnetar_spark.leases.batch_lease import TaskLease
 from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
-from magnetar_spark.plans import LogPlan
-from magnetar_spark.task_lease import TaskLease
-from magnetar_spark.topics import ReadLog
+from magnetar_spark.options.decoding_options import DEFAULT_DECODING, Decoding
+from magnetar_spark.planning.log_plan import LogPlan
+from magnetar_spark.planning.topic_discovery import ReadLog
 
 __all__ = ["cut_into_slices"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.other_connectors import option_hint
+from magnetar_spark.options.other_connectors import option_hint
 
 __all__ = ["OPTIONS", "check_names", "refuse_those_of_a_batch", "refuse_those_of_a_stream"]
 

@@ -20,11 +20,11 @@ likes, so the lease is that of their parent: a daemon, or the driver itself. A d
 then has as many leases. If two drivers are ever taken for one, they share a lease, which does no harm.
 
 **When a batch has ended.** Spark keeps the partitions of a DataFrame, and may read them again, so a lease can't end
-with the tasks. A task that has read all of its slice reports that (slice_broker.py); when all slices of a log are
+with the tasks. A task that has read all of its slice reports that (task/broker_client.py); when all slices of a log are
 finished what the batch holds of it is held for a quarter of `batchLeaseSeconds` more. A renewal after that, by a second
 action or by a task that reads another log of the batch, holds it for half of `batchLeaseSeconds`: the broker can't tell
-the two apart, and half is what renewals rely on (renewals.py). In a query that scans one DataFrame twice, such as a
-self-join, the second scan is like a second action.
+the two apart, and half is what renewals rely on (leases/lease_renewals.py). In a query that scans one DataFrame twice,
+such as a self-join, the second scan is like a second action.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_spark.renewals import RENEWALS
+from magnetar_spark.leases.lease_renewals import RENEWALS
 
 __all__ = ["Lease", "TaskLease", "due_here", "new_lease", "new_shared_lease"]
 

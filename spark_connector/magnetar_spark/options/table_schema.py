@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from magnetar_spark.columns import COLUMNS
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.option_names import check_names
-from magnetar_spark.options import parse_columns
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.options.option_names import check_names
+from magnetar_spark.options.source_options import parse_columns
 
 __all__ = ["is_table_definition", "table_columns"]
 

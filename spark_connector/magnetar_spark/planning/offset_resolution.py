@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar import MessageId
 from magnetar.admin.reading import LogPlace, NextMessage
-from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.errors import InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic
-from magnetar_spark.offset_times import shown_time
+from magnetar_spark.options.offset_option import EARLIEST, LATEST, Point
+from magnetar_spark.options.offset_times import shown_time
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

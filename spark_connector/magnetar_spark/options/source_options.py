@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.exceptions import InvalidUrl
-from magnetar_spark.bounds import EARLIEST, LATEST, Bound, parse_bound
-from magnetar_spark.columns import COLUMNS, choose_columns
-from magnetar_spark.decoding import DEFAULT_DECODING, MOST_DECOMPRESSED_BYTES, Decoding, Unreadable
 from magnetar_spark.durations import parse_duration_s
 from magnetar_spark.errors import InvalidOptions
 from magnetar_spark.log_slice import RECONNECT_S
-from magnetar_spark.offset_times import parse_zone
-from magnetar_spark.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
-from magnetar_spark.topic_choice import TopicChoice, topics_of
+from magnetar_spark.options.columns import COLUMNS, choose_columns
+from magnetar_spark.options.decoding_options import DEFAULT_DECODING, MOST_DECOMPRESSED_BYTES, Decoding, Unreadable
+from magnetar_spark.options.offset_option import EARLIEST, LATEST, Bound, parse_bound
+from magnetar_spark.options.offset_times import parse_zone
+from magnetar_spark.options.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
+from magnetar_spark.options.topic_selection import TopicChoice, topics_of
 
 __all__ = ["SourceOptions", "batch_options", "columns_of", "parse_columns", "stream_options"]
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.lease_calls import LeaseCalls
-from magnetar_spark.places import check_not_beyond_end
-from magnetar_spark.task_lease import Lease
+from magnetar_spark.leases.batch_lease import Lease
+from magnetar_spark.leases.lease import LeaseCalls
+from magnetar_spark.planning.offset_resolution import check_not_beyond_end
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from magnetar_spark.arrow.cutting import cut
 from magnetar_spark.arrow.properties import Properties
-from magnetar_spark.arrow.records import Records, find_records
+from magnetar_spark.arrow.record_bounds import Records, find_records
 from magnetar_spark.arrow.unfit import Unfit
 from magnetar_spark.arrow.varints import Words, read_delimited, read_varints, words_at
 

@@ -1,8 +1,8 @@
 """Keeping what is being read from being deleted, while nobody asks for a plan: a stream's leases.
 
 Each plan takes the reader's lease on its log, or renews it and moves it on. Between two plans a micro-batch may run for
-longer than a lease lasts, so the driver renews all of them in between (renewals.py). One that has ended all the same,
-since nobody could be reached for so long, is said to have; what was deleted then, the next plan says.
+longer than a lease lasts, so the driver renews all of them in between (leases/lease_renewals.py). One that has ended
+all the same, since nobody could be reached for so long, is said to have; what was deleted then, the next plan says.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from magnetar.exceptions import MagnetarException
-from magnetar_spark.renewals import Renewals
+from magnetar_spark.leases.batch_lease import Lease
+from magnetar_spark.leases.lease_renewals import Renewals
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import Lease
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from magnetar_spark.errors import InvalidColumns
-from magnetar_spark.other_connectors import column_hint
+from magnetar_spark.options.other_connectors import column_hint
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

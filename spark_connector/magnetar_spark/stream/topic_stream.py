@@ -8,9 +8,9 @@ only saves questions.
 
 A log that is new to the query is entered at its earliest message, by one plan that takes the lease and finds that
 message in one. A log that joins later, since it is in no offset of the checkpoint, must begin with its first message
-then: if that was deleted, it is a loss. While the query runs nothing of such a log is deleted (namespace_holder.py).
-After that each plan moves the lease to where the query is, and says from where on all must be kept that
-the next batch may need: what is committed moves the progress subscription there, and no further.
+then: if that was deleted, it is a loss. While the query runs nothing of such a log is deleted
+(leases/namespace_leases.py). After that each plan moves the lease to where the query is, and says from where on all
+must be kept that the next batch may need: what is committed moves the progress subscription there, and no further.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar import MessageId
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException, TopicNotFound
-from magnetar_spark.admission import Admission
-from magnetar_spark.bounds import EARLIEST, Point
-from magnetar_spark.keeping import Keeping
-from magnetar_spark.lag import BatchFacts, Lag
-from magnetar_spark.leases import Leases
+from magnetar_spark.leases.batch_lease import new_lease
+from magnetar_spark.leases.namespace_leases import NamespaceHolder
+from magnetar_spark.leases.stream_leases import Leases
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.losses import Losses
-from magnetar_spark.namespace_holder import NamespaceHolder
-from magnetar_spark.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
-from magnetar_spark.options import SourceOptions
-from magnetar_spark.places import STARTING, place_at
-from magnetar_spark.plans import EARLIEST_PLACE, Limits, LogPlan, Planner
-from magnetar_spark.slicing import cut_into_slices
+from magnetar_spark.options.offset_option import EARLIEST, Point
+from magnetar_spark.options.source_options import SourceOptions
+from magnetar_spark.planning.data_loss import Losses
+from magnetar_spark.planning.log_plan import EARLIEST_PLACE, Limits, LogPlan, Planner
+from magnetar_spark.planning.offset_resolution import STARTING, place_at
+from magnetar_spark.planning.slice_builder import cut_into_slices
+from magnetar_spark.planning.topic_discovery import Topics
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import new_lease
+from magnetar_spark.stream.admission_control import Admission
+from magnetar_spark.stream.lag_report import BatchFacts, Lag
+from magnetar_spark.stream.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
+from magnetar_spark.stream.progress_subscription import Keeping
 from magnetar_spark.topic_wait import find_topics
-from magnetar_spark.topics import Topics
 from magnetar_spark.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:

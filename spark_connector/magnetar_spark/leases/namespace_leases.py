@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.exceptions import MagnetarException, NotFound
-from magnetar_spark.lease_calls import LeaseCalls
-from magnetar_spark.renewals import Renewals
+from magnetar_spark.leases.batch_lease import Lease
+from magnetar_spark.leases.lease import LeaseCalls
+from magnetar_spark.leases.lease_renewals import Renewals
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import Lease
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from magnetar import MessageId
 from magnetar.admin.reading import NextMessage
-from magnetar_spark.filter_bounds import FilterBounds
-from magnetar_spark.plans import EARLIEST_PLACE
+from magnetar_spark.planning.filter_bounds import FilterBounds
+from magnetar_spark.planning.log_plan import EARLIEST_PLACE
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
