@@ -1,17 +1,17 @@
-"""How long a query waits for brokers.
+"""The driver's requests to brokers: how long a query waits for them, and how many are in flight.
 
-A query that begins is watched by somebody who may have written the wrong port: if its first request is not answered
-at once, `answered` checks in parallel whether any broker can be reached at all, and fails within seconds if none can.
-Requests of a query that begins are retried for `START_TIMEOUT_S` (batch_reader.py).
+**A query that starts** fails within seconds if its address is wrong, since its user is waiting. If its first request is
+not answered soon, `await_first_answer` checks in parallel whether any broker can be reached at all, and fails if none
+can. Otherwise requests are retried for `START_TIMEOUT_S` (batch_reader.py).
 
-A query that runs is a service, and its cluster may be restarted: its requests are retried for `reconnectSeconds`. Only
-errors that may pass are retried, by the client: that a broker can't be reached, or is not ready. Others fail at once.
+**A query that runs** survives a restart of its cluster: its requests are retried for `reconnectSeconds`. The client
+only retries if the error may be temporary: a broker can't be reached, or is not ready. Other errors fail at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from magnetar._errors import is_retryable
@@ -19,48 +19,51 @@ from magnetar.exceptions import ConnectError, MagnetarException, OperationNotSup
 from magnetar_spark.errors import BrokersAway, NobodyAnswers
 from magnetar_spark.options.source_options import SourceOptions
 
-__all__ = ["answered", "naming_reconnect_timeout"]
+__all__ = ["await_answer", "await_first_answer", "gather_bounded"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
-_AT_ONCE_S: Final = 2.0
-_PATIENCE_S: Final = 8.0
+# How long the first answer may take before brokers are checked, and how long the check may take.
+_CHECK_AFTER_S: Final = 2.0
+_CHECK_TIMEOUT_S: Final = 8.0
+_MAX_IN_FLIGHT: Final = 32
 
 
-async def answered(
+async def await_first_answer(
     options: SourceOptions,
-    work: Coroutine[Any, Any, T],
+    requests: Coroutine[Any, Any, T],
     *,
-    at_once_s: float = _AT_ONCE_S,
-    patience_s: float = _PATIENCE_S,
+    check_after_s: float = _CHECK_AFTER_S,
+    check_timeout_s: float = _CHECK_TIMEOUT_S,
 ) -> T:
-    """What the work returns, which asks brokers that have not answered yet. Raises NobodyAnswers."""
-    working = asyncio.ensure_future(work)
+    """Return the result of the first requests of a query. Raises NobodyAnswers if no broker can be reached."""
+    answer = asyncio.ensure_future(requests)
     try:
-        if not (await asyncio.wait([working], timeout=at_once_s))[0]:
-            looking = asyncio.ensure_future(_look(options, patience_s))
+        if not (await asyncio.wait([answer], timeout=check_after_s))[0]:
+            check = asyncio.ensure_future(_check_brokers(options, check_timeout_s))
             try:
-                await asyncio.wait([working, looking], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([answer, check], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                looking.cancel()
-                await asyncio.wait([looking])
-            if not working.done() and not looking.cancelled():
-                looking.result()
-        return await working
+                check.cancel()
+                await asyncio.wait([check])
+            if not answer.done() and not check.cancelled():
+                check.result()
+        return await answer
     except OperationNotSupported as error:
         raise NobodyAnswers(
             f"the server at {options.url} does not support a request of this query: {error}. Is the option "
             "'url' the address of brokers, and do they have this version?"
         ) from error
     finally:
-        working.cancel()
-        await asyncio.wait([working])
+        answer.cancel()
+        await asyncio.wait([answer])
 
 
-async def naming_reconnect_timeout(options: SourceOptions, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which retries for `reconnectSeconds`. Raises BrokersAway if that was too short."""
+async def await_answer(options: SourceOptions, requests: Coroutine[Any, Any, T]) -> T:
+    """Return the result of later requests. Raises BrokersAway if retrying for `reconnectSeconds` was not enough."""
     try:
-        return await work
+        return await requests
     except MagnetarException as error:
         if not is_retryable(error):
             raise
@@ -70,21 +73,41 @@ async def naming_reconnect_timeout(options: SourceOptions, work: Coroutine[Any, 
         ) from error
 
 
-async def _look(options: SourceOptions, patience_s: float) -> None:
+async def gather_bounded(request: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Make a request for each item, a limited number at a time, and return the answers in the items' order. The first
+    failure cancels the others."""
+    slots = asyncio.Semaphore(_MAX_IN_FLIGHT)
+
+    async def send(item: T) -> R:
+        async with slots:
+            return await request(item)
+
+    tasks = [asyncio.ensure_future(send(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _check_brokers(options: SourceOptions, timeout_s: float) -> None:
+    """Raise NobodyAnswers if no broker can be reached."""
     from magnetar.admin import AsyncAdmin
 
-    async with AsyncAdmin(options.url, patience_s, listener_name=options.listener_name) as admin:
+    async with AsyncAdmin(options.url, timeout_s, listener_name=options.listener_name) as admin:
         try:
             await admin.brokers.list()
         except ConnectError as error:
             if error.found is not None:
-                raise NobodyAnswers(_explain(options.url, error.found, patience_s)) from error
+                raise NobodyAnswers(_describe_endpoints(options.url, error.found, timeout_s)) from error
         except MagnetarException:
-            # Somebody is there, and is slow, or refuses this question: the work is told what there is to be told.
+            # A broker is there, and is slow or refuses this request: the query's own request gets its error.
             return
 
 
-def _explain(url: str, found: str, tried_s: float) -> str:
+def _describe_endpoints(url: str, found: str, tried_s: float) -> str:
     from magnetar._service_url import DEFAULT_PORT
 
     return (

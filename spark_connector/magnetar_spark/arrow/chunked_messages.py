@@ -1,24 +1,24 @@
-"""Messages that are several entries: their chunks, collected until a message is whole.
+"""Joins messages that are stored in several entries: collects their chunks until a message is complete.
 
-A message is where its last chunk is. A slice of a log so holds the messages whose last chunks are in it, and chunks
-without a last one at its end are another slice's. The chunks of a message come in order, those of different producers
-mixed. Of what a producer sent again after it had lost its connection some is there twice:
+A message belongs to the position of its last chunk. So a slice has the messages whose last chunks are in it, and chunks
+at its end without their last one belong to another slice. The chunks of a message are stored in order, mixed with those
+of other producers. A producer that lost its connection may have sent some of them twice:
 
-    a0 a1 a1 a2        the second a1 says nothing new
-    a0 a1 a0 a1 a2     a first chunk begins the message anew
-    a0 a1 a2 a1 a2     what follows a whole message's last chunk, and is no first one, is nothing
-    a0 a2              one is missing between: never whole, whatever follows but a first one
+    a0 a1 a1 a2        the second a1 is ignored
+    a0 a1 a0 a1 a2     a first chunk restarts the message
+    a0 a1 a2 a1 a2     chunks after the last one of a complete message are ignored, unless a first chunk comes
+    a0 a2              a chunk is missing: the message is never complete, unless a first chunk comes
 
-A message whose first chunk is in front of the slice is *headless* here: what else is there in front decides what its
-chunks in the slice are. If its last one is in the slice it is completed backwards when all of the slice was read, in
-one walk for all such messages: back to its nearest first chunk, from where the rule above says how far it had come when
-the slice began. A last chunk on the way there means that the message was whole before. So it does not depend on where a
-log is cut into slices which messages there are.
+A message whose first chunk is before the slice is *headless*. The chunks before the slice determine the meaning of
+those in the slice. If its last chunk is in the slice, the message is completed backwards when the whole slice was read,
+by one pass for all of these messages: back to the nearest first chunk, from which the rules above determine which
+chunks were there when the slice began. A last chunk on that way means that the message was complete before. So the
+result does not depend on how a log is split into slices.
 
-Chunks are held in memory until their message is whole, `max_bytes` of them at most: where there is no capacity, the
-message that was begun longest ago is given up, since one that nobody ends would otherwise take the place of others for
-good. That is an error only if its last chunk is there. Payloads that nobody will decode, of encrypted messages or where
-no value is asked for, are not held.
+The chunks of incomplete messages use at most `max_bytes` of memory. If there is no capacity, the message that began
+first is dropped, since a message that nobody finishes would otherwise take the capacity of others for ever. This is an
+error only if its last chunk is read. Payloads that are not decoded, because they are encrypted or no value is
+requested, are not stored.
 """
 
 from __future__ import annotations
@@ -26,59 +26,59 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.entry import Entry, decode_entry, decode_entry_metadata
 from magnetar_wire.errors import MalformedEntry, TooLarge, WireError
 
-__all__ = ["ChunkGroups", "NoChunkCapacity", "Place", "Whole"]
+__all__ = ["ChunkedMessages", "CompleteMessage", "EntryPosition", "NoChunkCapacity"]
 
-Place = tuple[int, int]
-# Of a message, by its producer and its own: a digest, which is short however long those are.
-_Name = bytes
+# The ids of a ledger and an entry.
+EntryPosition: TypeAlias = tuple[int, int]
+# Identifies a message: a digest of its producer's name and its uuid, which may be long.
+_MessageKey: TypeAlias = bytes
 
-# Of messages that were whole, or can't be: what comes of them yet is told by it from a headless message.
+# Limits of the messages that are remembered as ended or dropped. A chunk of a forgotten one looks like that of a
+# headless message.
 _MAX_ENDED: Final = 10_000
-_MAX_GIVEN_UP: Final = 100_000
-# Of one whose first chunk is in front of the slice: the chunks between may be there, too.
+_MAX_DROPPED: Final = 100_000
+# The expected chunk of a dropped headless message: its missing chunks may be before the slice.
 _NO_GAP_KNOWN: Final = 2**31
-_NAME_BYTES: Final = 16
-# Of a chunk that is kept, besides its payload and as many bytes as its metadata has.
+_KEY_BYTES: Final = 16
+# Memory for a stored chunk, besides its payload and the size of its metadata.
 CHUNK_OVERHEAD_BYTES: Final = 2_048
 
 
 class NoChunkCapacity(TooLarge):
-    """A message whose chunks were dropped before it was whole, since there was no capacity for them."""
+    """A message whose chunks were dropped before it was complete, since there was no capacity for them."""
 
 
 @dataclass(slots=True)
-class Whole:
-    """All chunks of a message, and where the last one is."""
-
-    place: Place
+class CompleteMessage:
+    # The position of the last chunk.
+    position: EntryPosition
     chunks: list[Entry]
 
 
 @dataclass(slots=True)
-class _Group:
-    # What must come next at the latest.
+class _IncompleteMessage:
+    # A chunk with a higher number would leave a gap.
     expected: int
-    # Every chunk below this one must be in front of the slice, in order; of a message whose first one is in it, 0.
+    # All chunks below this one must be before the slice, in order; 0 if the first chunk is in the slice.
     needed: int
-    # The lower, the longer ago it was begun.
-    began: int
+    # The number of the message in the order of their beginnings.
+    number: int
     chunks: dict[int, Entry] = field(default_factory=dict)
     bytes: int = 0
-    last_place: Place = (-1, -1)
+    last_position: EntryPosition = (-1, -1)
     # The last chunk, without its payload, of a message that is completed backwards.
     last: Entry | None = None
-    # Of the chunks that were met in front of the slice, the nearest first.
+    # The ids of its chunks that were found before the slice, the nearest first.
     earlier: list[int] = field(default_factory=list)
 
-    @property
-    def had_come(self) -> int:
-        """How many chunks were there, in order, when the slice began: `earlier` goes back to a first one."""
+    def count_earlier(self) -> int:
+        """Return how many chunks were there, in order, when the slice began. `earlier` goes back to a first chunk."""
         expected = 0
         for chunk_id in reversed(self.earlier):
             if chunk_id > expected:
@@ -86,200 +86,198 @@ class _Group:
             expected = max(expected, chunk_id + 1)
         return expected
 
-    def whole(self) -> Whole:
-        return Whole(self.last_place, [self.chunks[chunk_id] for chunk_id in sorted(self.chunks)])
+    def complete(self) -> CompleteMessage:
+        return CompleteMessage(self.last_position, [self.chunks[chunk_id] for chunk_id in sorted(self.chunks)])
 
 
-class ChunkGroups:
+class ChunkedMessages:
     def __init__(
         self,
         max_bytes: int,
-        on_given_up: Callable[[Place, Entry, WireError], None],
-        on_damaged: Callable[[Place, WireError], None],
+        on_dropped: Callable[[EntryPosition, Entry, WireError], None],
+        on_damaged: Callable[[EntryPosition, WireError], None],
         *,
         with_payloads: bool = True,
     ) -> None:
-        """`on_given_up` is called for messages that are given up after their last chunk was read, with that chunk;
-        `on_damaged` for entries in front of the slice that can't be read."""
+        """`on_dropped` is called with the last chunk of a message that is dropped after that chunk was read;
+        `on_damaged` for entries before the slice that can't be read."""
         self._max_bytes = max_bytes
-        self._on_given_up = on_given_up
+        self._on_dropped = on_dropped
         self._on_damaged = on_damaged
         self._with_payloads = with_payloads
         self._begun = 0
-        # Invariant: as many as all groups' chunks have.
-        self.held_bytes = 0
-        self._open: dict[_Name, _Group] = {}
-        # Those whose last chunk is there, and whose first ones are not.
-        self._headless: dict[_Name, _Group] = {}
-        self._ended: dict[_Name, None] = {}
-        # Given up before their last chunk had come, with what must come next at the latest: of a message that has a gap
-        # no error is due.
-        self._given_up: dict[_Name, int] = {}
+        # Invariant: the sum of `bytes` of all incomplete messages.
+        self.stored_bytes = 0
+        # Messages whose last chunk was not read, in the order of their beginnings.
+        self._open: dict[_MessageKey, _IncompleteMessage] = {}
+        # Messages whose last chunk was read, and whose first ones are before the slice.
+        self._headless: dict[_MessageKey, _IncompleteMessage] = {}
+        self._ended: dict[_MessageKey, None] = {}
+        # Messages that were dropped before their last chunk was read, with the next expected chunk: a message with a
+        # gap is no error.
+        self._dropped: dict[_MessageKey, int] = {}
 
-    @property
-    def open_messages(self) -> int:
-        """The number of messages whose first chunk is there and whose last one is not."""
-        return len(self._open)
-
-    def add(self, place: Place, chunk: Entry, *, counts: bool = True) -> Whole | None:
-        """The message that this chunk makes whole. One that does not count is in front of the range: it can be a part
-        of a message that does, but no message ends with it. Raises WireError, and forgets the message then."""
+    def add_chunk(self, position: EntryPosition, chunk: Entry, *, in_range: bool = True) -> CompleteMessage | None:
+        """Add a chunk, and return the message that it completes. A chunk that is not `in_range` is right before the
+        range: it may be a part of a message, but no message ends with it. Raises WireError, and forgets the message."""
         metadata = chunk.metadata
-        name, chunk_id, chunks = _name(metadata), metadata.chunk_id, metadata.num_chunks_from_msg
+        key, chunk_id, chunks = _make_key(metadata), metadata.chunk_id, metadata.num_chunks_from_msg
         if not 0 <= chunk_id < chunks:
             raise MalformedEntry(
                 f"it is declared as chunk {chunk_id} of {chunks} of message {metadata.uuid!r}, which is not possible"
             )
         if chunk_id == 0:
-            self._forget(self._open, name)
-            self._ended.pop(name, None)
-            self._given_up.pop(name, None)
-        elif name in self._ended:
+            self._remove(self._open, key)
+            self._ended.pop(key, None)
+            self._dropped.pop(key, None)
+        elif key in self._ended:
             return None
-        elif name in self._given_up:
-            self._pass_given_up(name, chunk_id, ends=counts and chunk_id == chunks - 1)
+        elif key in self._dropped:
+            self._skip_dropped(key, chunk_id, ends=in_range and chunk_id == chunks - 1)
             return None
-        group = self._open.get(name)
-        if group is None:
+        message = self._open.get(key)
+        if message is None:
             self._begun += 1
-            group = self._open[name] = _Group(chunk_id, chunk_id, self._begun)
-        if chunk_id > group.expected:
-            if not group.needed:
-                self._end(name)
+            message = self._open[key] = _IncompleteMessage(chunk_id, chunk_id, self._begun)
+        if chunk_id > message.expected:
+            if not message.needed:
+                self._end(key)
                 return None
-            group.needed = chunk_id
-        group.expected = max(group.expected, chunk_id + 1)
-        if chunk_id not in group.chunks:
-            self._keep(group, chunk)
-        if name in self._given_up:
-            self._pass_given_up(name, chunk_id, ends=counts and chunk_id == chunks - 1)
+            message.needed = chunk_id
+        message.expected = max(message.expected, chunk_id + 1)
+        if chunk_id not in message.chunks:
+            self._store(message, chunk)
+        if key in self._dropped:
+            self._skip_dropped(key, chunk_id, ends=in_range and chunk_id == chunks - 1)
             return None
         if chunk_id < chunks - 1:
             return None
-        group.last_place = place
-        group.last = _without_payload(chunk)
-        if counts and group.needed:
-            self._headless[name] = self._open.pop(name)
-            self._end(name)
+        message.last_position = position
+        message.last = _remove_payload(chunk)
+        if in_range and message.needed:
+            self._headless[key] = self._open.pop(key)
+            self._end(key)
             return None
-        self._end(name)
-        return group.whole() if counts else None
+        self._end(key)
+        return message.complete() if in_range else None
 
-    def complete(self, earlier: Callable[[], Iterable[tuple[int, int, bytes]]]) -> Iterator[Whole]:
-        """The messages of which the rest is found backwards from the slice's start, nearest first. Those of which it is
-        not are dropped."""
-        for name in list(self._open):
-            self._forget(self._open, name)
+    def complete_headless(
+        self, read_earlier: Callable[[], Iterable[tuple[int, int, bytes]]]
+    ) -> Iterator[CompleteMessage]:
+        """Yield the headless messages whose first chunks are among the entries before the slice, which `read_earlier`
+        yields backwards. Messages without their last chunk are dropped."""
+        for key in list(self._open):
+            self._remove(self._open, key)
         if not self._headless:
             return
-        for ledger_id, entry_id, stored in earlier():
+        for ledger_id, entry_id, stored in read_earlier():
             try:
-                whole = self._before(stored)
+                message = self._add_earlier(stored)
             except WireError as error:
                 self._on_damaged((ledger_id, entry_id), error)
                 continue
-            if whole is not None:
-                yield whole
+            if message is not None:
+                yield message
             if not self._headless:
                 return
 
-    def drop_headless(self) -> list[Place]:
-        """The last chunks of the messages of which the rest was not found."""
-        places = [group.last_place for group in self._headless.values()]
-        for name in list(self._headless):
-            self._forget(self._headless, name)
-        return places
+    def drop_headless(self) -> list[EntryPosition]:
+        """Drop the headless messages whose first chunks were not found. Return the positions of their last chunks."""
+        positions = [message.last_position for message in self._headless.values()]
+        for key in list(self._headless):
+            self._remove(self._headless, key)
+        return positions
 
-    def _before(self, stored: bytes) -> Whole | None:
-        """The message that is whole with the entry, which is in front of all that was looked at."""
+    def _add_earlier(self, stored: bytes) -> CompleteMessage | None:
+        """Add an entry that is before all others, and return the message that it completes."""
         try:
             _, metadata = decode_entry_metadata(stored)
-        except (MalformedEntry, TooLarge):  # whatever it is, it is no chunk of these
+        except (MalformedEntry, TooLarge):  # it is not a chunk of these messages
             return None
-        chunk_id, name = metadata.chunk_id, _name(metadata)
-        group = self._headless.get(name) if metadata.num_chunks_from_msg > 1 else None
-        if group is None:
+        chunk_id, key = metadata.chunk_id, _make_key(metadata)
+        message = self._headless.get(key) if metadata.num_chunks_from_msg > 1 else None
+        if message is None:
             return None
         if not 0 <= chunk_id < metadata.num_chunks_from_msg - 1:
-            self._forget(self._headless, name)
+            self._remove(self._headless, key)
             return None
-        group.earlier.append(chunk_id)
-        if chunk_id not in group.chunks:
+        message.earlier.append(chunk_id)
+        if chunk_id not in message.chunks:
             try:
-                self._keep(group, decode_entry(stored))
+                self._store(message, decode_entry(stored))
             except WireError:
-                self._forget(self._headless, name)
+                self._remove(self._headless, key)
                 raise
-        if chunk_id or name not in self._headless:  # it may have been given up just now
+        if chunk_id or key not in self._headless:  # `_store` may have dropped it
             return None
-        self._forget(self._headless, name)
-        return group.whole() if group.had_come >= group.needed else None
+        self._remove(self._headless, key)
+        return message.complete() if message.count_earlier() >= message.needed else None
 
-    def _keep(self, group: _Group, chunk: Entry) -> None:
-        """Holds the chunk, unless its own message had to be given up."""
+    def _store(self, message: _IncompleteMessage, chunk: Entry) -> None:
+        """Store the chunk, and drop other messages for it. If its own message is the next one to drop, drop that."""
         if not self._with_payloads or chunk.metadata.encryption_keys:
-            chunk = _without_payload(chunk)
+            chunk = _remove_payload(chunk)
         size = len(chunk.payload) + chunk.metadata.ByteSize() + CHUNK_OVERHEAD_BYTES
-        while self.held_bytes + size > self._max_bytes:
-            if self._give_up_oldest() is group:
+        while self.stored_bytes + size > self._max_bytes:
+            if self._drop_oldest() is message:
                 return
-        self.held_bytes += size
-        group.bytes += size
-        group.chunks[chunk.metadata.chunk_id] = chunk
+        self.stored_bytes += size
+        message.bytes += size
+        message.chunks[chunk.metadata.chunk_id] = chunk
 
-    def _give_up_oldest(self) -> _Group:
-        groups = min(
-            (groups for groups in (self._open, self._headless) if groups),
-            key=lambda groups: next(iter(groups.values())).began,
+    def _drop_oldest(self) -> _IncompleteMessage:
+        messages = min(
+            (messages for messages in (self._open, self._headless) if messages),
+            key=lambda messages: next(iter(messages.values())).number,
         )
-        name, group = next(iter(groups.items()))
-        self._forget(groups, name)
-        if groups is self._headless:
-            assert group.last is not None
-            self._on_given_up(group.last_place, group.last, self._too_large())
+        key, message = next(iter(messages.items()))
+        self._remove(messages, key)
+        if messages is self._headless:
+            assert message.last is not None
+            self._on_dropped(message.last_position, message.last, self._no_capacity())
         else:
-            self._given_up[name] = _NO_GAP_KNOWN if group.needed else group.expected
-            if len(self._given_up) > _MAX_GIVEN_UP:
-                del self._given_up[next(iter(self._given_up))]
-        return group
+            self._dropped[key] = _NO_GAP_KNOWN if message.needed else message.expected
+            if len(self._dropped) > _MAX_DROPPED:
+                del self._dropped[next(iter(self._dropped))]
+        return message
 
-    def _pass_given_up(self, name: _Name, chunk_id: int, *, ends: bool) -> None:
-        """Raises NoChunkCapacity at the end of the message."""
-        expected = self._given_up[name]
+    def _skip_dropped(self, key: _MessageKey, chunk_id: int, *, ends: bool) -> None:
+        """Skip a chunk of a dropped message. Raises NoChunkCapacity for the last chunk of a message without a gap."""
+        expected = self._dropped[key]
         if chunk_id > expected:
-            del self._given_up[name]
-            self._end(name)
+            del self._dropped[key]
+            self._end(key)
             return
-        self._given_up[name] = max(expected, chunk_id + 1)
+        self._dropped[key] = max(expected, chunk_id + 1)
         if ends:
-            del self._given_up[name]
-            self._end(name)
-            raise self._too_large()
+            del self._dropped[key]
+            self._end(key)
+            raise self._no_capacity()
 
-    def _too_large(self) -> NoChunkCapacity:
+    def _no_capacity(self) -> NoChunkCapacity:
         return NoChunkCapacity(
             f"incomplete messages in chunks may use {self._max_bytes:,} bytes together; this one was "
             "dropped for others, or is too large by itself"
         )
 
-    def _forget(self, groups: dict[_Name, _Group], name: _Name) -> None:
-        group = groups.pop(name, None)
-        if group is not None:
-            self.held_bytes -= group.bytes
+    def _remove(self, messages: dict[_MessageKey, _IncompleteMessage], key: _MessageKey) -> None:
+        message = messages.pop(key, None)
+        if message is not None:
+            self.stored_bytes -= message.bytes
 
-    def _end(self, name: _Name) -> None:
-        """Nothing that comes of the message but its first chunk says anything any more."""
-        self._forget(self._open, name)
-        self._ended[name] = None
+    def _end(self, key: _MessageKey) -> None:
+        """Ignore all further chunks of the message but a first one."""
+        self._remove(self._open, key)
+        self._ended[key] = None
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
 
 
-def _without_payload(chunk: Entry) -> Entry:
+def _remove_payload(chunk: Entry) -> Entry:
     return Entry(chunk.metadata, b"", chunk.broker)
 
 
-def _name(metadata: MessageMetadata) -> _Name:
-    digest = blake2b(metadata.producer_name.encode(), digest_size=_NAME_BYTES)
+def _make_key(metadata: MessageMetadata) -> _MessageKey:
+    digest = blake2b(metadata.producer_name.encode(), digest_size=_KEY_BYTES)
     digest.update(b"\0" + metadata.uuid.encode())
     return digest.digest()

@@ -1,9 +1,9 @@
-"""Where a batch's records stand: the metadata of each, and its payload.
+"""Finds where the metadata and the payload of each record of a batch start and end.
 
-Where a record ends is known only once its payload's size is, and that stands inside its metadata. So the size is
-guessed, as `magnetar_wire.batch_codec.record_cutting` does: first that all payloads have the first one's size, then
-that it stands as far before the metadata's end as in the first record. Whoever uses this holds the guess against what
-the metadata says. This is the one thing that is done record by record; it takes a few dozen nanoseconds.
+The end of a record is known only from its payload's size, which is inside its metadata. So the size is guessed, as in
+`magnetar_wire.batch_codec.record_cutting`: first that all payloads have the first one's size, then that the size is as
+far from the metadata's end as in the first record. The caller compares every guess with the metadata. This is the only
+loop over records; it takes a few dozen nanoseconds for each.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from numpy.typing import NDArray
 from magnetar_protos.entry_pb2 import SingleMessageMetadata
 from magnetar_wire.batch_codec.uniform_head import PAYLOAD_SIZE_TAG
 from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES, MAX_RECORD_METADATA_BYTES
+from magnetar_wire.varints import varint
 
-__all__ = ["Records", "find_records"]
+__all__ = ["RecordBounds", "find_record_bounds"]
 
 _SIZE: Final = struct.Struct(">I")
 _TAG: Final = PAYLOAD_SIZE_TAG[0]
-_SMALLEST_RECORD: Final = 6
+_MIN_RECORD_BYTES: Final = 6
 
 
-class Records(NamedTuple):
-    """Of each record: where its metadata starts, where that ends and the payload starts, and where the payload ends."""
+class RecordBounds(NamedTuple):
+    """For each record: the start of its metadata, the end of that and start of the payload, the end of the payload."""
 
     starts: NDArray[np.int64]
     payloads: NDArray[np.int64]
     ends: NDArray[np.int64]
 
 
-def find_records(batch: bytes, count: int) -> Records | None:
-    """The records by a guess; None if it can't be right, or if they have more metadata than is allowed."""
-    if not 0 < count <= len(batch) // _SMALLEST_RECORD:
+def find_record_bounds(batch: bytes, count: int) -> RecordBounds | None:
+    """Return guessed bounds; None if the guess is wrong, or if the records have more metadata than is allowed."""
+    if not 0 < count <= len(batch) // _MIN_RECORD_BYTES:
         return None
     (first_bytes,) = _SIZE.unpack_from(batch)
     if first_bytes > MAX_RECORD_METADATA_BYTES:
@@ -49,14 +50,14 @@ def find_records(batch: bytes, count: int) -> Records | None:
     if not 0 <= size < len(batch):
         return None
     try:
-        starts = _of_equal_size(batch, count, size)
+        starts = _find_by_equal_size(batch, count, size)
         if starts is not None:
             ends = np.array([*starts[1:], len(batch) + 4], np.int64) - 4
             payloads = ends - size
         else:
-            field = PAYLOAD_SIZE_TAG + _varint(size)
+            field = PAYLOAD_SIZE_TAG + varint(size)
             after = len(first) - first.rfind(field) - len(field)
-            found = _by_tail(batch, count, after)
+            found = _find_by_tail(batch, count, after)
             if found is None:
                 return None
             starts, rest = found
@@ -64,17 +65,17 @@ def find_records(batch: bytes, count: int) -> Records | None:
             ends = np.array([*starts[1:], len(batch) + 4], np.int64) - 4
     except (struct.error, IndexError):
         return None
-    records = Records(np.array(starts, np.int64), payloads, ends)
-    widths = records.payloads - records.starts
+    bounds = RecordBounds(np.array(starts, np.int64), payloads, ends)
+    widths = bounds.payloads - bounds.starts
     if widths.min() < 2 or widths.max() > MAX_RECORD_METADATA_BYTES:
         return None
     if int(widths.sum()) + 4 * count > MAX_BATCH_METADATA_BYTES:
         return None
-    return records
+    return bounds
 
 
-def _of_equal_size(batch: bytes, count: int, size: int) -> list[int] | None:
-    """Where each record's metadata starts, if all payloads have `size` bytes."""
+def _find_by_equal_size(batch: bytes, count: int, size: int) -> list[int] | None:
+    """Return where the metadata of each record starts if all payloads have `size` bytes, else None."""
     starts: list[int] = []
     add, size_at = starts.append, _SIZE.unpack_from
     at, step = 0, size + 4
@@ -82,13 +83,13 @@ def _of_equal_size(batch: bytes, count: int, size: int) -> list[int] | None:
         for _ in range(count):
             add(at + 4)
             at += size_at(batch, at)[0] + step
-    except struct.error:  # behind the end: a payload had another size
+    except struct.error:  # after the end: a payload had another size
         return None
     return starts if at == len(batch) else None
 
 
-def _by_tail(batch: bytes, count: int, after: int) -> tuple[list[int], list[int]] | None:
-    """Where each record's metadata starts and ends, if every payload size has `after` bytes behind it there."""
+def _find_by_tail(batch: bytes, count: int, after: int) -> tuple[list[int], list[int]] | None:
+    """Return where the metadata of each record starts and ends if `after` bytes of it follow every payload size."""
     starts: list[int] = []
     ends: list[int] = []
     size_at = _SIZE.unpack_from
@@ -109,12 +110,3 @@ def _by_tail(batch: bytes, count: int, after: int) -> tuple[list[int], list[int]
         ends.append(end)
         at = end + size
     return (starts, ends) if at == len(batch) else None
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -1,10 +1,10 @@
-"""Renewing leases by the clock.
+"""Renews leases at intervals.
 
-Each log's lease has a time of its own at which it is to be renewed. When that has come the call is begun, whatever
-became of the others: nobody waits for a broker that hangs but that broker's own logs, and those for a bounded time. A
-lease surely holds for half of its time; so there are `RENEWALS` in all of it, each has half of the time to the next,
-and one that failed is tried again after a quarter of that: two may fail in a row. The times vary by chance, so that
-logs that were planned together are not renewed together for ever.
+Each log's lease has its own time of renewal. When that has come the request is sent, without waiting for other
+requests. So a broker that hangs delays only the renewals of its own logs, each for a bounded time. A lease surely lasts
+for half of its time. There are `RENEWALS_PER_LEASE` intervals in the whole of it. A request has half an interval, and
+is repeated after a quarter if it failed, so two requests in a row may fail. The times vary at random, so that logs that
+were planned together are not renewed together for ever.
 """
 
 from __future__ import annotations
@@ -18,69 +18,70 @@ from typing import Final
 
 from magnetar.exceptions import IncarnationChanged, MagnetarException, NotFound, TopicNotFound
 
-__all__ = ["RENEWALS", "Renewals"]
+__all__ = ["RENEWALS_PER_LEASE", "LeaseRenewals"]
 
-RENEWALS: Final = 6
-# So many calls are begun in one turn of the loop, and then others have theirs.
-_AT_ONCE: Final = 100
-_BREATH_S: Final = 0.1
+RENEWALS_PER_LEASE: Final = 6
+# Maximum number of requests that are begun at once, and the pause between two such groups.
+_GROUP_SIZE: Final = 100
+_GROUP_PAUSE_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
 
 
-class Renewals:
-    """Belongs to one loop. `due` says when each log's lease is to be renewed, on the loop's clock, and may be kept when
-    this has ended. A log whose lease has ended is told of, and taken out of it."""
+class LeaseRenewals:
+    """Renews the leases of logs, on one event loop. `due` has the time of each log's next renewal on the loop's clock;
+    the caller may reuse it afterwards. A log whose lease has ended is reported, and removed from `due`."""
 
     def __init__(self, renew: Callable[[str], Awaitable[None]], every_s: float, due: dict[str, float]) -> None:
         self._renew = renew
         self._every_s = every_s
         self._due = due
-        self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._clock: asyncio.Task[None] | None = None
+        self._in_flight: dict[str, asyncio.Task[None]] = {}
+        self._schedule: asyncio.Task[None] | None = None
 
-    def add(self, log: str, *, now: bool = False) -> None:
-        """Its lease was taken just now, or is renewed already; `now`: it was taken some time ago."""
+    def add_log(self, log: str, *, now: bool = False) -> None:
+        """Schedule the renewals of a lease that was just taken, or, with `now`, some time ago. If the log is scheduled
+        already, nothing changes."""
         self._due.setdefault(log, self._now + (0.0 if now else self._every_s * random.uniform(0.5, 1)))
-        self.begin()
+        self.start()
 
-    def begin(self) -> None:
-        if self._clock is None:
-            self._clock = asyncio.get_running_loop().create_task(self._go())
+    def start(self) -> None:
+        if self._schedule is None:
+            self._schedule = asyncio.get_running_loop().create_task(self._run())
 
-    async def end(self, patience_s: float = 0.0) -> None:
-        """What is under way has so long to be done; what is not done by then is soon due again."""
-        clock, self._clock = self._clock, None
-        if clock is not None:
-            clock.cancel()
-            await asyncio.wait([clock])
-        under_way = dict(self._under_way)
-        if not under_way:
+    async def stop(self, timeout_s: float = 0.0) -> None:
+        """Stop. Requests in flight have `timeout_s` to end; unfinished ones are due again soon."""
+        schedule, self._schedule = self._schedule, None
+        if schedule is not None:
+            schedule.cancel()
+            await asyncio.wait([schedule])
+        in_flight = dict(self._in_flight)
+        if not in_flight:
             return
-        await asyncio.wait(under_way.values(), timeout=patience_s)
-        for log, renewing in under_way.items():
-            if renewing.cancel():
+        await asyncio.wait(in_flight.values(), timeout=timeout_s)
+        for log, renewal in in_flight.items():
+            if renewal.cancel():
                 self._due[log] = self._now + self._every_s / 4
-        await asyncio.wait(under_way.values())
+        await asyncio.wait(in_flight.values())
 
-    async def _go(self) -> None:
-        breath_s = min(_BREATH_S, self._every_s / 20)
+    async def _run(self) -> None:
+        pause_s = min(_GROUP_PAUSE_S, self._every_s / 20)
         while True:
             now = self._now
-            waiting = {log: at for log, at in self._due.items() if log not in self._under_way}
-            for log in heapq.nsmallest(_AT_ONCE, waiting, key=waiting.__getitem__):
+            waiting = {log: at for log, at in self._due.items() if log not in self._in_flight}
+            for log in heapq.nsmallest(_GROUP_SIZE, waiting, key=waiting.__getitem__):
                 if waiting[log] <= now:
                     del waiting[log]
-                    self._under_way[log] = asyncio.get_running_loop().create_task(self._renew_one(log))
+                    self._in_flight[log] = asyncio.get_running_loop().create_task(self._renew_log(log))
             next_at = min(waiting.values(), default=now + self._every_s)
-            await asyncio.sleep(min(max(next_at - now, breath_s), self._every_s / 8))
+            await asyncio.sleep(min(max(next_at - now, pause_s), self._every_s / 8))
 
-    async def _renew_one(self, log: str) -> None:
-        again_s = self._every_s / 4
+    async def _renew_log(self, log: str) -> None:
+        next_s = self._every_s / 4
         try:
             async with asyncio.timeout(self._every_s / 2):
                 await self._renew(log)
-            again_s = self._every_s * random.uniform(0.75, 1)
+            next_s = self._every_s * random.uniform(0.75, 1)
         except (NotFound, TopicNotFound, IncarnationChanged) as error:
             self._due.pop(log, None)
             _log.warning(
@@ -93,11 +94,11 @@ class Renewals:
                 log,
                 error or f"no answer in {self._every_s / 2:g} s",
             )
-        except Exception:  # noqa: BLE001 a mistake of ours is told, and must not cost the lease besides
+        except Exception:  # noqa: BLE001 (a bug of ours is logged, and must not also cost the lease)
             _log.exception("The lease on %s could not be renewed because of an internal error, and is retried", log)
         finally:
-            del self._under_way[log]
-        self._due[log] = self._now + again_s
+            del self._in_flight[log]
+        self._due[log] = self._now + next_s
 
     @property
     def _now(self) -> float:

@@ -1,14 +1,14 @@
-"""Retaining topics that a running stream has not found yet: leases on the namespaces that its topics are in.
+"""A stream's leases on namespaces, which retain topics and partitions that it has not found yet.
 
-A topic that the pattern matches, or a partition that is added, may lose its first messages before the stream's next
-look at what there is. So the stream has a lease on each namespace from before its first look on: brokers make each new
-topic with a lease of the same id, as for a log that is read already (broker/magnetar_broker/protocol.md, Leases). A
-plan takes that lease over when the stream joins the topic.
+A new topic that matches the pattern, or a new partition, could lose its first messages before the stream lists topics
+again. So the stream takes a lease on each of its namespaces before it lists topics for the first time. Brokers then
+create each new topic with a lease of the same id (broker/magnetar_broker/protocol.md, Leases), and a plan takes that
+lease over when the stream begins to read the topic.
 
-A micro-batch may run for longer than a lease lasts, and nothing is looked for meanwhile. So the stream looks with each
-renewal, too, and from then on renews the leases of the logs that it finds.
+A micro-batch may run for longer than a lease lasts, and no topics are listed meantime. So the stream also lists them
+after each renewal, and from then on renews the leases of those that it finds.
 
-With failOnDataLoss=false a stream starts without a lease that a broker refuses, and asks for it again with each
+With failOnDataLoss=false a stream starts without a lease that a broker refuses, and requests it again with each
 renewal: a broker may be restarting, or the namespace may have too many leases.
 """
 
@@ -21,22 +21,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.exceptions import MagnetarException, NotFound
-from magnetar_spark.leases.batch_lease import Lease
-from magnetar_spark.leases.lease import LeaseCalls
-from magnetar_spark.leases.lease_renewals import Renewals
-from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.broker_requests import gather_bounded
+from magnetar_spark.leases.lease import Lease, LeaseRequests
+from magnetar_spark.leases.lease_renewals import LeaseRenewals
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["NamespaceHolder"]
+__all__ = ["NamespaceLeases"]
 
-_LONGEST_GOODBYE_S: Final = 15.0
+_RELEASE_TIMEOUT_S: Final = 15.0
 
 _log = logging.getLogger(__name__)
 
 
-class NamespaceHolder:
+class NamespaceLeases:
     def __init__(
         self,
         admin: AsyncAdmin,
@@ -46,45 +45,46 @@ class NamespaceHolder:
         required: bool,
         after_renewal: Callable[[], Awaitable[None]],
     ) -> None:
-        """`prefixes`: by namespace, one that the names of all topics of the stream begin with. `required`: a lease that
-        a broker refuses is an error."""
+        """`prefixes`: by namespace, a prefix of the names of all topics of the stream. `required`: a lease that a
+        broker refuses is an error."""
         self._admin = admin
         self._lease = lease
         self._prefixes = prefixes
         self._holder = holder
         self._required = required
         self._after_renewal = after_renewal
-        # Namespaces whose lease is asked for with each renewal.
-        self._asked: dict[str, None] = {}
-        # Those of them whose lease a broker has given once.
-        self._held: set[str] = set()
-        self._renewals = Renewals(self._renew, lease.renew_every_s, {})
-        self._calls = LeaseCalls()
+        # Namespaces whose lease is requested with each renewal.
+        self._requested: dict[str, None] = {}
+        # The namespaces among them whose lease a broker has granted at least once.
+        self._granted: set[str] = set()
+        self._renewals = LeaseRenewals(self._renew, lease.renew_every_s, {})
+        self._requests = LeaseRequests()
 
-    async def take(self) -> None:
-        """Returns when all are held: topics that are not in a list made after this have a lease. Raises
-        `MagnetarException`."""
-        await some_at_a_time(
-            lambda name: self._calls.run(self._take(name)), [name for name in self._prefixes if name not in self._asked]
+    async def take_all(self) -> None:
+        """Take the leases that are not taken yet. Topics that are missing in a list of topics that is requested after
+        this are created with a lease. Raises `MagnetarException`."""
+        await gather_bounded(
+            lambda name: self._requests.send(self._take(name)),
+            [name for name in self._prefixes if name not in self._requested],
         )
 
-    async def end(self) -> None:
-        """Gives them back as far as brokers can be reached at once: the rest lapses."""
-        await self._calls.settle()
-        await self._renewals.end()
-        asked, self._asked = list(self._asked), {}
-        self._held.clear()
+    async def release_all(self) -> None:
+        """Release the leases. A lease whose broker does not answer in time expires."""
+        await self._requests.wait_settled()
+        await self._renewals.stop()
+        requested, self._requested = list(self._requested), {}
+        self._granted.clear()
         try:
-            async with asyncio.timeout(_LONGEST_GOODBYE_S):
-                await some_at_a_time(self._end, asked)
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S):
+                await gather_bounded(self._release, requested)
         except TimeoutError:
             _log.warning("Brokers did not answer in time: the leases on namespaces end when their time is over")
 
     async def _take(self, namespace: str) -> None:
         try:
-            await self._hold(namespace)
+            await self._request(namespace)
         except NotFound:
-            return  # it has no topics either, which whoever lists them is told
+            return  # listing its topics reports that it does not exist
         except MagnetarException as error:
             if self._required:
                 raise
@@ -95,20 +95,20 @@ class NamespaceHolder:
                 error,
             )
         else:
-            self._held.add(namespace)
-        self._asked[namespace] = None
-        self._renewals.add(namespace)
+            self._granted.add(namespace)
+        self._requested[namespace] = None
+        self._renewals.add_log(namespace)
 
     async def _renew(self, namespace: str) -> None:
         try:
-            taken = await self._hold(namespace)
+            is_new = await self._request(namespace)
         except NotFound:
-            self._asked.pop(namespace, None)  # deleted: the next look asks again, and there may be another one by then
+            self._requested.pop(namespace, None)  # deleted; it may be recreated, so `take_all` requests a lease again
             raise
-        if namespace not in self._held:
-            self._held.add(namespace)
+        if namespace not in self._granted:
+            self._granted.add(namespace)
             _log.info("New topics in %s are retained from now on", namespace)
-        elif taken:
+        elif is_new:
             _log.warning(
                 "The lease on namespace %s had expired: topics that were created since may have lost "
                 "messages, which the query reports when it reads them",
@@ -116,12 +116,13 @@ class NamespaceHolder:
             )
         await self._after_renewal()
 
-    async def _hold(self, namespace: str) -> bool:
+    async def _request(self, namespace: str) -> bool:
+        """Take or renew the lease. Return whether it was taken, and not renewed."""
         lease = self._lease
         return await self._admin.reading.hold_namespace(
             namespace, self._prefixes[namespace], lease.lease_id, lease.lease_ms, holder=self._holder
         )
 
-    async def _end(self, namespace: str) -> None:
+    async def _release(self, namespace: str) -> None:
         with contextlib.suppress(MagnetarException):
             await self._admin.reading.end_namespace_lease(namespace, self._lease.lease_id)

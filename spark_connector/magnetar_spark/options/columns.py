@@ -1,7 +1,7 @@
 """The columns that a topic has in Spark: their names, and their types in Spark and in Arrow.
 
-Every column may be null as far as Spark is told, as those of its own sources may: what a topic holds nobody here can
-promise. Arrow's types are exactly those to which Spark turns its own, since Spark refuses record batches of any other.
+All columns are nullable in Spark's schema, as in Spark's own sources. Arrow's types are those to which Spark converts
+its own types, since Spark refuses record batches with other ones.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from magnetar_spark.errors import InvalidColumns
-from magnetar_spark.options.other_connectors import column_hint
+from magnetar_spark.options.other_connectors import find_column_hint
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["COLUMNS", "arrow_schema", "choose_columns", "spark_schema"]
+__all__ = ["COLUMNS", "build_arrow_schema", "build_spark_schema", "choose_columns"]
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _MESSAGE_ID: Final = pa.struct(
@@ -42,29 +42,30 @@ COLUMNS: Final = tuple(_TYPES)
 
 
 def choose_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of these names, in their order; case does not matter, as it does not to Spark. None: all of them."""
-    chosen = [name.strip().lower() for name in names] or list(COLUMNS)
-    for name in chosen:
+    """Return the columns with these names, in this order, or all columns if there are no names. Names are not
+    case-sensitive, as in Spark. Raises InvalidColumns."""
+    selected = [name.strip().lower() for name in names] or list(COLUMNS)
+    for name in selected:
         if name not in _TYPES:
-            hint = column_hint(name) or _most_similar(name)
+            hint = find_column_hint(name) or _find_similar_name(name)
             raise InvalidColumns(
                 f"there is no column {name!r}{': ' + hint if hint else '.'} There are {', '.join(COLUMNS)}"
             )
-        if chosen.count(name) > 1:
-            raise InvalidColumns(f"the column {name!r} is selected {chosen.count(name)} times: name it once")
-    return tuple(chosen)
+        if selected.count(name) > 1:
+            raise InvalidColumns(f"the column {name!r} is selected {selected.count(name)} times: name it once")
+    return tuple(selected)
 
 
-def _most_similar(name: str) -> str:
+def _find_similar_name(name: str) -> str:
     near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def spark_schema(columns: Sequence[str] = COLUMNS) -> StructType:
+def build_spark_schema(columns: Sequence[str] = COLUMNS) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(arrow_schema(columns))
+    return from_arrow_schema(build_arrow_schema(columns))
 
 
-def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
+def build_arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
     return pa.schema([pa.field(name, _TYPES[name]) for name in columns])

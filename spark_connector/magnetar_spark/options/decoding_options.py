@@ -1,18 +1,17 @@
-"""How a task decodes messages: its limits, and the option `unreadable`.
+"""How tasks decode messages: the option `unreadable`, and limits.
 
-A message is unreadable when its entry is intact and its payload can't be decoded: it is encrypted, larger than
-`maxDecompressedBytes`, compressed by an unknown codec, or malformed behind a good checksum; or its chunks need more
-memory than `maxChunkBytes`. That is no loss: the message is there, and stays there. So `failOnDataLoss` has no say in
-it. An entry whose checksum or metadata is wrong is damaged, which is a loss.
+A message is unreadable if its entry is intact and its payload can't be decoded: it is encrypted, is larger than
+`maxDecompressedBytes`, is compressed by an unknown codec, is malformed although the checksum is right, or its chunks
+need more memory than `maxChunkBytes`. The message is stored and is not lost, so `failOnDataLoss` has no effect on it.
+An entry with a wrong checksum or wrong metadata is damaged, which is a loss.
 
-A message of which the chosen columns need nothing from the payload is not unreadable. What an entry's metadata tells
-without the payload:
+A message is readable if no selected column is in its payload. An entry's metadata alone has
 
     single message, chunks    every column but `value`
     batch of n messages       `topic`, `partition`, `message_id`, `publish_time`, `broker_time`, `index`,
                               `producer_name`; and that there are n messages
 
-Under `null` the other columns are null in these rows.
+With `unreadable=null` the other columns are null in these rows.
 """
 
 from __future__ import annotations
@@ -23,12 +22,28 @@ from typing import Final
 
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
 
-__all__ = ["BATCH_PAYLOAD_COLUMNS", "DEFAULT_DECODING", "MOST_DECOMPRESSED_BYTES", "Decoding", "Unreadable"]
+__all__ = [
+    "BATCH_PAYLOAD_COLUMNS",
+    "CHUNK_SEARCH_BYTES",
+    "CHUNK_SEARCH_LEDGERS",
+    "CHUNK_SEARCH_TEXT",
+    "DEFAULT_DECODING",
+    "MAX_DECOMPRESSED_BYTES",
+    "DecodingOptions",
+    "Unreadable",
+]
 
-# The columns that stand in the payload of a batch, message by message.
+# The columns that are in the payload of a batch, for each message.
 BATCH_PAYLOAD_COLUMNS: Final = frozenset({"key", "value", "properties", "event_time", "sequence_id"})
-# A column of one Arrow array has at most 2 GiB, and a batch besides its payloads some more than them.
-MOST_DECOMPRESSED_BYTES: Final = 1 << 30
+# An Arrow array has at most 2 GiB, and a batch's column needs a little more than its payloads.
+MAX_DECOMPRESSED_BYTES: Final = 1 << 30
+
+# How far before its range a task searches the first chunk of a message: plans request the location of these entries,
+# and leases retain them. A message that began before that can't be joined. It is refused by the position of its last
+# chunk, since it is unknown whether it was complete.
+CHUNK_SEARCH_LEDGERS: Final = 8
+CHUNK_SEARCH_BYTES: Final = 1 << 30
+CHUNK_SEARCH_TEXT: Final = f"{CHUNK_SEARCH_LEDGERS} ledgers and {CHUNK_SEARCH_BYTES >> 30} GiB"
 
 
 class Unreadable(enum.StrEnum):
@@ -38,12 +53,12 @@ class Unreadable(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class DecodingOptions:
     unreadable: Unreadable = Unreadable.FAIL
-    # Of one entry's payload, or of a message's in all its chunks, without its compression.
+    # The largest payload after decompression, of one entry, or of all chunks of a message together.
     max_decompressed_bytes: int = MAX_UNCOMPRESSED_BYTES
-    # Of the chunks of all messages that are not whole yet, in one task.
+    # Memory for the chunks of all incomplete messages of one task.
     max_chunk_bytes: int = 256 << 20
 
 
-DEFAULT_DECODING: Final = Decoding()
+DEFAULT_DECODING: Final = DecodingOptions()

@@ -1,14 +1,13 @@
-"""Names that Kafka's and Pulsar's connectors for Spark have for options and columns, and what to use here instead.
+"""Hints for users of Kafka's and Pulsar's connectors for Spark: which option or column to use instead of theirs.
 
-Somebody who comes from there meets an error for each of these, which says which option or column of ours is meant, or
-that there is none, and what to do. Names are in lower case.
+The error for an unknown option or column shows the hint. The keys of the tables are in lower case.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["column_hint", "option_hint"]
+__all__ = ["find_column_hint", "find_option_hint"]
 
 _NO_GROUP: Final = (
     "there are no consumer groups: a query's position is in its checkpoint. A stream whose messages must be "
@@ -16,7 +15,7 @@ _NO_GROUP: Final = (
 )
 _NO_POLLING: Final = "leave it out: tasks read entries from the bookies, several requests ahead."
 _TIME: Final = "did you mean {0!r}? It takes a time (ISO 8601, or ms since 1970), for all topics or, in JSON, for each."
-_MEANT: Final = "did you mean {0!r}?"
+_DID_YOU_MEAN: Final = "did you mean {0!r}?"
 
 _OPTIONS: Final = {
     "admin.url": "the option 'url', magnetar://host:6652, is the only address.",
@@ -28,22 +27,22 @@ _OPTIONS: Final = {
     "groupid": _NO_GROUP,
     "groupidprefix": _NO_GROUP,
     "includeheaders": "leave it out: headers are in the column 'properties', which is read unless 'columns' omits it.",
-    "kafka.bootstrap.servers": _MEANT.format("url"),
+    "kafka.bootstrap.servers": _DID_YOU_MEAN.format("url"),
     "kafka.group.id": _NO_GROUP,
-    "maxoffsetspertrigger": _MEANT.format("maxMessagesPerTrigger"),
-    "maxrowspertrigger": _MEANT.format("maxMessagesPerTrigger"),
-    "minoffsetspertrigger": _MEANT.format("minMessagesPerTrigger"),
+    "maxoffsetspertrigger": _DID_YOU_MEAN.format("maxMessagesPerTrigger"),
+    "maxrowspertrigger": _DID_YOU_MEAN.format("maxMessagesPerTrigger"),
+    "minoffsetspertrigger": _DID_YOU_MEAN.format("minMessagesPerTrigger"),
     "minpartitions": "did you mean 'minTasks'? Several tasks read a partition anyway, as many as 'maxTasks' allows.",
-    "predefinedsubscription": _MEANT.format("progressSubscription"),
-    "service.url": _MEANT.format("url"),
-    "serviceurl": _MEANT.format("url"),
+    "predefinedsubscription": _DID_YOU_MEAN.format("progressSubscription"),
+    "service.url": _DID_YOU_MEAN.format("url"),
+    "serviceurl": _DID_YOU_MEAN.format("url"),
     "startingoffsetsbytimestamp": _TIME.format("startingOffsets"),
     "startingtime": _TIME.format("startingOffsets"),
     "startingtimestamp": _TIME.format("startingOffsets"),
-    "subscribe": _MEANT.format("topics"),
-    "subscribepattern": _MEANT.format("topicsPattern"),
-    "subscriptionprefix": _MEANT.format("progressSubscription"),
-    "topicspatterns": _MEANT.format("topicsPattern"),
+    "subscribe": _DID_YOU_MEAN.format("topics"),
+    "subscribepattern": _DID_YOU_MEAN.format("topicsPattern"),
+    "subscriptionprefix": _DID_YOU_MEAN.format("progressSubscription"),
+    "topicspatterns": _DID_YOU_MEAN.format("topicsPattern"),
 }
 _PREFIXES: Final = {
     "fetchoffset.": _NO_POLLING,
@@ -57,12 +56,12 @@ _TIMES: Final = (
     "broker's clock)?"
 )
 _COLUMNS: Final = {
-    "__eventtime": _MEANT.format("event_time"),
-    "__key": _MEANT.format("key"),
-    "__messageid": _MEANT.format("message_id"),
-    "__messageproperties": _MEANT.format("properties"),
-    "__publishtime": _MEANT.format("publish_time"),
-    "__topic": _MEANT.format("topic"),
+    "__eventtime": _DID_YOU_MEAN.format("event_time"),
+    "__key": _DID_YOU_MEAN.format("key"),
+    "__messageid": _DID_YOU_MEAN.format("message_id"),
+    "__messageproperties": _DID_YOU_MEAN.format("properties"),
+    "__publishtime": _DID_YOU_MEAN.format("publish_time"),
+    "__topic": _DID_YOU_MEAN.format("topic"),
     "headers": "did you mean 'properties', a map of strings?",
     "offset": "did you mean 'index', a message's number in its partition, or 'message_id', its position?",
     "timestamp": _TIMES,
@@ -70,14 +69,14 @@ _COLUMNS: Final = {
 }
 
 
-def option_hint(name: str) -> str:
-    """What to do instead of giving this option of another connector, in sentences; empty: no connector has it."""
+def find_option_hint(name: str) -> str:
+    """Return what to use instead of this option of another connector; empty: it is not in the tables."""
     lower = name.lower()
     if lower in _OPTIONS:
         return _OPTIONS[lower]
     return next((hint for prefix, hint in _PREFIXES.items() if lower.startswith(prefix)), "")
 
 
-def column_hint(name: str) -> str:
-    """The columns to use instead of this one of another connector; empty: no connector has it."""
+def find_column_hint(name: str) -> str:
+    """Return what to use instead of this column of another connector; empty: it is not in the table."""
     return _COLUMNS.get(name.lower(), "")

@@ -1,45 +1,47 @@
-"""The options of a query: all that a user can say, read once and checked.
-
-What can't be meant is refused with a sentence that says what can. Which options there are, and which go with a batch or
-with a stream alone, is in option_names.py, and how places are written in bounds.py.
-"""
+"""The options of a query, parsed and checked once. An error names the option, its value and what to use instead."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from magnetar.exceptions import InvalidUrl
-from magnetar_spark.durations import parse_duration_s
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.log_slice import RECONNECT_S
+from magnetar_spark.log_slice import DEFAULT_RECONNECT_S
 from magnetar_spark.options.columns import COLUMNS, choose_columns
-from magnetar_spark.options.decoding_options import DEFAULT_DECODING, MOST_DECOMPRESSED_BYTES, Decoding, Unreadable
-from magnetar_spark.options.offset_option import EARLIEST, LATEST, Bound, parse_bound
+from magnetar_spark.options.decoding_options import (
+    DEFAULT_DECODING,
+    MAX_DECOMPRESSED_BYTES,
+    DecodingOptions,
+    Unreadable,
+)
+from magnetar_spark.options.offset_option import EARLIEST, LATEST, OffsetOption, parse_offset_option
 from magnetar_spark.options.offset_times import parse_zone
-from magnetar_spark.options.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
-from magnetar_spark.options.topic_selection import TopicChoice, topics_of
+from magnetar_spark.options.option_names import check_option_names, refuse_batch_options, refuse_stream_options
+from magnetar_spark.options.option_values import parse_boolean, parse_duration_s, parse_number, parse_size
+from magnetar_spark.options.topic_selection import TopicSelection, parse_topic_options
 
-__all__ = ["SourceOptions", "batch_options", "columns_of", "parse_columns", "stream_options"]
+__all__ = [
+    "SourceOptions",
+    "parse_batch_options",
+    "parse_column_option",
+    "parse_query_columns",
+    "parse_stream_options",
+]
 
 _URL_IN_ENVIRONMENT: Final = "MAGNETAR_URL"
 _DEFAULT_BATCH_LEASE_S: Final = 3600
-# A broker holds none for longer than a day.
-_MOST_BATCH_LEASE_S: Final = 24 * 3600
+# The longest lease that brokers accept.
+_MAX_BATCH_LEASE_S: Final = 24 * 3600
 _MAX_RECONNECT_S: Final = 24 * 3600
-# Of this process, the driver's, whose cores are those of the cluster only where all is on one machine.
+# Cores of this process's host, the driver's: they are the cluster's only if all runs on one host.
 _TASKS_PER_CORE: Final = 4
-_MOST_TASKS: Final = 100_000
-_MOST: Final = 2**63 - 1
-# As Kafka's connector has it.
+_MAX_TASKS: Final = 100_000
+# The default of Kafka's connector.
 _DEFAULT_TRIGGER_DELAY_S: Final = 15 * 60.0
-_LONGEST_S: Final = 7 * 86_400.0
-_SUFFIXES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SIZE: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
-# A SELECT from a table that gives no options looks like a query that gives none.
+# To Spark, a SELECT from a table without options looks like a query without options.
 _NONE_GIVEN: Final = (
     ". If this is a table: Spark passes none of its OPTIONS to a query, so set them in each query, SELECT … "
     "FROM t WITH (url '…', topic '…')"
@@ -50,17 +52,17 @@ _NONE_GIVEN: Final = (
 class SourceOptions:
     url: str
     listener_name: str
-    topics: TopicChoice
+    topics: TopicSelection
     # The option `columns`; empty: not given, which means all columns, or those of the schema that Spark passes.
     columns: tuple[str, ...]
-    starting: Bound
-    ending: Bound
-    # Of one micro-batch; 0: no limit.
+    starting: OffsetOption
+    ending: OffsetOption
+    # Maximum size of one micro-batch; 0: no limit.
     max_messages: int
     max_bytes: int
     fail_on_data_loss: bool
-    decoding: Decoding
-    # The durable subscription that is moved to where the query is; empty: none.
+    decoding: DecodingOptions
+    # The durable subscription that is moved to the query's position; empty: none.
     progress_subscription: str
     batch_lease_s: int
     # How long a running query retries requests that brokers and bookies do not answer.
@@ -74,63 +76,70 @@ class SourceOptions:
     max_trigger_delay_s: float
     # How long a query waits for a topic that does not exist yet.
     wait_for_topic_s: float
-    # A batch plans no more than what its filters can let pass.
+    # A batch plans only the messages that its filters may accept.
     push_filters: bool
 
 
-def batch_options(given: Mapping[str, str]) -> SourceOptions:
-    """Raises InvalidOptions."""
+def parse_batch_options(given: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of `spark.read`. Raises InvalidOptions."""
     options = {name.lower(): value for name, value in given.items()}
-    check_names(given)
-    refuse_those_of_a_stream(options)
-    return _options(options, EARLIEST)
+    check_option_names(given)
+    refuse_stream_options(options)
+    return _parse_options(options, EARLIEST)
 
 
-def stream_options(given: Mapping[str, str]) -> SourceOptions:
-    """Raises InvalidOptions."""
+def parse_stream_options(given: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of `spark.readStream`. Raises InvalidOptions."""
     options = {name.lower(): value for name, value in given.items()}
-    check_names(given)
-    refuse_those_of_a_batch(options)
-    return _options(options, LATEST)
+    check_option_names(given)
+    refuse_batch_options(options)
+    return _parse_options(options, LATEST)
 
 
-def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a query, while it is not known yet whether it is a batch or a stream. Raises InvalidOptions."""
-    check_names(given)
+def parse_query_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns of a query that may be a batch or a stream. Raises InvalidOptions."""
+    check_option_names(given)
     options = {name.lower(): value for name, value in given.items()}
-    return _options(options, EARLIEST).columns or COLUMNS
+    return _parse_options(options, EARLIEST).columns or COLUMNS
 
 
-def _options(options: Mapping[str, str], start: str) -> SourceOptions:
-    url = _url(options)
+def parse_column_option(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Parse the option `columns`; empty: it is not given. Raises InvalidColumns."""
+    names = [name for name in options.get("columns", "").split(",") if name.strip()]
+    return choose_columns(names) if names else ()
+
+
+def _parse_options(options: Mapping[str, str], default_start: str) -> SourceOptions:
+    url = _parse_url(options)
     if not options:
         raise InvalidOptions(f"the option 'topic' is missing{_NONE_GIVEN}")
-    min_tasks, max_tasks = _numbers_of_tasks(options)
+    min_tasks, max_tasks = _parse_task_numbers(options)
     zone = parse_zone(options["timezone"]) if "timezone" in options else None
+    starting = options.get("startingoffsets", default_start)
     return SourceOptions(
         url=url,
         listener_name=options.get("listenername", "").strip(),
-        topics=topics_of(options),
-        columns=parse_columns(options),
-        starting=parse_bound("startingOffsets", options.get("startingoffsets", start), start, zone),
-        ending=parse_bound("endingOffsets", options.get("endingoffsets", LATEST), LATEST, zone),
-        max_messages=_number(options, "maxMessagesPerTrigger", 0, _MOST),
-        max_bytes=_size(options, "maxBytesPerTrigger"),
-        fail_on_data_loss=_yes_or_no(options, "failOnDataLoss", True),
-        decoding=_decoding(options),
-        progress_subscription=_subscription(options),
-        batch_lease_s=_number(options, "batchLeaseSeconds", _DEFAULT_BATCH_LEASE_S, _MOST_BATCH_LEASE_S),
-        reconnect_s=_number(options, "reconnectSeconds", RECONNECT_S, _MAX_RECONNECT_S),
+        topics=parse_topic_options(options),
+        columns=parse_column_option(options),
+        starting=parse_offset_option("startingOffsets", starting, default_start, zone),
+        ending=parse_offset_option("endingOffsets", options.get("endingoffsets", LATEST), LATEST, zone),
+        max_messages=parse_number(options, "maxMessagesPerTrigger", 0),
+        max_bytes=parse_size(options, "maxBytesPerTrigger", 0),
+        fail_on_data_loss=parse_boolean(options, "failOnDataLoss", True),
+        decoding=_parse_decoding(options),
+        progress_subscription=_parse_subscription(options),
+        batch_lease_s=parse_number(options, "batchLeaseSeconds", _DEFAULT_BATCH_LEASE_S, _MAX_BATCH_LEASE_S),
+        reconnect_s=parse_number(options, "reconnectSeconds", DEFAULT_RECONNECT_S, _MAX_RECONNECT_S),
         max_tasks=max_tasks,
         min_tasks=min_tasks,
-        min_messages=_min_messages(options),
-        max_trigger_delay_s=_duration_s(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_S),
-        wait_for_topic_s=_duration_s(options, "waitForTopic", 0),
-        push_filters=_yes_or_no(options, "pushFilters", False),
+        min_messages=_parse_min_messages(options),
+        max_trigger_delay_s=parse_duration_s(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_S),
+        wait_for_topic_s=parse_duration_s(options, "waitForTopic", 0),
+        push_filters=parse_boolean(options, "pushFilters", False),
     )
 
 
-def _url(options: Mapping[str, str]) -> str:
+def _parse_url(options: Mapping[str, str]) -> str:
     url = options.get("url", "").strip() or os.environ.get(_URL_IN_ENVIRONMENT, "").strip()
     if not url:
         raise InvalidOptions(
@@ -147,95 +156,45 @@ def _url(options: Mapping[str, str]) -> str:
     return url
 
 
-def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The option `columns`; empty: it is not given. Raises InvalidColumns."""
-    names = [name for name in options.get("columns", "").split(",") if name.strip()]
-    return choose_columns(names) if names else ()
-
-
-def _subscription(options: Mapping[str, str]) -> str:
+def _parse_subscription(options: Mapping[str, str]) -> str:
     name = options.get("progresssubscription", "").strip()
     if "progresssubscription" in options and not name:
         raise InvalidOptions("the option 'progressSubscription' is empty: set a name, or leave it out")
     return name
 
 
-def _numbers_of_tasks(options: Mapping[str, str]) -> tuple[int, int]:
-    least = _number(options, "minTasks", 0, _MOST_TASKS)
-    most = _number(options, "maxTasks", max(least, _TASKS_PER_CORE * (os.cpu_count() or 1)), _MOST_TASKS)
-    if least > most:
-        raise InvalidOptions(f"the option 'minTasks' is {least}: minTasks must not exceed maxTasks ({most})")
-    return least, most
+def _parse_task_numbers(options: Mapping[str, str]) -> tuple[int, int]:
+    minimum = parse_number(options, "minTasks", 0, _MAX_TASKS)
+    maximum = parse_number(options, "maxTasks", max(minimum, _TASKS_PER_CORE * (os.cpu_count() or 1)), _MAX_TASKS)
+    if minimum > maximum:
+        raise InvalidOptions(f"the option 'minTasks' is {minimum}: minTasks must not exceed maxTasks ({maximum})")
+    return minimum, maximum
 
 
-def _min_messages(options: Mapping[str, str]) -> int:
-    least = _number(options, "minMessagesPerTrigger", 0, _MOST)
-    most = _number(options, "maxMessagesPerTrigger", 0, _MOST)
-    if most and least > most:
+def _parse_min_messages(options: Mapping[str, str]) -> int:
+    minimum = parse_number(options, "minMessagesPerTrigger", 0)
+    maximum = parse_number(options, "maxMessagesPerTrigger", 0)
+    if maximum and minimum > maximum:
         raise InvalidOptions(
-            f"the option 'minMessagesPerTrigger' is {least}: minMessagesPerTrigger must not exceed "
-            f"maxMessagesPerTrigger ({most})"
+            f"the option 'minMessagesPerTrigger' is {minimum}: minMessagesPerTrigger must not exceed "
+            f"maxMessagesPerTrigger ({maximum})"
         )
-    if "maxtriggerdelay" in options and not least:
+    if "maxtriggerdelay" in options and not minimum:
         raise InvalidOptions("the option 'maxTriggerDelay' has no effect without 'minMessagesPerTrigger': set both")
-    return least
+    return minimum
 
 
-def _duration_s(options: Mapping[str, str], name: str, default: float) -> float:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    seconds = parse_duration_s(text)
-    if seconds is None or seconds > _LONGEST_S:
-        raise InvalidOptions(
-            f"the option {name!r} is {text!r:.50}: use a duration of up to 7d, such as 500ms, 30s or 15m"
-        )
-    return seconds
-
-
-def _decoding(options: Mapping[str, str]) -> Decoding:
-    return Decoding(
-        _unreadable(options),
-        _size(options, "maxDecompressedBytes", MOST_DECOMPRESSED_BYTES) or DEFAULT_DECODING.max_decompressed_bytes,
-        _size(options, "maxChunkBytes") or DEFAULT_DECODING.max_chunk_bytes,
+def _parse_decoding(options: Mapping[str, str]) -> DecodingOptions:
+    return DecodingOptions(
+        _parse_unreadable(options),
+        parse_size(options, "maxDecompressedBytes", DEFAULT_DECODING.max_decompressed_bytes, MAX_DECOMPRESSED_BYTES),
+        parse_size(options, "maxChunkBytes", DEFAULT_DECODING.max_chunk_bytes),
     )
 
 
-def _unreadable(options: Mapping[str, str]) -> Unreadable:
+def _parse_unreadable(options: Mapping[str, str]) -> Unreadable:
     text = options.get("unreadable", Unreadable.FAIL)
     try:
         return Unreadable(text.strip().lower())
     except ValueError:
         raise InvalidOptions(f"the option 'unreadable' is {text!r:.50}: use {', '.join(Unreadable)}") from None
-
-
-def _number(options: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit() and len(stripped) < 20 and 0 < int(stripped) <= most):
-        raise InvalidOptions(f"the option {name!r} is {text!r:.50}: use a whole number of 1 … {most:,}")
-    return int(stripped)
-
-
-def _size(options: Mapping[str, str], name: str, most: int = _MOST) -> int:
-    text = options.get(name.lower())
-    if text is None:
-        return 0
-    match = _SIZE.fullmatch(text.strip())
-    bytes_ = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
-    if not 0 < bytes_ <= most:
-        raise InvalidOptions(
-            f"the option {name!r} is {text!r:.50}: use a number of bytes of 1 … {most:,}, such as 1048576, 512k or 1g"
-        )
-    return bytes_
-
-
-def _yes_or_no(options: Mapping[str, str], name: str, default: bool) -> bool:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise InvalidOptions(f"the option {name!r} is {text!r:.50}: use true or false")
-    return text.strip().lower() == "true"

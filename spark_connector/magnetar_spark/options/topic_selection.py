@@ -1,18 +1,19 @@
-"""The topics of a query, as the user names them: one, several, or a pattern.
+"""The topics of a query as the user selects them: one, several, or a pattern.
 
-`load("t")` and the option `topic` name one topic; `load(["a", "b"])` and the option `topics` several: `a,b`, or a list
-in JSON, for names that have commas in them. Exactly one of these is given, or `topicsPattern`. Spark passes what
-`load(…)` was given as the option `path` or, where that is a list, as `paths`, in JSON.
+`load("t")` and the option `topic` name one topic; `load(["a", "b"])` and the option `topics` name several: `a,b`, or a
+JSON list, for names that contain commas. Exactly one of these or `topicsPattern` is given. Spark passes the argument of
+`load(…)` as the option `path`, or a list as the option `paths`, in JSON.
 
-A pattern is a regular expression (Python's) that a topic's whole name has to match: `orders-.*` among the topics of
-public/default, `tenant/namespace/orders-.*` or `persistent://tenant/namespace/orders-.*` among those of another
-namespace. Tenant and namespace are meant literally. A partitioned topic is matched by its own name, and read with all
-of its partitions.
+A pattern is a regular expression of Python that matches a topic's whole name: `orders-.*` selects topics of
+public/default, `tenant/namespace/orders-.*` and `persistent://tenant/namespace/orders-.*` those of another namespace.
+Tenant and namespace are taken literally. A pattern is compared with the name of a partitioned topic, and selects all of
+its partitions.
 """
 
 from __future__ import annotations
 
 import json
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from magnetar_spark.errors import InvalidOptions
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, NamespaceName, TopicName
 
-__all__ = ["TopicChoice", "chosen_by_pattern", "chosen_topics", "topics_of"]
+__all__ = ["TopicSelection", "parse_topic_options", "select_by_pattern", "select_topics"]
 
+# The options that select topics, as errors show them.
 _SHOWN_AS: Final = {
     "topic": "the option 'topic'",
     "topics": "the option 'topics'",
@@ -32,15 +34,15 @@ _SHOWN_AS: Final = {
     "paths": "load([…])",
 }
 _SCHEME: Final = "persistent://"
-# Of the prefix that brokers are told; a shorter one means more topics.
-_PREFIX_CHARACTERS: Final = 64
+# Maximum length of the prefix in a lease on a namespace; a shorter prefix covers more topics.
+_MAX_PREFIX_LENGTH: Final = 64
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_-]*")
 _QUANTIFIERS: Final = ("*", "+", "?", "{")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicChoice:
-    """Either names, or a namespace with a pattern for the names in it."""
+class TopicSelection:
+    """Either the names of topics, or a namespace and a pattern of local names."""
 
     names: tuple[TopicName, ...] = ()
     namespace: NamespaceName | None = None
@@ -49,14 +51,14 @@ class TopicChoice:
     def matches(self, topic: TopicName) -> bool:
         return topic.is_persistent and re.fullmatch(self.pattern, topic.local_name) is not None
 
-    def name_prefixes(self) -> dict[str, str]:
-        """By namespace, a prefix that the local names of all chosen topics, and so of their partitions, begin with."""
+    def find_name_prefixes(self) -> dict[str, str]:
+        """Return, by namespace, a prefix of the local names of all selected topics, and so of their partitions."""
         if self.namespace is not None:
-            return {str(self.namespace): _literal_prefix(self.pattern)[:_PREFIX_CHARACTERS]}
+            return {str(self.namespace): _find_literal_prefix(self.pattern)[:_MAX_PREFIX_LENGTH]}
         names: dict[str, list[str]] = {}
         for name in self.names:
             names.setdefault(str(name.namespace_name), []).append(name.local_name)
-        return {namespace: _common_prefix(local_names)[:_PREFIX_CHARACTERS] for namespace, local_names in names.items()}
+        return {namespace: _find_common_prefix(local_names) for namespace, local_names in names.items()}
 
     def __str__(self) -> str:
         if self.namespace is None:
@@ -64,8 +66,8 @@ class TopicChoice:
         return f"{_SCHEME}{self.namespace}/{self.pattern}"
 
 
-def topics_of(options: Mapping[str, str]) -> TopicChoice:
-    """The choice that the options make; their names are in lower case. Raises InvalidOptions."""
+def parse_topic_options(options: Mapping[str, str]) -> TopicSelection:
+    """Parse the options that select topics. Their names are in lower case. Raises InvalidOptions."""
     given = {name: options[name].strip() for name in _SHOWN_AS if options.get(name, "").strip()}
     if not given:
         raise InvalidOptions(
@@ -77,20 +79,20 @@ def topics_of(options: Mapping[str, str]) -> TopicChoice:
         raise InvalidOptions(f"the topics to read are given {len(given)} times: by {ways}. Keep exactly one of these")
     ((name, text),) = given.items()
     if name == "topicspattern":
-        return chosen_by_pattern(text)
+        return select_by_pattern(text)
     if name in ("topics", "paths"):
-        return chosen_topics(_listed(name, text))
+        return select_topics(_parse_list(name, text))
     if "," in text:
         raise InvalidOptions(
             f"{_SHOWN_AS[name]} takes one topic, but {text!r:.200} has a comma: for several topics use the "
             "option 'topics', a,b,c, and for one with a comma in its name the option 'topics' as JSON, "
             f"{json.dumps([text])[:200]}"
         )
-    return chosen_topics([text])
+    return select_topics([text])
 
 
-def _listed(name: str, text: str) -> list[str]:
-    """The names in `a,b`, or in a list in JSON."""
+def _parse_list(name: str, text: str) -> list[str]:
+    """Return the names in `a,b`, or in a JSON list."""
     if not text.startswith("["):
         return [one.strip() for one in text.split(",") if one.strip()]
     try:
@@ -102,17 +104,12 @@ def _listed(name: str, text: str) -> list[str]:
     return list(names)
 
 
-def _common_prefix(texts: Sequence[str]) -> str:
-    least, most = min(texts), max(texts)
-    length = 0
-    while length < min(len(least), len(most)) and least[length] == most[length]:
-        length += 1
-    return least[:length]
+def _find_common_prefix(names: list[str]) -> str:
+    return os.path.commonprefix(names)[:_MAX_PREFIX_LENGTH]  # noqa: RUF071 (names, not paths)
 
 
-def _literal_prefix(pattern: str) -> str:
-    """What each text begins with that the regular expression matches as a whole; shorter than it could be where that is
-    not plain to see."""
+def _find_literal_prefix(pattern: str) -> str:
+    """Return a prefix of all texts that the regular expression matches; not always the longest one."""
     if "|" in pattern:
         return ""
     found = _LITERAL.match(pattern)
@@ -120,8 +117,8 @@ def _literal_prefix(pattern: str) -> str:
     return prefix[:-1] if pattern.startswith(_QUANTIFIERS, len(prefix)) else prefix
 
 
-def chosen_topics(names: Sequence[str]) -> TopicChoice:
-    """Raises InvalidOptions."""
+def select_topics(names: Sequence[str]) -> TopicSelection:
+    """Select topics by their names. Raises InvalidOptions."""
     topics: dict[TopicName, None] = {}
     for name in names:
         try:
@@ -138,11 +135,11 @@ def chosen_topics(names: Sequence[str]) -> TopicChoice:
     for topic in topics:
         if topic.is_partition and topic.base in topics:
             raise InvalidOptions(f"{topic} is a partition of {topic.base}, which is also named: name one of them")
-    return TopicChoice(names=tuple(topics))
+    return TopicSelection(names=tuple(topics))
 
 
-def chosen_by_pattern(text: str) -> TopicChoice:
-    """Raises InvalidOptions."""
+def select_by_pattern(text: str) -> TopicSelection:
+    """Select the topics of a namespace that match a pattern. Raises InvalidOptions."""
     tenant, namespace, pattern = PUBLIC_TENANT, DEFAULT_NAMESPACE, text.removeprefix(_SCHEME)
     if text.startswith("non-persistent://"):
         raise InvalidOptions(
@@ -160,7 +157,7 @@ def chosen_by_pattern(text: str) -> TopicChoice:
         raise InvalidOptions(f"topicsPattern {text!r:.200} has no namespace: write persistent://tenant/namespace/…")
     try:
         re.compile(pattern)
-        return TopicChoice(namespace=NamespaceName(tenant, namespace), pattern=pattern)
+        return TopicSelection(namespace=NamespaceName(tenant, namespace), pattern=pattern)
     except re.error as error:
         raise InvalidOptions(f"topicsPattern {text!r:.200} is not a valid regular expression: {error}") from None
     except InvalidTopicName as error:

@@ -1,5 +1,5 @@
-"""Telling of messages that should have been read and are gone: by an error, or where the user asked for that, by a line
-in the driver's log."""
+"""Reports deleted messages that the query should have read: by an error, or with failOnDataLoss=false by a warning in
+the driver's log."""
 
 from __future__ import annotations
 
@@ -9,64 +9,71 @@ from typing import Final
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import DataLost
-from magnetar_spark.planning.offset_resolution import shown_position as _shown
+from magnetar_spark.options.offset_option import format_position
 
-__all__ = ["Losses"]
+__all__ = ["DataLossReporter"]
 
 _SUBSCRIPTION: Final = ". With the option progressSubscription, messages are retained until the stream has read them"
 
 _log = logging.getLogger(__name__)
 
 
-class Losses:
+class DataLossReporter:
+    """All methods raise DataLost, unless the query tolerates losses."""
+
     def __init__(self, fail: bool, *, advise_subscription: bool = False) -> None:
-        """`advise_subscription`: the query is a stream that has no progressSubscription. One keeps messages from being
-        trimmed; it can't help a batch, nor a stream that has one, nor against the deletion of a topic."""
+        """`advise_subscription`: the query is a stream without a progressSubscription. One prevents trimming. It does
+        not help a batch, a stream that has one, or against the deletion of a topic."""
         self._fail = fail
         self._advice = _SUBSCRIPTION if advise_subscription else ""
-        self._told: dict[str, None] = {}
+        # Losses that are in the driver's log.
+        self._logged: dict[str, None] = {}
 
-    def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]], why: str = "") -> None:
-        """Raises DataLost unless losses are to be lived with, as all of these do. `why` is added to the message."""
+    def report_deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]], why: str = "") -> None:
+        """Report deleted parts of a range. `why` is appended to the message."""
         for start, first in parts:
-            self._tell(
-                f"messages of {log} are lost: from {_shown(start)} on, the next position of this query, "
-                f"they were deleted up to {_shown(first)}; their number is unknown{why}",
+            self._report(
+                f"messages of {log} are lost: from {format_position(start)} on, the next position of this query, "
+                f"they were deleted up to {format_position(first)}; their number is unknown{why}",
                 f"to continue with the first message after them{self._advice}",
             )
 
-    def begins_later(self, log: str, first: NextMessage) -> None:
-        """A log that has joined the query, and whose first messages are deleted."""
-        self._tell(
+    def report_trimmed(self, log: str, first: NextMessage) -> None:
+        """Report that a topic lost its first messages before a running stream began to read it."""
+        self._report(
             f"messages of {log} are lost: it has joined this query, which reads it from its first message "
-            f"on, and they were deleted up to {_shown(first)}; their number is unknown",
+            f"on, and they were deleted up to {format_position(first)}; their number is unknown",
             "to read it from the first message that is left",
         )
 
-    def made_again(self, log: str, incarnation: str, place: NextMessage, *, reads_on: bool = True) -> None:
-        """`reads_on`: the other one is read from then on, as a stream does it."""
-        self._tell(
+    def report_recreated(
+        self, log: str, incarnation: str, position: NextMessage, *, reads_new_topic: bool = True
+    ) -> None:
+        """Report that a topic was deleted and recreated. `reads_new_topic`: a stream continues with the new one."""
+        self._report(
             f"{log} was deleted, and another topic was created with its name: the messages of incarnation "
-            f"{incarnation} from {_shown(place)} on, which this query had not read yet, are lost",
-            "to read the new one from its earliest message" if reads_on else "to read nothing of it",
+            f"{incarnation} from {format_position(position)} on, which this query had not read yet, are lost",
+            "to read the new one from its earliest message" if reads_new_topic else "to read nothing of it",
         )
 
-    def gone(self, log: str, place: NextMessage) -> None:
-        self._tell(
+    def report_missing_topic(self, log: str, position: NextMessage) -> None:
+        self._report(
             f"{log} does not exist any more, or is not among the topics to be read any more: its messages "
-            f"from {_shown(place)} on, which this query had not read yet, are lost",
+            f"from {format_position(position)} on, which this query had not read yet, are lost",
             "to continue without it",
         )
 
-    def ends_before(self, log: str, end: NextMessage, stop: NextMessage) -> None:
-        self._tell(
-            f"messages of {log} are lost: it ends at {_shown(end)}, before {_shown(stop)}, the end of this batch",
+    def report_missing_end(self, log: str, end: NextMessage, stop: NextMessage) -> None:
+        """Report that a log ends before the end of the batch."""
+        self._report(
+            f"messages of {log} are lost: it ends at {format_position(end)}, before {format_position(stop)}, the end "
+            "of this batch",
             "to continue without them",
         )
 
-    def _tell(self, what: str, otherwise: str) -> None:
+    def _report(self, loss: str, consequence: str) -> None:
         if self._fail:
-            raise DataLost(f"{what}. Set the option failOnDataLoss to false {otherwise}")
-        if what not in self._told:
-            self._told[what] = None
-            _log.warning("%s; the query continues, since failOnDataLoss is false", what)
+            raise DataLost(f"{loss}. Set the option failOnDataLoss to false {consequence}")
+        if loss not in self._logged:
+            self._logged[loss] = None
+            _log.warning("%s; the query continues, since failOnDataLoss is false", loss)

@@ -1,9 +1,9 @@
-"""What a broker says about a range of a log, put together from as many of its answers as that takes.
+"""Plans: which entries of a log are in a range, and which bookies store them, as the log's broker reports it.
 
-An answer is bounded, so a long range is planned piece by piece. The first question takes the lease, from the range's
-beginning on; those behind it take none, since theirs would move it on to where they begin. A lease can be over all the
-same when the next one is asked, and the topic can be another one: so each answer is looked at as the first one is, and
-the plan says what is missing in its middle, and whether it ends since its topic does.
+An answer of a broker is bounded, so a long range is planned by several requests. The first one takes the lease, from
+the range's start on. The others take none, since that would move the lease forward to where they begin. The lease may
+end between two requests, and the topic may be deleted and recreated, so each answer is checked like the first one. The
+plan has the deleted ranges, and whether it ends where the topic's incarnation changed.
 """
 
 from __future__ import annotations
@@ -13,31 +13,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
-from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.leases.batch_lease import Lease
-from magnetar_spark.leases.lease import LeaseCalls
+from magnetar_spark.leases.lease import Lease, LeaseRequests
+from magnetar_spark.options.decoding_options import CHUNK_SEARCH_BYTES, CHUNK_SEARCH_LEDGERS
 from magnetar_spark.planning.offset_resolution import check_not_beyond_end
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["EARLIEST_PLACE", "Limits", "LogPlan", "Planner"]
+__all__ = ["EARLIEST_POSITION", "LogPlan", "LogPlanner", "PlanLimits"]
 
-EARLIEST_PLACE: Final = NextMessage(0, 0, 0)
+EARLIEST_POSITION: Final = NextMessage(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """0: none."""
+class PlanLimits:
+    """The maximum size of a range; 0: no limit."""
 
     messages: int = 0
     bytes: int = 0
 
-    def less(self, messages: int, bytes_: int) -> Limits | None:
-        """What is left of them; None: nothing is."""
+    def subtract(self, messages: int, bytes_: int) -> PlanLimits | None:
+        """Return what is left of the limits; None: one of them is used up."""
         if (self.messages and messages >= self.messages) or (self.bytes and bytes_ >= self.bytes):
             return None
-        return Limits(
+        return PlanLimits(
             self.messages - messages if self.messages else 0,
             self.bytes - bytes_ if self.bytes else 0,
         )
@@ -45,41 +44,41 @@ class Limits:
 
 @dataclass(slots=True)
 class LogPlan:
-    """A range of a log, all of it planned: what `plan` answered, one answer behind the other."""
+    """The plan of a range, from one or more answers of the broker."""
 
     log: str
     incarnation: str
-    # Where it was to begin, and where it does: behind that, if what was there is deleted.
-    asked: NextMessage
+    # The requested start, and the first position that is planned: it is later if messages were deleted.
+    requested_start: NextMessage
     start: NextMessage
     stop: NextMessage
     messages: int
     bytes: int
     messages_behind: int
     first: NextMessage
-    # As it was when the range was planned first: what came later is behind it.
+    # The log's end in the first answer.
     end: NextMessage
     # The index that the log's next message will have.
     end_index: int
-    # The topic is another one, from the beginning of the range or from `stop` on.
+    # The topic has another incarnation, from the start of the range or from `stop` on.
     other_incarnation: bool
     retained: bool
     before: Sequence[Piece]
-    # What was right in front of `before` was deleted, and there may have been chunks of messages that are in the range.
+    # Entries right before `before` were deleted. They may have had chunks of messages in the range.
     chunks_deleted: bool
-    # There is more of the query's in front of `before` than was asked for.
+    # There are entries of the query before `before`, which were not requested.
     more_before: bool
-    # Nothing in front of this is needed by who reads from where it was to begin.
+    # A reader that begins at the requested start needs nothing before this position.
     needed_from: NextMessage
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
-    # What of the range was deleted: from where to where.
+    # The deleted parts of the range: first and following position.
     lost: list[tuple[NextMessage, NextMessage]] = field(default_factory=list)
-    # The log does not begin with the first message of its topic any more.
+    # The first messages of the topic were deleted.
     trimmed: bool = False
 
-    def add(self, plan: Plan) -> None:
-        """What was planned from `stop` on."""
+    def append(self, plan: Plan) -> None:
+        """Add the plan of a range that begins at `stop`."""
         if plan.begins_in_deleted:
             self.lost.append((self.stop, plan.start))
         self.stop = max(self.stop, plan.stop)
@@ -90,36 +89,36 @@ class LogPlan:
         self.bookies.update(plan.bookies)
 
 
-class Planner:
+class LogPlanner:
     def __init__(self, admin: AsyncAdmin, lease: Lease, listener_name: str, holder: str, origin: str) -> None:
-        """`origin`: what gives the positions to plan from and up to, as errors name it."""
+        """`origin`: where the requested positions are from, for errors."""
         self._admin = admin
         self._origin = origin
         self._lease = lease
         self._listener_name = listener_name
         self._holder = holder
-        self._calls = LeaseCalls()
-        # Logs whose lease was asked for. It may have been taken though no answer came.
-        self.asked: dict[str, None] = {}
+        self._requests = LeaseRequests()
+        # Logs whose lease was requested. It may be taken although no answer arrived.
+        self.requested_logs: dict[str, None] = {}
 
-    async def settle(self) -> None:
-        """Waits for calls whose caller was cancelled, since these may still take a lease."""
-        await self._calls.settle()
+    async def wait_settled(self) -> None:
+        """Wait for requests whose caller was cancelled, since they may still take a lease."""
+        await self._requests.wait_settled()
 
-    async def plan(
+    async def plan_range(
         self,
         log: str,
         incarnation: str,
         start: NextMessage,
         stop: NextMessage | None = None,
-        limits: Limits | None = None,
+        limits: PlanLimits | None = None,
         entered: NextMessage | None = None,
     ) -> LogPlan:
-        """From `start`, held by the lease, up to `stop`, the log's end as it is now, or the limits. `entered`: what was
-        in front of it was gone before the query began."""
-        limits = limits or Limits()
-        self.asked[log] = None
-        answer = await self._calls.run(
+        """Plan from `start`, which the lease retains from then on, to `stop`, the log's current end, or the limits.
+        `entered`: messages before this position were deleted before the query began."""
+        limits = limits or PlanLimits()
+        self.requested_logs[log] = None
+        answer = await self._requests.send(
             self._admin.reading.plan(
                 log,
                 incarnation=incarnation,
@@ -131,18 +130,18 @@ class Planner:
                 lease_id=self._lease.lease_id,
                 holder=self._holder,
                 listener_name=self._listener_name,
-                before_ledgers=REACH_LEDGERS,
-                before_bytes=REACH_BYTES,
+                before_ledgers=CHUNK_SEARCH_LEDGERS,
+                before_bytes=CHUNK_SEARCH_BYTES,
                 read_id=self._lease.read_id,
             )
         )
         if not answer.other_incarnation:
             check_not_beyond_end(log, max(start, stop or start), answer.end, self._origin)
-        reached = _reached(answer)
-        planned = LogPlan(
+        first_known = _find_first_position(answer)
+        plan = LogPlan(
             log=log,
             incarnation=answer.incarnation,
-            asked=start,
+            requested_start=start,
             start=answer.start,
             stop=answer.stop,
             messages=answer.messages,
@@ -154,45 +153,45 @@ class Planner:
             other_incarnation=answer.other_incarnation,
             retained=answer.retained,
             before=answer.before,
-            chunks_deleted=answer.deleted_before and (entered is None or reached > entered),
-            more_before=reached > answer.first and (entered is None or reached > entered),
+            chunks_deleted=answer.deleted_before and (entered is None or first_known > entered),
+            more_before=first_known > answer.first and (entered is None or first_known > entered),
             trimmed=answer.trimmed,
-            needed_from=answer.needed_from if start == EARLIEST_PLACE else min(start, answer.needed_from),
+            needed_from=answer.needed_from if start == EARLIEST_POSITION else min(start, answer.needed_from),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
             lost=[(start, answer.start)] if answer.begins_in_deleted else [],
         )
         if not answer.other_incarnation and not answer.at_limit:
-            await self.extend(planned, stop, limits.less(answer.messages, answer.bytes))
-        return planned
+            await self.extend_plan(plan, stop, limits.subtract(answer.messages, answer.bytes))
+        return plan
 
-    async def extend(self, planned: LogPlan, stop: NextMessage | None, limits: Limits | None) -> None:
-        """Goes on where it ends, by at most so much more."""
-        to = planned.end if stop is None else min(stop, planned.end)
-        while limits is not None and planned.stop < to:
+    async def extend_plan(self, plan: LogPlan, stop: NextMessage | None, limits: PlanLimits | None) -> None:
+        """Continue the plan at its end, up to `stop` and within the limits. None: nothing is left of the limits."""
+        to = plan.end if stop is None else min(stop, plan.end)
+        while limits is not None and plan.stop < to:
             answer = await self._admin.reading.plan(
-                planned.log,
-                incarnation=planned.incarnation,
-                start=planned.stop,
+                plan.log,
+                incarnation=plan.incarnation,
+                start=plan.stop,
                 stop=to,
                 max_messages=limits.messages,
                 max_bytes=limits.bytes,
                 listener_name=self._listener_name,
             )
             if answer.other_incarnation:
-                planned.other_incarnation = True
+                plan.other_incarnation = True
                 return
-            if answer.stop <= planned.stop:
+            if answer.stop <= plan.stop:
                 return
-            planned.add(answer)
+            plan.append(answer)
             if answer.at_limit:
-                # By bytes; what is left of the limit holds no further entry, and a plan's first always fits.
+                # The limit of bytes: the next entry exceeds what is left of it, but as the first of a plan it would
+                # be accepted.
                 return
-            limits = limits.less(answer.messages, answer.bytes)
+            limits = limits.subtract(answer.messages, answer.bytes)
 
 
-def _reached(answer: Plan) -> NextMessage:
-    """The first place that is known of."""
-    for piece in (*answer.before, *answer.pieces):
-        return NextMessage(piece.ledger_id, piece.first_entry_id, 0)
-    return answer.start
+def _find_first_position(answer: Plan) -> NextMessage:
+    """Return the first position in the answer's pieces."""
+    piece = next(iter((*answer.before, *answer.pieces)), None)
+    return answer.start if piece is None else NextMessage(piece.ledger_id, piece.first_entry_id, 0)

@@ -1,16 +1,16 @@
-"""Resolves a point of `startingOffsets` or `endingOffsets` to a position in a log.
+"""Resolves an offset of `startingOffsets` or `endingOffsets` to a position in a log.
 
-Some points are refused whatever `failOnDataLoss` says, since they are mistakes and not losses:
+Some offsets are refused with either value of `failOnDataLoss`, since they are mistakes and not losses:
 
-- A position behind the log's end: to begin there would skip the messages that are published next, and to end there
-  would promise messages that do not exist. A broker answers beyond its end only after it has made sure that no other
-  broker has stored more (broker/magnetar_broker/protocol.md, Plans), so one answer is enough.
-- A position in a ledger from before the topic was created: it is of another topic. No incarnation is asked for here, so
-  `other_incarnation` says nothing else.
-- A time ahead of now in `startingOffsets`. The log's end would be the first position of that time or later, so messages
-  from before it would be read. Brokers do not report their clocks, so the driver's is compared, with a tolerance of
-  `_CLOCK_SKEW_MS`. A time ahead of now in `endingOffsets` is the log's end, as any time after the last message is.
-- For one partition, a start behind the end where the user gave both as positions or times.
+- A position after the log's end. A query that begins there would skip the messages that are published next, and one
+  that ends there would need messages that do not exist. A broker reports an end before the position only after it has
+  made sure that no other broker has stored more (broker/magnetar_broker/protocol.md, Plans), so one answer is enough.
+- A position in a ledger from before the topic was created: it belongs to another topic. No incarnation is requested
+  here, so `other_incarnation` means only this.
+- A time in the future in `startingOffsets`. It would be resolved to the log's end, and messages from before that time
+  would be read. Brokers do not report their clocks, so it is compared with the driver's, with a tolerance of
+  `_CLOCK_SKEW_MS`. A time in the future in `endingOffsets` is the log's end, like any time after the last message.
+- A start after the end of one partition, if the user gave both as positions or times.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 from magnetar import MessageId
 from magnetar.admin.reading import LogPlace, NextMessage
 from magnetar_spark.errors import InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic
-from magnetar_spark.options.offset_option import EARLIEST, LATEST, Point
-from magnetar_spark.options.offset_times import shown_time
+from magnetar_spark.options.offset_option import EARLIEST, LATEST, RequestedOffset, format_position
+from magnetar_spark.options.offset_times import format_time
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["ENDING", "STARTING", "check_not_beyond_end", "check_order", "place_at", "shown_position"]
+__all__ = ["ENDING", "STARTING", "check_not_beyond_end", "check_start_before_end", "resolve_offset"]
 
 STARTING: Final = "startingOffsets"
 ENDING: Final = "endingOffsets"
@@ -35,71 +35,73 @@ ENDING: Final = "endingOffsets"
 _CLOCK_SKEW_MS: Final = 10_000
 
 
-async def place_at(admin: AsyncAdmin, log: str, point: Point, option: str) -> LogPlace:
-    """Return where `point` of `option` is. A position is returned as it was given, whether it has a message or not.
+async def resolve_offset(admin: AsyncAdmin, log: str, offset: RequestedOffset, option: str) -> LogPlace:
+    """Return the position of an offset of the option. A position is returned unchanged, even without a message there.
 
     Raises InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic."""
-    if isinstance(point, NextMessage):
-        plan = await admin.reading.plan(log, start=point, stop=point)
+    if isinstance(offset, NextMessage):
+        plan = await admin.reading.plan(log, start=offset, stop=offset)
         if plan.other_incarnation:
             raise PositionOfOtherTopic(
-                f"{option} gives {log} the position {shown_position(point)}, which is older than the topic: "
+                f"{option} gives {log} the position {format_position(offset)}, which is older than the topic: "
                 "it belongs to another topic, or to one that had this name before. Use a position of this "
                 "topic, a time, earliest or latest"
             )
-        check_not_beyond_end(log, point, plan.end, option)
-        return LogPlace(plan.incarnation, point, plan.retained)
-    if isinstance(point, int):
+        check_not_beyond_end(log, offset, plan.end, option)
+        return LogPlace(plan.incarnation, offset, plan.retained)
+    if isinstance(offset, int):
         if option == STARTING:
-            _check_not_ahead(log, point)
-        return await admin.reading.place(log, point)
-    return await admin.reading.place(log, {EARLIEST: MessageId.earliest, LATEST: MessageId.latest}[point])
+            _check_not_in_future(log, offset)
+        return await admin.reading.place(log, offset)
+    return await admin.reading.place(log, {EARLIEST: MessageId.earliest, LATEST: MessageId.latest}[offset])
 
 
 def check_not_beyond_end(log: str, position: NextMessage, end: NextMessage, origin: str) -> None:
-    """Raises PositionBeyondEnd. `origin`: the option that the position is from, or the checkpoint."""
+    """Raise PositionBeyondEnd if the position is after the end. `origin`: the option that it is from, or the
+    checkpoint."""
     if position > end:
         raise PositionBeyondEnd(
-            f"{log} is to be read from or up to position {shown_position(position)}, from {origin}, but it "
-            f"ends at {shown_position(end)}, before that: is it a position of this topic, or was the end of "
+            f"{log} is to be read from or up to position {format_position(position)}, from {origin}, but it "
+            f"ends at {format_position(end)}, before that: is it a position of this topic, or was the end of "
             "the topic lost? Nothing is read, since messages published next would be skipped"
         )
 
 
-async def check_order(
-    admin: AsyncAdmin, log: str, starting: Point, start: NextMessage, ending: Point, stop: NextMessage
+async def check_start_before_end(
+    admin: AsyncAdmin,
+    log: str,
+    starting: RequestedOffset,
+    start: NextMessage,
+    ending: RequestedOffset,
+    stop: NextMessage,
 ) -> None:
-    """Raises InvalidOptions where `starting`, resolved to `start`, is behind `ending`, resolved to `stop`."""
+    """Raise InvalidOptions if `starting`, resolved to `start`, is after `ending`, resolved to `stop`."""
     if isinstance(starting, int) and isinstance(ending, int):
         if starting <= ending:
             return
     elif isinstance(starting, str) or isinstance(ending, str) or start <= stop:
         return
     elif isinstance(starting, int) and stop < (await admin.reading.place(log, MessageId.earliest)).place:
-        # The messages that the time is at may have been deleted, and have been in front of `stop`.
+        # The first messages from that time on may have been before `stop`, and deleted since.
         return
     raise InvalidOptions(
-        f"startingOffsets gives {log} {_shown(starting, start)}, which is after endingOffsets, "
-        f"{_shown(ending, stop)}: are they swapped?"
+        f"startingOffsets gives {log} {_describe_offset(starting, start)}, which is after endingOffsets, "
+        f"{_describe_offset(ending, stop)}: are they swapped?"
     )
 
 
-def _check_not_ahead(log: str, time_ms: int) -> None:
-    """Raises InvalidOptions."""
+def _check_not_in_future(log: str, time_ms: int) -> None:
+    """Raise InvalidOptions if the time is in the future."""
     now_ms = int(time.time() * 1000)
     if time_ms > now_ms + _CLOCK_SKEW_MS:
         raise InvalidOptions(
-            f"startingOffsets gives {log} the time {shown_time(time_ms)}, which is in the future: it is "
-            f"{shown_time(now_ms)} by the driver's clock, and messages from before that time would be read. "
+            f"startingOffsets gives {log} the time {format_time(time_ms)}, which is in the future: it is "
+            f"{format_time(now_ms)} by the driver's clock, and messages from before that time would be read. "
             "Use latest to start with the messages that are published from now on"
         )
 
 
-def _shown(point: Point, position: NextMessage) -> str:
-    if isinstance(point, int):
-        return f"the time {shown_time(point)} (position {shown_position(position)})"
-    return f"the position {shown_position(position)}"
-
-
-def shown_position(position: NextMessage) -> str:
-    return f"{position.ledger_id}:{position.entry_id}:{position.batch_index}"
+def _describe_offset(offset: RequestedOffset, position: NextMessage) -> str:
+    if isinstance(offset, int):
+        return f"the time {format_time(offset)} (position {format_position(position)})"
+    return f"the position {format_position(position)}"

@@ -1,17 +1,17 @@
-"""Refuses a second query on a DataFrame whose filters were pushed down: Spark would give it the first one's rows.
+"""Refuses a second query on one `load()` with pushed filters: Spark would return the rows of the first query.
 
-Spark 4.3 keeps one plan for each `load()` of a Python source, and filters that are pushed replace it. So of
-`sales = load()` the query `sales.filter("index < 10").count()` leaves a plan behind that a later `sales.count()` reads,
-which has no filter to push; and of two different filters in one query, such as a join of the two, both sides read what
-the second one planned. Rows are missing, and Spark does not notice.
+Spark 4.3 caches one plan for each `load()` of a Python source, and pushed filters change that plan. After
+`sales = load()` the query `sales.filter("index < 10").count()` leaves a plan that a later `sales.count()` reads,
+because it has no filter to push. If one query has two different filters, as in a join of both, both sides read the plan
+of the second filter. Rows are missing, and Spark does not notice.
 
-A source sees three things, and each leaves a mark in a file of this host:
+The source records what it sees in files of this host, the marks:
 
-- on the driver, which bounds a `load()` was planned with: other bounds of the same `load()` are refused;
-- in a task, which query reads a plan: another one is refused. All actions of one DataFrame object are one query.
+- on the driver, the bounds with which a `load()` was planned: other bounds of the same `load()` are refused;
+- in a task, the query that reads a plan: another query is refused. All actions of one DataFrame object are one query.
 
-What no source can see: a query without filters that follows one with filters, whose tasks all run on other hosts than
-those of the first. The guide says so.
+A source can't detect a query without filters that follows one with filters, if all of its tasks run on other hosts than
+those of the first. The guide mentions that.
 """
 
 from __future__ import annotations
@@ -26,53 +26,53 @@ from typing import Final
 
 from magnetar_spark.errors import InvalidOptions
 
-__all__ = ["check_bounds", "check_query"]
+__all__ = ["check_same_bounds", "check_same_query"]
 
 _WAY_OUT: Final = "call load() again for each query, as in spark.read….load().filter(…), or leave out pushFilters"
-_OLD_S: Final = 7 * 86_400.0
-# How often old marks are looked for: all of them are listed.
+_MAX_AGE_S: Final = 7 * 86_400.0
+# How often old marks are removed, for which all of them are listed.
 _REMOVE_EVERY_S: Final = 3_600.0
 _REMOVED: Final = "old-marks-removed"
-# Of a DataFrame object, and of an action that has none, such as a write.
-_QUERY: Final = ("spark.sql.dataset.queryExecution.id", "spark.sql.execution.id")
+# Local properties of Spark that identify a DataFrame object, or an action without one, such as a write.
+_QUERY_IDS: Final = ("spark.sql.dataset.queryExecution.id", "spark.sql.execution.id")
 
 
-def check_bounds(load_id: str, bounds: str) -> None:
-    """Raises InvalidOptions where the same `load()` was planned with other bounds."""
-    if _first(f"load-{load_id}", bounds) != bounds:
+def check_same_bounds(load_id: str, bounds: str) -> None:
+    """Raise InvalidOptions if the same `load()` was planned with other bounds."""
+    if _create_mark(f"load-{load_id}", bounds) != bounds:
         raise InvalidOptions(
             "this DataFrame was loaded with pushFilters, and another query has pushed other filters, which "
             f"Spark would mix up: {_WAY_OUT}"
         )
 
 
-def check_query(plan_id: str) -> None:
-    """Raises InvalidOptions where another query than the first reads the plan. For tasks."""
+def check_same_query(plan_id: str) -> None:
+    """Raise InvalidOptions if another query than the first reads the plan. Tasks call this."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if not plan_id or context is None:
         return
-    query = next((f"{name}={one}" for name in _QUERY if (one := context.getLocalProperty(name))), None)
+    query = next((f"{name}={one}" for name in _QUERY_IDS if (one := context.getLocalProperty(name))), None)
     if query is None:
         raise InvalidOptions(
             "this DataFrame was loaded with pushFilters, and is read as an RDD, which does not show whether "
             "its filters were pushed: leave out pushFilters"
         )
-    if _first(f"plan-{plan_id}", query) != query:
+    if _create_mark(f"plan-{plan_id}", query) != query:
         raise InvalidOptions(
             "this DataFrame was loaded with pushFilters, and a second query would read the messages "
             f"selected by the filters of the first: {_WAY_OUT}"
         )
 
 
-def _first(name: str, text: str) -> str:
-    """Return what was noted under the name first, on this host."""
-    folder = _own_folder()
+def _create_mark(name: str, text: str) -> str:
+    """Create a mark with the text unless this host has one of the name. Return the text of the one that it has now."""
+    folder = _open_folder()
     own = folder / f"{name}.{os.getpid()}.{time.monotonic_ns()}"
     own.write_text(text)
     try:
-        # Whole at once, and only if it is not there.
+        # A link is created atomically, and only if the name is free.
         os.link(own, folder / name)
     except FileExistsError:
         return (folder / name).read_text()
@@ -82,8 +82,8 @@ def _first(name: str, text: str) -> str:
     return text
 
 
-def _own_folder() -> Path:
-    """Raises InvalidOptions where what has this name is not this user's, who alone may change what is in it."""
+def _open_folder() -> Path:
+    """Return the folder of the marks. Raises InvalidOptions if it belongs to another user, who could change them."""
     folder = Path(tempfile.gettempdir()) / f"magnetar-spark-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -101,5 +101,5 @@ def _remove_old(folder: Path) -> None:
     removed.touch()
     for file in folder.iterdir():
         with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > _OLD_S:
+            if time.time() - file.stat().st_mtime > _MAX_AGE_S:
                 file.unlink()

@@ -1,10 +1,10 @@
-"""Plans cut into what single tasks read.
+"""Splits plans into slices, one for each task.
 
-A task costs something itself, so none has less than `_LEAST_BYTES` to read unless the partition has no more; and there
-are no more tasks than are asked for, or than partitions. Within these every task gets about the same number of bytes,
-wherever in a ledger the cut then is: entries of a ledger are read from any place with the same effort.
+A task has a cost of its own, so it gets at least `_MIN_BYTES` if the partition has as many. There are at most
+`maxTasks` tasks, or one for each partition if there are more partitions. Within these limits all tasks get about the
+same number of bytes. A ledger can be split anywhere, since reading from any of its entries costs the same.
 
-`minTasks` asks for smaller tasks: then the largest are cut in half until there are as many, or each has a single entry.
+With `minTasks`, the largest slices are halved until there are that many, or until each has a single entry.
 """
 
 from __future__ import annotations
@@ -17,59 +17,67 @@ from typing import Final, TypeAlias
 
 from magnetar.admin import Piece
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.leases.batch_lease import TaskLease
+from magnetar_spark.leases.batch_lease import BatchLease
 from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
-from magnetar_spark.options.decoding_options import DEFAULT_DECODING, Decoding
+from magnetar_spark.options.decoding_options import (
+    CHUNK_SEARCH_BYTES,
+    CHUNK_SEARCH_LEDGERS,
+    DEFAULT_DECODING,
+    DecodingOptions,
+)
 from magnetar_spark.planning.log_plan import LogPlan
-from magnetar_spark.planning.topic_discovery import ReadLog
+from magnetar_spark.planning.topic_discovery import TopicPartition
 
-__all__ = ["cut_into_slices"]
+__all__ = ["build_slices"]
 
-_LEAST_BYTES: Final = 8 << 20
-# Of a run of pieces: its bytes, negative; which plan it is of; where it is in that; and the run.
-_Run: TypeAlias = tuple[int, int, tuple[int, ...], list[SlicePiece]]
+_MIN_BYTES: Final = 8 << 20
+# The pieces of one slice, behind the key by which slices are sorted: the number of bytes, negative; the number of the
+# plan; and the slice's position among those of the plan.
+_SortedRun: TypeAlias = tuple[int, int, tuple[int, ...], list[SlicePiece]]
 
 
-def cut_into_slices(
+def build_slices(
     plans: Sequence[LogPlan],
-    most: int,
-    lease: TaskLease | None,
+    max_tasks: int,
+    lease: BatchLease | None,
     connection: Connection,
     fail_on_data_loss: bool,
-    decoding: Decoding = DEFAULT_DECODING,
+    decoding: DecodingOptions = DEFAULT_DECODING,
     *,
     min_tasks: int = 0,
     plan_id: str = "",
 ) -> list[LogSlice]:
-    """Largest first, so that no large one is left to be read when all else is done."""
+    """Return the slices of all plans, largest first, so that the last task to run is not a large one."""
     total = sum(plan.bytes for plan in plans)
-    aim = max(_LEAST_BYTES, -(-total // max(most, min_tasks)))
-    runs = [_cut([_slice_piece(piece) for piece in plan.pieces], max(1, round(plan.bytes / aim))) for plan in plans]
+    target_bytes = max(_MIN_BYTES, -(-total // max(max_tasks, min_tasks)))
+    runs = [
+        _split_evenly([_make_slice_piece(piece) for piece in plan.pieces], max(1, round(plan.bytes / target_bytes)))
+        for plan in plans
+    ]
     slices = []
-    for plan, cut in zip(plans, _cut_further(runs, min_tasks), strict=True):
-        log = ReadLog.of(plan.log)
-        earlier = [_slice_piece(piece) for piece in plan.before]
-        for part, pieces in enumerate(cut):
-            before = _nearest(earlier)
-            reaches = len(before) == len(earlier)
+    for plan, runs_of_plan in zip(plans, _halve_largest(runs, min_tasks), strict=True):
+        partition = TopicPartition.parse(plan.log)
+        earlier = [_make_slice_piece(piece) for piece in plan.before]
+        for part, pieces in enumerate(runs_of_plan):
+            before = _select_nearest(earlier)
+            has_all_before = len(before) == len(earlier)
             slices.append(
                 LogSlice(
-                    topic=log.topic,
-                    partition=log.partition,
-                    log=log.log,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    log=partition.log,
                     incarnation=plan.incarnation,
                     pieces=tuple(pieces),
                     before=before,
-                    bookies=_addresses(plan, [*before, *pieces]),
+                    bookies=_select_bookies(plan, [*before, *pieces]),
                     lease=lease,
                     connection=connection,
                     fail_on_data_loss=fail_on_data_loss,
                     decoding=decoding,
-                    chunks_deleted=plan.chunks_deleted and reaches,
-                    more_before=plan.more_before or not reaches,
+                    chunks_deleted=plan.chunks_deleted and has_all_before,
+                    more_before=plan.more_before or not has_all_before,
                     part=part,
-                    parts=len(cut),
+                    parts=len(runs_of_plan),
                     plan_id=plan_id,
                 )
             )
@@ -78,8 +86,8 @@ def cut_into_slices(
     return slices
 
 
-def _cut(pieces: list[SlicePiece], parts: int) -> list[list[SlicePiece]]:
-    """Into so many runs of about as many bytes each, or fewer, none of them empty."""
+def _split_evenly(pieces: list[SlicePiece], parts: int) -> list[list[SlicePiece]]:
+    """Split the pieces into at most `parts` runs with about the same number of bytes. No run is empty."""
     total = sum(piece.bytes for piece in pieces)
     runs: list[list[SlicePiece]] = []
     run: list[SlicePiece] = []
@@ -87,12 +95,11 @@ def _cut(pieces: list[SlicePiece], parts: int) -> list[list[SlicePiece]]:
     for piece in pieces:
         rest: SlicePiece | None = piece
         while rest is not None:
-            # As many bytes as there may be before this part's end.
-            room = total * part // parts - done
-            taken, rest = _split(rest, room) if part < parts else (rest, None)
-            if taken is not None:
-                run.append(taken)
-                done += taken.bytes
+            capacity = total * part // parts - done
+            first, rest = _split_by_bytes(rest, capacity) if part < parts else (rest, None)
+            if first is not None:
+                run.append(first)
+                done += first.bytes
             if rest is not None:
                 part += 1
                 if run:
@@ -101,64 +108,64 @@ def _cut(pieces: list[SlicePiece], parts: int) -> list[list[SlicePiece]]:
     return [*runs, run] if run else runs
 
 
-def _cut_further(plans: list[list[list[SlicePiece]]], least: int) -> list[list[list[SlicePiece]]]:
-    """Cut the runs with the most bytes in half until all plans together have `least` runs, or none has two entries."""
-    # By bytes, and then by the place of the plan and of the run in it: halves of (3,) are (3, 0) and (3, 1).
-    largest: list[_Run] = [
-        (-sum(piece.bytes for piece in run), at, (number,), run)
-        for at, runs in enumerate(plans)
+def _halve_largest(plans: list[list[list[SlicePiece]]], min_runs: int) -> list[list[list[SlicePiece]]]:
+    """Halve the largest runs until all plans together have `min_runs` runs, or no run has two entries."""
+    # The halves of the run at position (3,) are at (3, 0) and (3, 1).
+    largest: list[_SortedRun] = [
+        (-sum(piece.bytes for piece in run), plan, (number,), run)
+        for plan, runs in enumerate(plans)
         for number, run in enumerate(runs)
     ]
     heapq.heapify(largest)
-    whole: list[_Run] = []
-    while largest and len(largest) + len(whole) < least:
-        _, at, place, run = one = heapq.heappop(largest)
-        if sum(_entries(piece) for piece in run) < 2:
-            whole.append(one)
+    single: list[_SortedRun] = []
+    while largest and len(largest) + len(single) < min_runs:
+        _, plan, position, run = one = heapq.heappop(largest)
+        if sum(_count_entries(piece) for piece in run) < 2:
+            single.append(one)
             continue
-        for half, part in enumerate(_halves(run)):
-            heapq.heappush(largest, (-sum(piece.bytes for piece in part), at, (*place, half), part))
-    cut: list[list[list[SlicePiece]]] = [[] for _ in plans]
-    for _, at, _, run in sorted([*largest, *whole], key=itemgetter(1, 2)):
-        cut[at].append(run)
-    return cut
+        for number, half in enumerate(_halve(run)):
+            heapq.heappush(largest, (-sum(piece.bytes for piece in half), plan, (*position, number), half))
+    split: list[list[list[SlicePiece]]] = [[] for _ in plans]
+    for _, plan, _, run in sorted([*largest, *single], key=itemgetter(1, 2)):
+        split[plan].append(run)
+    return split
 
 
-def _halves(run: Sequence[SlicePiece]) -> tuple[list[SlicePiece], list[SlicePiece]]:
-    """By entries, of which the run has two at least."""
+def _halve(run: Sequence[SlicePiece]) -> tuple[list[SlicePiece], list[SlicePiece]]:
+    """Split a run of at least two entries into two with about the same number of entries."""
     first: list[SlicePiece] = []
     second: list[SlicePiece] = []
-    left = sum(_entries(piece) for piece in run) // 2
+    left = sum(_count_entries(piece) for piece in run) // 2
     for piece in run:
-        taken = min(left, _entries(piece))
-        left -= taken
-        before, behind = _split_at(piece, taken)
+        count = min(left, _count_entries(piece))
+        left -= count
+        before, after = _split_at(piece, count)
         first += [before] if before else []
-        second += [behind] if behind else []
+        second += [after] if after else []
     return first, second
 
 
-def _entries(piece: SlicePiece) -> int:
+def _count_entries(piece: SlicePiece) -> int:
     return piece.last_entry_id - piece.first_entry_id + 1
 
 
-def _split(piece: SlicePiece, room: int) -> tuple[SlicePiece | None, SlicePiece | None]:
-    """The entries of the piece that have room, and the others; bytes and messages are reckoned to be spread evenly."""
-    entries = _entries(piece)
-    if room >= piece.bytes:
+def _split_by_bytes(piece: SlicePiece, capacity: int) -> tuple[SlicePiece | None, SlicePiece | None]:
+    """Return the entries that fit into `capacity` bytes, and the others, as if all entries had the same size."""
+    entries = _count_entries(piece)
+    if capacity >= piece.bytes:
         return piece, None
-    return _split_at(piece, min(entries, round(entries * room / piece.bytes)) if room > 0 else 0)
+    return _split_at(piece, min(entries, round(entries * capacity / piece.bytes)) if capacity > 0 else 0)
 
 
-def _split_at(piece: SlicePiece, taken: int) -> tuple[SlicePiece | None, SlicePiece | None]:
-    """The first `taken` entries of the piece, and the others."""
-    entries = _entries(piece)
-    if taken == 0:
+def _split_at(piece: SlicePiece, count: int) -> tuple[SlicePiece | None, SlicePiece | None]:
+    """Return the first `count` entries of the piece, and the others."""
+    entries = _count_entries(piece)
+    if count == 0:
         return None, piece
-    if taken == entries:
+    if count == entries:
         return piece, None
-    bytes_, messages = piece.bytes * taken // entries, piece.messages * taken // entries
-    cut = piece.first_entry_id + taken
+    bytes_, messages = piece.bytes * count // entries, piece.messages * count // entries
+    cut = piece.first_entry_id + count
     return (
         replace(piece, last_entry_id=cut - 1, stop_after_messages=0, bytes=bytes_, messages=messages),
         replace(
@@ -171,14 +178,14 @@ def _split_at(piece: SlicePiece, taken: int) -> tuple[SlicePiece | None, SlicePi
     )
 
 
-def _nearest(earlier: Sequence[SlicePiece]) -> tuple[SlicePiece, ...]:
-    """The last of them, whole ones, within what may be looked through."""
+def _select_nearest(earlier: Sequence[SlicePiece]) -> tuple[SlicePiece, ...]:
+    """Return the last pieces that are within the limits of the search for first chunks, with all of their messages."""
     nearest: list[SlicePiece] = []
     ledgers: dict[int, None] = {}
     bytes_ = 0
     for piece in reversed(earlier):
         ledgers[piece.ledger_id] = None
-        if len(ledgers) > REACH_LEDGERS or bytes_ >= REACH_BYTES:
+        if len(ledgers) > CHUNK_SEARCH_LEDGERS or bytes_ >= CHUNK_SEARCH_BYTES:
             break
         nearest.append(replace(piece, skip_messages=0, stop_after_messages=0))
         bytes_ += piece.bytes
@@ -186,7 +193,7 @@ def _nearest(earlier: Sequence[SlicePiece]) -> tuple[SlicePiece, ...]:
     return tuple(nearest)
 
 
-def _slice_piece(piece: Piece) -> SlicePiece:
+def _make_slice_piece(piece: Piece) -> SlicePiece:
     return SlicePiece(
         ledger_id=piece.ledger_id,
         first_entry_id=piece.first_entry_id,
@@ -201,7 +208,7 @@ def _slice_piece(piece: Piece) -> SlicePiece:
     )
 
 
-def _addresses(plan: LogPlan, pieces: Sequence[SlicePiece]) -> dict[str, str]:
-    """Of those bookies that these pieces name."""
+def _select_bookies(plan: LogPlan, pieces: Sequence[SlicePiece]) -> dict[str, str]:
+    """Return the addresses of the bookies of these pieces, by their ids."""
     named = dict.fromkeys(bookie for piece in pieces for one in piece.fragments for bookie in one.bookies)
     return {bookie: plan.bookies.get(bookie, "") for bookie in named}

@@ -1,84 +1,154 @@
-"""Which partitions there are to be read now.
+"""The partitions of a query's topics, and waiting for topics that do not exist yet.
 
-Partitions are added to topics, and topics that match a pattern are made, while a stream runs. They are looked for
-before each micro-batch, but not more often than costs little: after a look that took t there is none for `_REST` x t,
-and none for a second at least.
+**While a stream runs**, partitions are added to its topics, and topics are created that match its pattern. They are
+listed before each micro-batch, but at most once a second, and after a listing that took t not again for
+`_PAUSE_FACTOR` x t.
+
+**When a query starts** it needs each topic that it names, or one that matches its pattern. With the option
+`waitForTopic` it lists them every `_LIST_EVERY_S` until all exist. When the time is over, the error names the missing
+topic. A stream with a pattern needs none: it waits only if the option is given, and then starts without any topic. A
+namespace that does not exist is waited for like a topic. It is always needed, since publishing never creates a
+namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magnetar import MessageId
 from magnetar.exceptions import NotFound, TopicNotFound
-from magnetar_spark.options.topic_selection import TopicChoice
-from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.broker_requests import gather_bounded
+from magnetar_spark.errors import NoSuchTopic
+from magnetar_spark.options.topic_selection import TopicSelection
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["ReadLog", "Topics"]
+__all__ = ["TopicDiscovery", "TopicPartition", "wait_for_topics"]
 
-_LEAST_REST_S: Final = 1.0
-_REST: Final = 10.0
+_MIN_PAUSE_S: Final = 1.0
+_PAUSE_FACTOR: Final = 10.0
+_LIST_EVERY_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLog:
-    # As the column `topic` shows it, and the number of the partition: -1 where the topic has none.
+class TopicPartition:
+    # The values of the columns `topic` and `partition`; the partition is -1 if the topic is not partitioned.
     topic: str
     partition: int
-    # The partition's name, or the topic's.
+    # The name of the partition, or of the topic if it is not partitioned.
     log: str
 
     @classmethod
-    def of(cls, log: str) -> ReadLog:
+    def parse(cls, log: str) -> TopicPartition:
         name = TopicName.parse(log)
         return cls(str(name.base), name.partition_index, str(name))
 
 
-class Topics:
-    def __init__(self, admin: AsyncAdmin, choice: TopicChoice) -> None:
+class TopicDiscovery:
+    def __init__(self, admin: AsyncAdmin, selection: TopicSelection) -> None:
         self._admin = admin
-        self._choice = choice
-        self._found: list[ReadLog] = []
-        self._not_before = 0.0
+        self._selection = selection
+        self._found: list[TopicPartition] = []
+        self._next_listing_at = 0.0
 
-    async def find(self, *, now: bool = False) -> Sequence[ReadLog]:
-        """In the order of their names; `now`: as they are now, and not as they were a moment ago."""
+    async def list_partitions(self, *, now: bool = False) -> Sequence[TopicPartition]:
+        """Return the partitions in the order of their names. Without `now` the list may be some seconds old."""
         started = time.monotonic()
-        if now or started >= self._not_before:
-            logs = await self._look()
-            self._found = sorted(logs, key=lambda log: (log.topic, log.partition))
+        if now or started >= self._next_listing_at:
+            partitions = await self._list()
+            self._found = sorted(partitions, key=lambda one: (one.topic, one.partition))
             ended = time.monotonic()
-            self._not_before = ended + max(_LEAST_REST_S, _REST * (ended - started))
+            self._next_listing_at = ended + max(_MIN_PAUSE_S, _PAUSE_FACTOR * (ended - started))
         return self._found
 
-    async def _look(self) -> list[ReadLog]:
-        if self._choice.namespace is None:
-            found = await some_at_a_time(self._partitions, self._choice.names)
-            return [log for logs in found for log in logs]
-        namespace = str(self._choice.namespace)
+    async def _list(self) -> list[TopicPartition]:
+        selection = self._selection
+        if selection.namespace is None:
+            found = await gather_bounded(self._list_topic, selection.names)
+            return [partition for partitions in found for partition in partitions]
+        namespace = str(selection.namespace)
         names, partitioned_names = await asyncio.gather(
             self._admin.topics.list(namespace), self._admin.topics.list_partitioned(namespace)
         )
         partitioned = dict.fromkeys(TopicName.parse(name) for name in partitioned_names)
-        alone = dict.fromkeys(TopicName.parse(name) for name in names)
-        found = await some_at_a_time(self._partitions, [topic for topic in partitioned if self._choice.matches(topic)])
-        logs = [log for logs in found for log in logs]
-        others = [topic for topic in alone if topic.base not in partitioned and self._choice.matches(topic)]
-        return logs + [ReadLog.of(str(topic)) for topic in others]
+        topics = dict.fromkeys(TopicName.parse(name) for name in names)
+        found = await gather_bounded(self._list_topic, [topic for topic in partitioned if selection.matches(topic)])
+        partitions = [partition for partitions in found for partition in partitions]
+        others = [topic for topic in topics if topic.base not in partitioned and selection.matches(topic)]
+        return partitions + [TopicPartition.parse(str(topic)) for topic in others]
 
-    async def _partitions(self, topic: TopicName) -> list[ReadLog]:
+    async def _list_topic(self, topic: TopicName) -> list[TopicPartition]:
         if topic.is_partition:
-            return [ReadLog.of(str(topic))]
+            return [TopicPartition.parse(str(topic))]
         try:
-            partitions = (await self._admin.topics.get_partitioned(str(topic))).partitions
+            count = (await self._admin.topics.get_partitioned(str(topic))).partitions
         except (NotFound, TopicNotFound):
-            # One without partitions, or none at all: whoever asks for its log is told.
-            return [ReadLog(str(topic), -1, str(topic))]
-        return [ReadLog(str(topic), index, str(topic.partition(index))) for index in range(partitions)]
+            # A topic that is not partitioned, or does not exist: then the first request to it fails.
+            return [TopicPartition(str(topic), -1, str(topic))]
+        return [TopicPartition(str(topic), index, str(topic.partition(index))) for index in range(count)]
+
+
+async def wait_for_topics(
+    admin: AsyncAdmin,
+    discovery: TopicDiscovery,
+    selection: TopicSelection,
+    wait_s: float,
+    *,
+    needed: bool = True,
+    before_listing: Callable[[], Awaitable[None]] | None = None,
+) -> Sequence[TopicPartition]:
+    """Return the partitions of all topics. Raises NoSuchTopic if a `needed` topic, or the namespace of a pattern, does
+    not exist in time. `before_listing` is awaited before each listing."""
+    deadline = time.monotonic() + wait_s
+    waited = f", and none was created within the {wait_s:g} s of waitForTopic" if wait_s else ""
+    while True:
+        if before_listing is not None:
+            await before_listing()
+        partitions: Sequence[TopicPartition] | None
+        try:
+            partitions = await discovery.list_partitions(now=True)
+        except NotFound:
+            partitions = None
+        missing = None if partitions is None else await _find_missing(admin, selection, partitions)
+        if partitions is not None and (missing is None or not (needed or wait_s)):
+            return partitions
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        await asyncio.sleep(min(_LIST_EVERY_S, left))
+    if partitions is None:
+        raise NoSuchTopic(
+            f"there is no namespace {selection.namespace}{waited}: create it first, correct the pattern, or "
+            "let the query wait for it with the option waitForTopic, such as 5m"
+        )
+    if not needed:
+        return partitions
+    raise NoSuchTopic(
+        f"there is no topic {missing}{waited}: create it or publish to it first, correct the name, or let "
+        "the query wait for it with the option waitForTopic, such as 5m"
+    )
+
+
+async def _find_missing(
+    admin: AsyncAdmin, selection: TopicSelection, partitions: Sequence[TopicPartition]
+) -> str | None:
+    """Return the first topic that does not exist, or None. Partitions of a partitioned topic exist by its metadata."""
+    if selection.namespace is not None:
+        return None if partitions else f"that matches {selection}"
+    named = [one for one in partitions if one.partition < 0 or TopicName.parse(one.log) in selection.names]
+    exist = await gather_bounded(lambda one: _check_exists(admin, one.log), named)
+    return next((one.log for one, exists in zip(named, exist, strict=True) if not exists), None)
+
+
+async def _check_exists(admin: AsyncAdmin, log: str) -> bool:
+    try:
+        await admin.reading.place(log, MessageId.latest)
+    except (NotFound, TopicNotFound):
+        return False
+    return True

@@ -1,25 +1,24 @@
-"""Where a query stands, as Spark's checkpoint keeps it: plain JSON, by the names of partitions.
+"""A query's offsets, as Spark stores them in its checkpoint: JSON, by the names of partitions.
 
     {"persistent://public/default/orders-partition-0":
         {"incarnation": "5f0c…", "ledger_id": 12, "entry_id": 7, "batch_index": 3,
          "since": {"ledger_id": 12, "entry_id": 0, "batch_index": 0}, "query": "9b1f…"}}
 
-The place is that of the next message to be read. The incarnation is the topic's: one that was deleted and made again
-under the same name is another topic, in which the place means nothing.
+The position is that of the next message to read. The incarnation is the topic's: if a topic is deleted and recreated
+under the same name, the position has no meaning in the new one.
 
-**Since.** A micro-batch is told by two offsets, and lies between them. But Spark writes down its end alone; where it
-began is the end of the one before, and of the first one *the initial offset, asked for anew* when that batch is done
-again after a crash. A `latest` that has moved meanwhile would skip what the batch held. So the end of a batch says by
-`since` where it began, for every partition that came into the query with it: all of those of the first batch, and later
-the partitions and topics that were found then. What was the end of a batch is the beginning of the next, where `since`
-has nothing to say any more, and is left out.
+**Since.** A micro-batch is the range between two offsets, and Spark stores only its end. Its start is the end of the
+previous one. If the first micro-batch is repeated after a crash, Spark asks for *the initial offset again*; `latest`
+may have moved by then, and messages of the batch would be skipped. So the end of a micro-batch has in `since` the start
+of each partition that is new in it: of all partitions in the first micro-batch, and later of new partitions and topics.
+When the end of a micro-batch is the start of the next one, `since` is not needed, and is left out.
 
-**Query.** An id that the query drew at random when it began. Its progressSubscription has the same one
-(stream/progress_subscription.py). It stands beside each log, and is the same in all.
+**Query.** The random id of the query, which its progressSubscription has, too (progress_subscription.py). It is the
+same for all partitions.
 
-**Entered.** Of a message in chunks the first ones may have been deleted when the last is read. That is a loss, unless
-the query began with the earliest message of the log, and they were gone by then. So where a log began that was entered
-at its earliest is kept for good.
+**Entered.** The first chunks of a message may be deleted when its last one is read. That is a loss, unless the query
+began with the earliest message of the log, and they were deleted by then. So the offset has the start of a log that was
+read from its earliest message, as long as the query exists.
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ from typing import Any
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import InvalidOffsets
-from magnetar_spark.options.offset_option import place_of
+from magnetar_spark.options.offset_option import parse_position
 
-__all__ = ["LogOffset", "ReadRange", "parse_offsets", "ranges_between", "shown_offsets"]
+__all__ = ["LogOffset", "OffsetRange", "find_ranges", "format_offsets", "parse_offsets"]
 
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
     incarnation: str
-    place: NextMessage
+    position: NextMessage
     since: NextMessage | None = None
-    # Where the log began then, if the query began with its earliest message.
+    # The start of the log at that time, if the query began with its earliest message.
     entered: NextMessage | None = None
-    # Empty: of a query that has none.
+    # Empty: the offset was stored without an id.
     query_id: str = ""
 
     @property
     def has_begun(self) -> bool:
-        """A batch that ended before here has said where the query began in this log."""
-        return self.since is None or self.since != self.place
+        """Whether the end of an earlier micro-batch has the query's start in this log."""
+        return self.since is None or self.since != self.position
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRange:
-    """What a batch holds of a log."""
+class OffsetRange:
+    """The part of a log that a micro-batch reads."""
 
     log: str
     incarnation: str
@@ -63,19 +62,19 @@ class ReadRange:
     entered: NextMessage | None = None
 
 
-def parse_offsets(shown: Mapping[str, Any]) -> dict[str, LogOffset]:
-    """Raises InvalidOffsets."""
+def parse_offsets(formatted: Mapping[str, Any]) -> dict[str, LogOffset]:
+    """Parse offsets from Spark's checkpoint. Raises InvalidOffsets."""
     offsets = {}
-    for log, value in shown.items():
+    for log, value in formatted.items():
         try:
             if not isinstance(value, dict) or not isinstance(value.get("incarnation"), str):
                 raise ValueError("it has no incarnation")
             offsets[log] = LogOffset(
                 value["incarnation"],
-                place_of(value),
-                _place_in(value, "since"),
-                _place_in(value, "entered"),
-                _query_in(value),
+                parse_position(value),
+                _parse_optional_position(value, "since"),
+                _parse_optional_position(value, "entered"),
+                _parse_query_id(value),
             )
         except ValueError as error:
             raise InvalidOffsets(
@@ -85,13 +84,13 @@ def parse_offsets(shown: Mapping[str, Any]) -> dict[str, LogOffset]:
     return offsets
 
 
-def shown_offsets(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
-    """In the order of their names, since Spark compares what it is given as text."""
-    return {log: _shown(offsets[log]) for log in sorted(offsets)}
+def format_offsets(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
+    """Return the JSON of the offsets, ordered by name, since Spark compares offsets as text."""
+    return {log: _format_offset(offsets[log]) for log in sorted(offsets)}
 
 
-def ranges_between(start: Mapping[str, LogOffset], end: Mapping[str, LogOffset]) -> list[ReadRange]:
-    """What a batch holds that ends there; the empty ranges are left out."""
+def find_ranges(start: Mapping[str, LogOffset], end: Mapping[str, LogOffset]) -> list[OffsetRange]:
+    """Return the ranges of the micro-batch between two offsets, without empty ones. Raises InvalidOffsets."""
     ranges = []
     for log, offset in end.items():
         before = start.get(log)
@@ -100,41 +99,39 @@ def ranges_between(start: Mapping[str, LogOffset], end: Mapping[str, LogOffset])
         if offset.since is not None:
             began = offset.since
         elif before is not None and before.incarnation == offset.incarnation:
-            began = before.place
+            began = before.position
         else:
             raise InvalidOffsets(
                 f"the checkpoint has no position in {log} where the batch begins: its end is "
-                f"{json.dumps(_shown(offset))}. Does the checkpoint belong to this query?"
+                f"{json.dumps(_format_offset(offset))}. Does the checkpoint belong to this query?"
             )
-        if began < offset.place:
-            ranges.append(ReadRange(log, offset.incarnation, began, offset.place, offset.entered))
+        if began < offset.position:
+            ranges.append(OffsetRange(log, offset.incarnation, began, offset.position, offset.entered))
     return ranges
 
 
-def _query_in(value: Mapping[str, Any]) -> str:
-    """Raises ValueError."""
+def _parse_query_id(value: Mapping[str, Any]) -> str:
     query_id = value.get("query", "")
     if not isinstance(query_id, str):
         raise ValueError("its `query` is not a string")
     return query_id
 
 
-def _place_in(value: Mapping[str, Any], name: str) -> NextMessage | None:
-    """Raises ValueError."""
-    place = value.get(name)
-    if place is None:
+def _parse_optional_position(value: Mapping[str, Any], name: str) -> NextMessage | None:
+    position = value.get(name)
+    if position is None:
         return None
-    if not isinstance(place, dict):
+    if not isinstance(position, dict):
         raise ValueError(f"its `{name}` is not a position")
-    return place_of(place)
+    return parse_position(position)
 
 
-def _shown(offset: LogOffset) -> dict[str, Any]:
-    shown: dict[str, Any] = {"incarnation": offset.incarnation, **offset.place._asdict()}
+def _format_offset(offset: LogOffset) -> dict[str, Any]:
+    formatted: dict[str, Any] = {"incarnation": offset.incarnation, **offset.position._asdict()}
     if offset.since is not None:
-        shown["since"] = offset.since._asdict()
+        formatted["since"] = offset.since._asdict()
     if offset.entered is not None:
-        shown["entered"] = offset.entered._asdict()
+        formatted["entered"] = offset.entered._asdict()
     if offset.query_id:
-        shown["query"] = offset.query_id
-    return shown
+        formatted["query"] = offset.query_id
+    return formatted

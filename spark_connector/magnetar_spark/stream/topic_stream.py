@@ -1,16 +1,17 @@
-"""A stream's driver: from where to where each micro-batch goes, and what is kept for it.
+"""A stream's driver: plans micro-batches, and retains the messages that they need.
 
-What Spark asks, in its order: the initial offset (once, for a new query), then over and over how far the next batch
-goes from where the last one ended, what tasks read it, and, when the next is about to begin, that it is done. After a
-crash the batch that was begun is asked for again, by the offsets that are in the checkpoint; that the same offsets mean
-the same messages is due to offsets.py. Nothing that matters is kept here but in Spark's checkpoint: what is remembered
-only saves questions.
+Spark asks for the initial offset, once for a new query. Then, again and again, it asks for the end of the next
+micro-batch, which begins at the end of the previous one, for its slices, and, when the next one begins, it commits the
+previous one. After a crash Spark asks again for the slices of the unfinished micro-batch, with the offsets that are in
+the checkpoint; offsets.py explains why these always have the same messages. All important state is in Spark's
+checkpoint. The rest is cached here to save requests.
 
-A log that is new to the query is entered at its earliest message, by one plan that takes the lease and finds that
-message in one. A log that joins later, since it is in no offset of the checkpoint, must begin with its first message
-then: if that was deleted, it is a loss. While the query runs nothing of such a log is deleted
-(leases/namespace_leases.py). After that each plan moves the lease to where the query is, and says from where on all
-must be kept that the next batch may need: what is committed moves the progress subscription there, and no further.
+A log that is new to the query is entered at its earliest message, by one plan that both takes the lease and finds that
+message. A log that joins a running query is in no offset of the checkpoint, and must begin with its first message then:
+if that was deleted, it is a loss. While the query runs no message of such a log is deleted
+(leases/namespace_leases.py). Each later plan moves the lease to the query's position, and returns from which position
+on messages must be retained for the next micro-batch. A commit moves the progress subscription to that position, and no
+further.
 """
 
 from __future__ import annotations
@@ -27,24 +28,22 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar import MessageId
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException, TopicNotFound
-from magnetar_spark.leases.batch_lease import new_lease
-from magnetar_spark.leases.namespace_leases import NamespaceHolder
-from magnetar_spark.leases.stream_leases import Leases
+from magnetar_spark.broker_requests import gather_bounded
+from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.leases.namespace_leases import NamespaceLeases
+from magnetar_spark.leases.stream_leases import StreamLeases
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.options.offset_option import EARLIEST, Point
+from magnetar_spark.options.offset_option import EARLIEST, RequestedOffset
 from magnetar_spark.options.source_options import SourceOptions
-from magnetar_spark.planning.data_loss import Losses
-from magnetar_spark.planning.log_plan import EARLIEST_PLACE, Limits, LogPlan, Planner
-from magnetar_spark.planning.offset_resolution import STARTING, place_at
-from magnetar_spark.planning.slice_builder import cut_into_slices
-from magnetar_spark.planning.topic_discovery import Topics
-from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.stream.admission_control import Admission
-from magnetar_spark.stream.lag_report import BatchFacts, Lag
-from magnetar_spark.stream.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
-from magnetar_spark.stream.progress_subscription import Keeping
-from magnetar_spark.topic_wait import find_topics
-from magnetar_spark.trigger_delay import TriggerDelay
+from magnetar_spark.planning.data_loss import DataLossReporter
+from magnetar_spark.planning.log_plan import EARLIEST_POSITION, LogPlan, LogPlanner, PlanLimits
+from magnetar_spark.planning.offset_resolution import STARTING, resolve_offset
+from magnetar_spark.planning.slice_builder import build_slices
+from magnetar_spark.planning.topic_discovery import TopicDiscovery, wait_for_topics
+from magnetar_spark.stream.admission_control import AdmissionControl, TriggerDelay
+from magnetar_spark.stream.lag_report import BatchMetrics, LagReport
+from magnetar_spark.stream.offsets import LogOffset, OffsetRange, find_ranges, format_offsets, parse_offsets
+from magnetar_spark.stream.progress_subscription import ProgressSubscription
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
@@ -53,8 +52,8 @@ __all__ = ["TopicStream"]
 
 _LEASE_MS: Final = 10 * 60 * 1000
 _QUERY_ID_BYTES: Final = 16
-# Spark asks again at once when there was nothing: brokers are asked so often at most.
-_IDLE_S: Final = 0.1
+# If there are no new messages, Spark asks again at once. Requests to brokers wait for this pause.
+_IDLE_PAUSE_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -63,122 +62,104 @@ class TopicStream:
     def __init__(self, admin: AsyncAdmin, options: SourceOptions) -> None:
         self._admin = admin
         self._options = options
-        lease = new_lease(_LEASE_MS)
+        lease = create_lease(_LEASE_MS)
         holder = f"spark.readStream, {socket.gethostname()}, process {os.getpid()}"
-        self._planner = Planner(admin, lease, options.listener_name, holder, "the query's checkpoint")
-        self._leases = Leases(admin, lease)
-        self._namespaces = NamespaceHolder(
-            admin, lease, options.topics.name_prefixes(), holder, options.fail_on_data_loss, self._adopt_new
+        self._planner = LogPlanner(admin, lease, options.listener_name, holder, "the query's checkpoint")
+        self._leases = StreamLeases(admin, lease)
+        prefixes = options.topics.find_name_prefixes()
+        self._namespace_leases = NamespaceLeases(
+            admin, lease, prefixes, holder, options.fail_on_data_loss, self._renew_new_logs
         )
-        self._topics = Topics(admin, options.topics)
-        self._losses = Losses(options.fail_on_data_loss, advise_subscription=not options.progress_subscription)
-        self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss, holder)
-        # As the offsets have it that Spark named last; until then a new one.
+        self._discovery = TopicDiscovery(admin, options.topics)
+        self._data_loss = DataLossReporter(
+            options.fail_on_data_loss, advise_subscription=not options.progress_subscription
+        )
+        self._progress = ProgressSubscription(admin, options.progress_subscription, options.fail_on_data_loss, holder)
+        # The id in the last offsets that Spark passed; until then a new one.
         self._query_id = secrets.token_hex(_QUERY_ID_BYTES)
-        self._admission = Admission(self._planner, self._plan_next, self._stop_of)
-        self._lag = Lag(admin)
+        self._admission = AdmissionControl(self._planner, self._plan_next, self._get_stop)
+        self._lag = LagReport(admin)
         self._delay = TriggerDelay(options.min_messages, options.max_trigger_delay_s)
         self._initial: dict[str, Any] | None = None
-        # Where the query stands, while the next batch is being planned.
+        # The query's offsets, while the next micro-batch is planned.
         self._offsets: dict[str, LogOffset] = {}
-        # What was planned last, from where that batch begins.
+        # The plans of the last planned micro-batch.
         self._plans: dict[str, LogPlan] = {}
-        # How far may be read, once that is fixed.
+        # The end of the query, once it is fixed.
         self._target: dict[str, LogOffset] | None = None
         self._committed: dict[str, NextMessage] = {}
-        # By the plan of each log that was made last, from its `asked` on.
-        self._needed: dict[str, LogPlan] = {}
+        # The last plan of each log: what must be retained from its `requested_start` on.
+        self._last_plans: dict[str, LogPlan] = {}
         self._idle_since: float | None = None
 
-    async def initial(self) -> dict[str, Any]:
-        """The same however often it is asked."""
+    async def get_initial_offset(self) -> dict[str, Any]:
+        """Return the start of a new query, the same at each call."""
         if self._initial is None:
-            logs = await self._first_logs(needed=bool(self._options.topics.names))
+            logs = await self._wait_for_logs(needed=bool(self._options.topics.names))
             starting = self._options.starting
-            starting.check_names("startingOffsets", logs)
-            entered = await some_at_a_time(lambda log: self._enter(log, starting.of(log)), logs)
-            self._initial = shown_offsets(dict(zip(logs, entered, strict=True)))
+            starting.check_names(STARTING, logs)
+            offsets = await gather_bounded(lambda log: self._enter_log(log, starting.get_offset(log)), logs)
+            self._initial = format_offsets(dict(zip(logs, offsets, strict=True)))
         return self._initial
 
     async def fix_target(self) -> None:
-        """From now on nothing is read that comes later."""
-        logs = await self._first_logs(needed=self._must_be_there)
-        places = await some_at_a_time(self._end_of, logs)
-        self._target = {log: place for log, place in zip(logs, places, strict=True) if place is not None}
+        """Read no messages that are published after this call."""
+        logs = await self._wait_for_logs(needed=self._requires_topics)
+        ends = await gather_bounded(self._find_end, logs)
+        self._target = {log: end for log, end in zip(logs, ends, strict=True) if end is not None}
 
-    async def latest(self, start: Mapping[str, Any], limits: Limits, *, may_wait: bool = True) -> dict[str, Any]:
-        """Where the batch ends that begins at `start`; `start` itself if there is nothing to read, or if the batch
-        waits for more messages, as it does only with `may_wait`."""
-        await self._rest()
+    async def get_latest_offset(
+        self, start: Mapping[str, Any], limits: PlanLimits, *, may_wait: bool = True
+    ) -> dict[str, Any]:
+        """Plan the micro-batch that begins at `start`, and return its end. This is `start` itself if there are no
+        messages, or if the micro-batch waits for more, as it does only with `may_wait`."""
+        await self._pause_if_idle()
         started = time.monotonic()
-        before = self._parsed(start)
+        before = self._parse_checkpoint(start)
         self._offsets = dict(before)
-        logs = await self._logs()
+        logs = await self._list_logs()
         for log, offset in before.items():
             if log not in logs:
-                self._losses.gone(log, offset.place)
-        await some_at_a_time(self._enter_new, [log for log in logs if log not in before])
+                self._data_loss.report_missing_topic(log, offset.position)
+        await gather_bounded(self._enter_new_log, [log for log in logs if log not in before])
         found = [log for log in logs if log in self._offsets]
-        if may_wait and self._target is None and await self._holds_back(found):
-            return self._nothing_new(start)
+        if may_wait and self._target is None and await self._should_wait(found):
+            return self._return_idle(start)
         waited_s = self._delay.end_wait(time.monotonic())
         self._plans = {}
-        self._plans = await self._admission.admit(found, limits)
+        self._plans = await self._admission.plan_logs(found, limits)
         for plan in self._plans.values():
-            # They may have been continued since they were looked at.
-            self._tell_deleted(plan)
+            # It may have been extended after it was checked.
+            self._report_deleted(plan)
         if self._target is not None:
-            # Spark plans on when all before is in its log of commits, and says so to the source (`commit`) with the
-            # next batch alone: of a query that ends with what there is, the last batch would never be committed. Only
-            # that trigger never keeps its log of commits asynchronously.
+            # Spark calls `commit` for a micro-batch only with the next one, when the commit is in its log. The last
+            # micro-batch of a query that ends would never be committed. With the triggers that end a query, Spark
+            # never writes that log asynchronously, so all before `start` is committed.
             await self.commit(start)
-        moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].place}
+        moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].position}
         after = {
             log: LogOffset(
                 offset.incarnation,
-                moved.get(log, offset.place),
-                None if offset.has_begun else offset.place,
+                moved.get(log, offset.position),
+                None if offset.has_begun else offset.position,
                 offset.entered,
                 self._query_id,
             )
             for log, offset in self._offsets.items()
         }
-        places = {log: after[log] for log in found}
-        await self._lag.update(places, self._plans, self._batch_facts(started, waited_s))
+        ends = {log: after[log] for log in found}
+        await self._lag.update(ends, self._plans, self._measure_batch(started, waited_s))
         if not moved and self._offsets == before:
-            return self._nothing_new(start)
+            return self._return_idle(start)
         self._idle_since = None
-        return shown_offsets(after)
+        return format_offsets(after)
 
-    async def _holds_back(self, found: Sequence[str]) -> bool:
-        """Return whether the batch waits for more messages of these logs. It does not where the lag of one of them is
-        unknown: planning the batch finds out why. Logs that are deleted stay in the offsets, and have no messages."""
-        if not self._delay.is_set:
-            return False
-        # After a restart no lease holds what the batch will need. A plan of one message takes it, and finds losses.
-        not_held = [log for log in found if log not in self._needed]
-        await some_at_a_time(lambda log: self._plan_next(log, Limits(messages=1)), not_held)
-        available = await self._lag.measure({log: self._offsets[log] for log in found})
-        return available is not None and self._delay.holds_back(available, time.monotonic())
-
-    def _nothing_new(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        self._idle_since = asyncio.get_running_loop().time()
-        return dict(start)
-
-    def _batch_facts(self, started: float, waited_s: float) -> BatchFacts:
-        return BatchFacts(
-            messages=sum(plan.messages for plan in self._plans.values()),
-            bytes=sum(plan.bytes for plan in self._plans.values()),
-            planning_ms=round(1000 * (time.monotonic() - started)),
-            waited_ms=round(1000 * waited_s),
-        )
-
-    async def slices(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[LogSlice]:
-        """What the batch between the two offsets is made of, the same messages whenever it is asked."""
-        before, after = parse_offsets(start), self._parsed(end)
-        plans = await some_at_a_time(self._plan_range, ranges_between(before, after))
-        await some_at_a_time(lambda one: self._claim(*one), list(after.items()))
-        return cut_into_slices(
+    async def plan_slices(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[LogSlice]:
+        """Return the slices of the micro-batch between the two offsets, with the same messages at each call."""
+        before, after = parse_offsets(start), self._parse_checkpoint(end)
+        plans = await gather_bounded(self._plan_range, find_ranges(before, after))
+        await gather_bounded(lambda one: self._claim_subscription(*one), list(after.items()))
+        return build_slices(
             [plan for plan in plans if plan is not None],
             self._options.max_tasks,
             None,
@@ -189,181 +170,214 @@ class TopicStream:
         )
 
     async def commit(self, end: Mapping[str, Any]) -> None:
-        """All in front of it has been done with, and is not asked for again."""
+        """Move the progress subscription: messages before `end` are processed, and will not be requested again."""
         if self._options.progress_subscription:
-            await some_at_a_time(lambda one: self._advance(*one), list(self._parsed(end).items()))
+            await gather_bounded(
+                lambda one: self._advance_subscription(*one), list(self._parse_checkpoint(end).items())
+            )
 
-    def lag(self) -> dict[str, Any] | None:
-        """How far each log is behind, and all of them, as the query's progress shows it."""
-        return self._lag.shown()
+    def get_lag(self) -> dict[str, Any] | None:
+        """Return the lag of each log and in total, for the query's progress."""
+        return self._lag.format()
 
     async def close(self) -> None:
-        await self._planner.settle()
-        await self._namespaces.end()
-        await self._leases.end(self._planner.asked)
+        await self._planner.wait_settled()
+        await self._namespace_leases.release_all()
+        await self._leases.release_all(self._planner.requested_logs)
 
-    async def _rest(self) -> None:
-        if self._idle_since is not None:
-            await asyncio.sleep(max(0.0, self._idle_since + _IDLE_S - asyncio.get_running_loop().time()))
+    # Which logs there are
 
-    async def _first_logs(self, *, needed: bool) -> Sequence[str]:
-        found = await find_topics(
+    async def _wait_for_logs(self, *, needed: bool) -> Sequence[str]:
+        partitions = await wait_for_topics(
             self._admin,
-            self._topics,
+            self._discovery,
             self._options.topics,
             self._options.wait_for_topic_s,
             needed=needed,
-            before_look=self._namespaces.take,
+            before_listing=self._namespace_leases.take_all,
         )
-        return [log.log for log in found]
+        return [partition.log for partition in partitions]
 
-    async def _logs(self) -> Sequence[str]:
+    async def _list_logs(self) -> Sequence[str]:
         if self._target is not None:
             return list(self._target)
-        return await self._find()
+        # A log that is missing in the list was created after the namespace's lease was taken, and so with a lease.
+        await self._namespace_leases.take_all()
+        return [partition.log for partition in await self._discovery.list_partitions()]
 
-    async def _find(self) -> list[str]:
-        """A log that is missing was made after the query's lease on its namespace, and so with a lease."""
-        await self._namespaces.take()
-        return [log.log for log in await self._topics.find()]
-
-    async def _adopt_new(self) -> None:
-        """The next batch may be far off, and new logs were made with leases that end by then."""
-        for log in await self._topics.find(now=True):
-            self._leases.adopt(log.log)
-
-    async def _enter(self, log: str, point: Point, *, joins: bool = False) -> LogOffset:
-        """The query begins with this log here. `joins`: though others have begun before."""
-        incarnation, place = "", EARLIEST_PLACE
-        if point != EARLIEST:
-            placed = await place_at(self._admin, log, point, STARTING)
-            incarnation, place = placed.incarnation, placed.place
-        plan = await self._planner.plan(log, incarnation, place, limits=Limits(messages=1))
-        if plan.other_incarnation:
-            # The first batch finds it out.
-            return LogOffset(incarnation, place, since=place, query_id=self._query_id)
-        entered = None
-        if point == EARLIEST:
-            plan.asked = entered = place = plan.start
-        await self._hold(plan)
-        if joins and plan.trimmed:
-            self._losses.begins_later(log, plan.first)
-        return LogOffset(plan.incarnation, place, since=place, entered=entered, query_id=self._query_id)
-
-    async def _enter_new(self, log: str) -> None:
-        try:
-            self._offsets[log] = await self._enter(log, EARLIEST, joins=True)
-        except TopicNotFound:
-            if self._must_be_there:
-                raise
-
-    async def _end_of(self, log: str) -> LogOffset | None:
-        try:
-            placed = await self._admin.reading.place(log, MessageId.latest)
-        except TopicNotFound:
-            if self._must_be_there:
-                raise
-            return None
-        return LogOffset(placed.incarnation, placed.place, query_id=self._query_id)
+    async def _renew_new_logs(self) -> None:
+        """Renew the leases of new logs, which could expire before the next micro-batch is planned."""
+        for partition in await self._discovery.list_partitions(now=True):
+            self._leases.add_new_log(partition.log)
 
     @property
-    def _must_be_there(self) -> bool:
-        """Return whether the user named the topics, and a loss fails the query."""
+    def _requires_topics(self) -> bool:
+        """Whether the user named the topics, and a loss fails the query."""
         return bool(self._options.topics.names) and self._options.fail_on_data_loss
 
-    def _stop_of(self, log: str) -> NextMessage | None:
-        """Up to where it may be read; None: up to its end."""
+    # Where a log begins and ends
+
+    async def _enter_log(self, log: str, starting: RequestedOffset, *, joins: bool = False) -> LogOffset:
+        """Return the query's start in the log. `joins`: the query has begun with other logs before."""
+        incarnation, position = "", EARLIEST_POSITION
+        if starting != EARLIEST:
+            found = await resolve_offset(self._admin, log, starting, STARTING)
+            incarnation, position = found.incarnation, found.place
+        plan = await self._planner.plan_range(log, incarnation, position, limits=PlanLimits(messages=1))
+        if plan.other_incarnation:
+            # The first micro-batch reports it.
+            return LogOffset(incarnation, position, since=position, query_id=self._query_id)
+        entered = None
+        if starting == EARLIEST:
+            plan.requested_start = entered = position = plan.start
+        await self._retain(plan)
+        if joins and plan.trimmed:
+            self._data_loss.report_trimmed(log, plan.first)
+        return LogOffset(plan.incarnation, position, since=position, entered=entered, query_id=self._query_id)
+
+    async def _enter_new_log(self, log: str) -> None:
+        try:
+            self._offsets[log] = await self._enter_log(log, EARLIEST, joins=True)
+        except TopicNotFound:
+            if self._requires_topics:
+                raise
+
+    async def _find_end(self, log: str) -> LogOffset | None:
+        try:
+            found = await self._admin.reading.place(log, MessageId.latest)
+        except TopicNotFound:
+            if self._requires_topics:
+                raise
+            return None
+        return LogOffset(found.incarnation, found.place, query_id=self._query_id)
+
+    def _get_stop(self, log: str) -> NextMessage | None:
+        """Return the position up to which the log may be read; None: up to its end."""
         if self._target is None:
             return None
         offset, target = self._offsets[log], self._target[log]
-        return max(offset.place, target.place) if offset.incarnation == target.incarnation else offset.place
+        return max(offset.position, target.position) if offset.incarnation == target.incarnation else offset.position
 
-    async def _plan_next(self, log: str, limits: Limits) -> LogPlan | None:
+    # Waiting for messages
+
+    async def _pause_if_idle(self) -> None:
+        if self._idle_since is not None:
+            await asyncio.sleep(max(0.0, self._idle_since + _IDLE_PAUSE_S - asyncio.get_running_loop().time()))
+
+    async def _should_wait(self, found: Sequence[str]) -> bool:
+        """Return whether the micro-batch waits for more messages of these logs. It does not if the lag of one of them
+        is unknown: planning the micro-batch finds out why. Deleted logs stay in the offsets, and have no messages."""
+        if not self._delay.is_enabled:
+            return False
+        # After a restart no lease retains the messages yet. A plan of one message takes it, and finds losses.
+        not_retained = [log for log in found if log not in self._last_plans]
+        await gather_bounded(lambda log: self._plan_next(log, PlanLimits(messages=1)), not_retained)
+        available = await self._lag.count_messages_behind({log: self._offsets[log] for log in found})
+        return available is not None and self._delay.should_wait(available, time.monotonic())
+
+    def _return_idle(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        self._idle_since = asyncio.get_running_loop().time()
+        return dict(start)
+
+    def _measure_batch(self, started: float, waited_s: float) -> BatchMetrics:
+        return BatchMetrics(
+            messages=sum(plan.messages for plan in self._plans.values()),
+            bytes=sum(plan.bytes for plan in self._plans.values()),
+            planning_ms=round(1000 * (time.monotonic() - started)),
+            waited_ms=round(1000 * waited_s),
+        )
+
+    # Plans
+
+    async def _plan_next(self, log: str, limits: PlanLimits) -> LogPlan | None:
+        """Plan the log from the query's position on. If the topic was recreated, plan the new one from its start."""
         offset = self._offsets[log]
         try:
             plan = await self._plan_from(log, offset, limits)
             if plan.other_incarnation:
-                self._losses.made_again(log, offset.incarnation, offset.place)
-                offset = self._offsets[log] = await self._enter(log, EARLIEST, joins=True)
+                self._data_loss.report_recreated(log, offset.incarnation, offset.position)
+                offset = self._offsets[log] = await self._enter_log(log, EARLIEST, joins=True)
                 plan = await self._plan_from(log, offset, limits)
         except TopicNotFound:
-            self._losses.gone(log, offset.place)
+            self._data_loss.report_missing_topic(log, offset.position)
             return None
         if plan.other_incarnation:
-            # Deleted and made again within this moment: the next batch finds out.
+            # It was recreated again in this moment: the next micro-batch reports it.
             return None
-        await self._planned(plan)
+        await self._retain(plan)
+        self._report_deleted(plan)
         return plan
 
-    async def _plan_from(self, log: str, offset: LogOffset, limits: Limits) -> LogPlan:
-        stop = self._stop_of(log)
-        return await self._planner.plan(log, offset.incarnation, offset.place, stop, limits, offset.entered)
+    async def _plan_from(self, log: str, offset: LogOffset, limits: PlanLimits) -> LogPlan:
+        stop = self._get_stop(log)
+        return await self._planner.plan_range(log, offset.incarnation, offset.position, stop, limits, offset.entered)
 
-    async def _plan_range(self, part: ReadRange) -> LogPlan | None:
+    async def _plan_range(self, part: OffsetRange) -> LogPlan | None:
         plan = self._plans.get(part.log)
-        if plan and (plan.incarnation, plan.asked, plan.stop) == (part.incarnation, part.start, part.stop):
+        if plan and (plan.incarnation, plan.requested_start, plan.stop) == (part.incarnation, part.start, part.stop):
             return plan
         try:
-            plan = await self._planner.plan(part.log, part.incarnation, part.start, part.stop, entered=part.entered)
+            plan = await self._planner.plan_range(
+                part.log, part.incarnation, part.start, part.stop, entered=part.entered
+            )
         except TopicNotFound:
-            self._losses.gone(part.log, part.start)
+            self._data_loss.report_missing_topic(part.log, part.start)
             return None
         if plan.other_incarnation:
-            self._losses.made_again(part.log, part.incarnation, part.start)
+            self._data_loss.report_recreated(part.log, part.incarnation, part.start)
             return None
-        await self._planned(plan)
+        await self._retain(plan)
+        self._report_deleted(plan)
         if plan.stop < part.stop:
-            self._losses.ends_before(part.log, plan.stop, part.stop)
+            self._data_loss.report_missing_end(part.log, plan.stop, part.stop)
         return plan
 
-    async def _planned(self, plan: LogPlan) -> None:
-        await self._hold(plan)
-        self._tell_deleted(plan)
+    async def _retain(self, plan: LogPlan) -> None:
+        """Renew the lease that the plan has taken, and retain the messages that the query needs."""
+        self._leases.add_log(plan.log, plan.incarnation)
+        self._last_plans[plan.log] = plan
+        await self._progress.retain_messages(plan.log, plan.incarnation, plan.needed_from, plan.retained)
 
-    def _tell_deleted(self, plan: LogPlan) -> None:
-        self._losses.deleted(plan.log, plan.lost, self._keeping.describe_if_ahead(plan.log, plan.asked))
+    def _report_deleted(self, plan: LogPlan) -> None:
+        why = self._progress.describe_if_ahead(plan.log, plan.requested_start)
+        self._data_loss.report_deleted(plan.log, plan.lost, why)
 
-    def _parsed(self, offsets: Mapping[str, Any]) -> dict[str, LogOffset]:
-        """Offsets that are in Spark's checkpoint, or are about to be: the query's id is theirs."""
+    # Offsets in the checkpoint, and the progress subscription
+
+    def _parse_checkpoint(self, offsets: Mapping[str, Any]) -> dict[str, LogOffset]:
+        """Parse offsets that are in Spark's checkpoint, or are about to be, and take over the query's id in them."""
         parsed = parse_offsets(offsets)
         self._query_id = next((one.query_id for one in parsed.values() if one.query_id), self._query_id)
         return parsed
 
-    async def _claim(self, log: str, offset: LogOffset) -> None:
-        plan = self._needed.get(log)
-        place = offset.place
+    async def _claim_subscription(self, log: str, offset: LogOffset) -> None:
+        plan = self._last_plans.get(log)
+        position = offset.position
         if plan is not None and plan.incarnation == offset.incarnation:
-            place = min(place, plan.needed_from)
-        await self._keeping.claim(log, offset.incarnation, place, offset.query_id)
+            position = min(position, plan.needed_from)
+        await self._progress.claim(log, offset.incarnation, position, offset.query_id)
 
-    async def _hold(self, plan: LogPlan) -> None:
-        """Keeps what it names for as long as it takes."""
-        self._leases.took(plan.log, plan.incarnation)
-        self._needed[plan.log] = plan
-        await self._keeping.keep(plan.log, plan.incarnation, plan.needed_from, plan.retained)
-
-    async def _advance(self, log: str, offset: LogOffset) -> None:
-        """Up to where messages may have begun that go on there: what is kept in front of it by a lease alone ends with
-        the query, and one that goes on from the checkpoint needs it."""
+    async def _advance_subscription(self, log: str, offset: LogOffset) -> None:
+        """Move the subscription to where an incomplete message may begin: the lease that retains messages before the
+        query's position ends with the query, and a query that continues from the checkpoint needs them."""
         if not offset.has_begun:
-            # Nothing of it was read; and the query's id need not be in the checkpoint yet.
+            # No message of the log was read, and the query's id may not be in the checkpoint yet.
             return
-        plan = self._needed.get(log)
-        if plan is None or plan.incarnation != offset.incarnation or plan.asked > offset.place:
-            # Nobody knows yet how far that is. The next commit does.
+        plan = self._last_plans.get(log)
+        if plan is None or plan.incarnation != offset.incarnation or plan.requested_start > offset.position:
+            # That position is unknown until the next plan; the next commit moves the subscription.
             return
-        to = min(offset.place, plan.needed_from)
+        to = min(offset.position, plan.needed_from)
         if self._committed.get(log) == to:
             return
-        subscription = self._options.progress_subscription
         try:
-            await self._keeping.advance(log, offset.incarnation, to, offset.query_id)
+            await self._progress.advance(log, offset.incarnation, to, offset.query_id)
             self._committed[log] = to
         except MagnetarException as error:
-            # What is read does not depend on it, and the next commit tries again.
+            # Reading does not depend on it, and the next commit tries again.
             _log.warning(
                 "The subscription %r on %s could not be moved, and is retried after the next batch: %s",
-                subscription,
+                self._options.progress_subscription,
                 log,
                 error,
             )

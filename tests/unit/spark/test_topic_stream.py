@@ -21,14 +21,14 @@ from magnetar_spark.errors import (
     PositionBeyondEnd,
     SubscriptionInUse,
 )
-from magnetar_spark.options.decoding_options import Decoding, Unreadable
-from magnetar_spark.options.source_options import stream_options
-from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.options.decoding_options import DecodingOptions, Unreadable
+from magnetar_spark.options.source_options import parse_stream_options
+from magnetar_spark.planning.log_plan import PlanLimits
 from magnetar_spark.stream.topic_stream import TopicStream
 from tests.running import until
 from tests.unit.spark.fake_service import FakeService
 
-ALL = Limits()
+ALL = PlanLimits()
 LOG = "persistent://public/default/t"
 DELETE_MINE = f"magnetar subscriptions delete {LOG} mine"
 
@@ -37,7 +37,7 @@ def a_stream(service: FakeService, **options: str) -> TopicStream:
     given = {"url": "magnetar://here:6652", "startingOffsets": "earliest", "topic": "t", **options}
     if "topicsPattern" in options or "topics" in options:
         del given["topic"]
-    return TopicStream(cast(AsyncAdmin, service), stream_options(given))
+    return TopicStream(cast(AsyncAdmin, service), parse_stream_options(given))
 
 
 class Query:
@@ -53,11 +53,11 @@ class Query:
         self.done = -1
         self.rows: dict[int, list[int]] = {}
 
-    async def plan(self, limits: Limits = ALL) -> bool:
+    async def plan(self, limits: PlanLimits = ALL) -> bool:
         """Writes the next batch's end down; False: there is nothing new."""
         self.stream._idle_since = None
-        start = json.loads(self.planned[-1]) if self.planned else await self.stream.initial()
-        end = json.dumps(await self.stream.latest(start, limits))
+        start = json.loads(self.planned[-1]) if self.planned else await self.stream.get_initial_offset()
+        end = json.dumps(await self.stream.get_latest_offset(start, limits))
         if self.planned and end == self.planned[-1]:
             return False
         self.planned.append(end)
@@ -66,29 +66,29 @@ class Query:
     async def work(self) -> None:
         """The batch that was planned last."""
         number = len(self.planned) - 1
-        start = json.loads(self.planned[-2]) if number else await self.stream.initial()
-        slices = await self.stream.slices(start, json.loads(self.planned[-1]))
+        start = json.loads(self.planned[-2]) if number else await self.stream.get_initial_offset()
+        slices = await self.stream.plan_slices(start, json.loads(self.planned[-1]))
         self.rows[number] = self.service.messages_of(slices)
 
     async def commit(self) -> None:
         self.done = len(self.planned) - 1
         await self.stream.commit(json.loads(self.planned[-1]))
 
-    async def batch(self, limits: Limits = ALL) -> list[int]:
+    async def batch(self, limits: PlanLimits = ALL) -> list[int]:
         if not await self.plan(limits):
             return []
         await self.work()
         await self.commit()
         return self.rows[self.done]
 
-    async def all_batches(self, limits: Limits = ALL) -> list[list[int]]:
+    async def all_batches(self, limits: PlanLimits = ALL) -> list[list[int]]:
         batches = []
         while batch := await self.batch(limits):
             batches.append(batch)
         return batches
 
     async def crash(self) -> None:
-        """The driver is gone, and another goes on from the checkpoint: the batch that was not done is done again."""
+        """The driver dies, and another one continues from the checkpoint: the unfinished batch is repeated."""
         await self.stream.close()
         self.stream = a_stream(self.service, **self.options)
         if self.done < len(self.planned) - 1:
@@ -114,37 +114,39 @@ def filled(**log: Any) -> FakeService:
 async def test_micro_batches_hold_each_message_once_and_keep_to_their_limits() -> None:
     """SPK-2"""
     query = Query(filled())
-    assert await query.all_batches(Limits(messages=7)) == [list(range(at, min(at + 7, 30))) for at in range(0, 30, 7)]
+    assert await query.all_batches(PlanLimits(messages=7)) == [
+        list(range(at, min(at + 7, 30))) for at in range(0, 30, 7)
+    ]
     assert await query.batch() == []
     query.service["t"].publish([30, 31])
-    assert await query.all_batches(Limits(bytes=100)) == [[30], [31]]
+    assert await query.all_batches(PlanLimits(bytes=100)) == [[30], [31]]
 
 
 async def test_where_nothing_is_new_the_offset_stays_as_it_is() -> None:
     """Spark compares the texts: another one would be a batch of nothing, again and again."""
     service = filled()
     stream = a_stream(service)
-    start = await stream.initial()
-    end = await stream.latest(start, ALL)
-    assert json.dumps(await stream.latest(json.loads(json.dumps(end)), ALL)) == json.dumps(end)
-    assert await stream.slices(end, end) == []
+    start = await stream.get_initial_offset()
+    end = await stream.get_latest_offset(start, ALL)
+    assert json.dumps(await stream.get_latest_offset(json.loads(json.dumps(end)), ALL)) == json.dumps(end)
+    assert await stream.plan_slices(end, end) == []
     decodes = a_stream(service, unreadable="null", maxDecompressedBytes="2k", maxChunkBytes="1m")
-    found = {one.decoding for one in await decodes.slices(start, end)}
-    assert found == {Decoding(Unreadable.NULL, 2_048, 1 << 20)}
+    found = {one.decoding for one in await decodes.plan_slices(start, end)}
+    assert found == {DecodingOptions(Unreadable.NULL, 2_048, 1 << 20)}
     empty = a_stream(service, startingOffsets="latest")
-    start = await empty.initial()
-    assert await empty.latest(start, ALL) == start
+    start = await empty.get_initial_offset()
+    assert await empty.get_latest_offset(start, ALL) == start
 
 
 async def test_a_first_batch_that_is_done_again_begins_where_it_began() -> None:
-    """SPK-1: though `latest` is another place by then, and Spark asks for it anew"""
+    """SPK-1: though `latest` has moved by then, and Spark requests it again"""
     query = Query(filled(), startingOffsets="latest")
     assert await query.plan()
     await query.work()
     await query.commit()
     assert query.read == []
     query.service["t"].publish([30, 31, 32])
-    assert await query.plan(Limits(messages=2))
+    assert await query.plan(PlanLimits(messages=2))
     query.service["t"].publish([33])
     await query.crash()
     assert query.read == [30, 31]
@@ -155,14 +157,14 @@ async def test_the_very_first_batch_is_not_skipped_after_a_crash() -> None:
     """SPK-1: the offset log holds batch 0's end alone, and its beginning has to be in it"""
     service = filled()
     query = Query(service, startingOffsets="latest", progressSubscription="mine")
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     began = service["t"].end
     service["t"].publish([30, 31])
     assert await query.plan()
     service["t"].publish([32])
     await query.crash()
     assert query.read == [30, 31]
-    # Nor is it let go by being asked once more where the query begins.
+    # It is not released when Spark requests the initial offset again.
     assert service["t"].progress == {"mine": began}
     assert await query.all_batches() == [[32]]
 
@@ -182,7 +184,7 @@ async def test_new_partitions_and_topics_are_read_from_their_earliest() -> None:
     service["t-1"].publish([3])
     service.create("other")
     service["other"].publish([9])
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     assert await query.plan()
     # Found, planned, and the driver dies: they begin where they began then.
     await query.crash()
@@ -201,7 +203,7 @@ async def test_every_message_is_read_exactly_once_across_crashes(seed: int) -> N
     if chance.random() < 0.5:
         options["progressSubscription"] = "spark"
     query = Query(service, **options)
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     published = 0
     for _ in range(40):
         logs = list(service.logs.values())
@@ -219,8 +221,8 @@ async def test_every_message_is_read_exactly_once_across_crashes(seed: int) -> N
         elif what < 0.75 and query.done >= 0:
             for name, offset in json.loads(query.planned[query.done]).items():
                 service.logs[name].delete_ledgers_before(offset["ledger_id"])
-        query.stream._topics._not_before = 0.0
-        limits = Limits(chance.choice([0, 1, 3, 10]), chance.choice([0, 100, 700]))
+        query.stream._discovery._next_listing_at = 0.0
+        limits = PlanLimits(chance.choice([0, 1, 3, 10]), chance.choice([0, 100, 700]))
         step = chance.random()
         planned = await query.plan(limits)
         if step < 0.2:
@@ -233,7 +235,7 @@ async def test_every_message_is_read_exactly_once_across_crashes(seed: int) -> N
                 await query.commit()
                 if step < 0.5:
                     await query.crash()
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     await query.all_batches()
     assert sorted(query.read) == list(range(published))
 
@@ -241,10 +243,10 @@ async def test_every_message_is_read_exactly_once_across_crashes(seed: int) -> N
 async def test_batch_is_read_with_a_single_plan_request() -> None:
     service = filled()
     query = Query(service)
-    await query.stream.initial()
-    service.asked.clear()
+    await query.stream.get_initial_offset()
+    service.requests.clear()
     assert await query.batch() == list(range(30))
-    assert service.asked.count("plan") == 1
+    assert service.requests.count("plan") == 1
 
 
 async def test_long_ranges_are_planned_under_one_lease_from_their_beginning() -> None:
@@ -270,14 +272,14 @@ async def test_message_limit_is_divided_among_partitions() -> None:
     service["t-partition-1"].publish(range(1000, 1300))
     service["t-partition-2"].publish(range(2000, 2003))
     query = Query(service)
-    batch = await query.batch(Limits(messages=103))
+    batch = await query.batch(PlanLimits(messages=103))
     assert len(batch) == 103
     of = [sum(1 for message in batch if message // 1000 == one) for one in range(3)]
     assert of[2] == 3
     assert of[1] >= 25
     assert of[0] >= 25
     # Fewer than partitions: each has its turn.
-    small = [await query.batch(Limits(messages=1)) for _ in range(12)]
+    small = [await query.batch(PlanLimits(messages=1)) for _ in range(12)]
     assert [len(one) for one in small] == [1] * 12
     assert {one[0] // 1000 for one in small} == {0, 1}
 
@@ -287,13 +289,13 @@ async def test_start_position_of_a_log_is_stored_in_all_offsets() -> None:
     service = filled()
     first = service["t"].first._asdict()
     query = Query(service)
-    while await query.batch(Limits(messages=9)):
+    while await query.batch(PlanLimits(messages=9)):
         await query.crash()
     offsets = [json.loads(one)["persistent://public/default/t"] for one in query.planned]
     assert [one.get("entered") for one in offsets] == [first] * len(offsets)
     assert ["since" in one for one in offsets] == [True] + [False] * (len(offsets) - 1)
     late = Query(filled(), startingOffsets="latest")
-    assert "entered" not in (await late.stream.initial())["persistent://public/default/t"]
+    assert "entered" not in (await late.stream.get_initial_offset())["persistent://public/default/t"]
 
 
 async def test_available_now_excludes_messages_published_later() -> None:
@@ -302,7 +304,7 @@ async def test_available_now_excludes_messages_published_later() -> None:
     query = Query(service)
     await query.stream.fix_target()
     service["t"].publish([30])
-    read = await query.all_batches(Limits(messages=11))
+    read = await query.all_batches(PlanLimits(messages=11))
     assert [len(batch) for batch in read] == [11, 11, 8]
     assert query.read == list(range(30))
     # The next run goes on there, and its target is another.
@@ -314,9 +316,9 @@ async def test_available_now_excludes_messages_published_later() -> None:
 async def test_the_lag_is_reported() -> None:
     """SPK-2: in the query's progress"""
     query = Query(filled())
-    assert query.stream.lag() is None
-    await query.batch(Limits(messages=7))
-    lag = query.stream.lag()
+    assert query.stream.get_lag() is None
+    await query.batch(PlanLimits(messages=7))
+    lag = query.stream.get_lag()
     assert lag is not None
     assert lag.keys() == {LOG, "total"}
     assert (lag[LOG]["messages_behind"], lag[LOG]["ledger_id"]) == (23, query.service["t"].ledger_id)
@@ -332,9 +334,9 @@ async def test_the_lag_is_that_of_all_partitions_though_a_batch_plans_some() -> 
         service[f"t-partition-{number}"].publish(range(100 * number, 100 * number + 10))
     query = Query(service)
     for batch in range(1, 8):
-        query.stream._lag._not_before = 0.0
-        assert len(await query.batch(Limits(messages=2))) == 2
-        lag = query.stream.lag()
+        query.stream._lag._next_request_at = 0.0
+        assert len(await query.batch(PlanLimits(messages=2))) == 2
+        lag = query.stream.get_lag()
         assert lag is not None
         assert len(lag) == 6
         assert lag["total"]["messages_behind"] == 50 - 2 * batch
@@ -342,7 +344,8 @@ async def test_the_lag_is_that_of_all_partitions_though_a_batch_plans_some() -> 
 
 
 async def test_batch_waits_for_min_messages_per_trigger() -> None:
-    """SPK-2: minMessagesPerTrigger; what waits is in the lag; a log that comes or changes meanwhile loses nothing"""
+    """SPK-2: minMessagesPerTrigger; what waits is in the lag; a log that is created or changes meantime loses
+    nothing"""
     service = FakeService()
     service.create("t", 2)
     query = Query(service, minMessagesPerTrigger="10", maxTriggerDelay="1h", failOnDataLoss="false")
@@ -351,7 +354,7 @@ async def test_batch_waits_for_min_messages_per_trigger() -> None:
         assert not await query.batch()
         service[f"t-partition-{number % 2}"].publish([3 * number, 3 * number + 1, 3 * number + 2])
         assert not await query.batch() or number == 3
-        lag = query.stream.lag()
+        lag = query.stream.get_lag()
         assert lag is not None
         assert lag["total"]["messages_behind"] == (3 * number + 3 if number < 3 else 0)
     assert sorted(query.read) == list(range(12))
@@ -359,14 +362,14 @@ async def test_batch_waits_for_min_messages_per_trigger() -> None:
     service.partitioned[LOG] = 3
     service.create("t-partition-2")
     service["t-partition-2"].publish(range(13, 22))
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     assert sorted(await query.batch()) == list(range(12, 22))
     service["t-partition-1"].publish([22])
     assert not await query.batch()
     service.delete("t")
     service.create("t", 3)
     service["t-partition-0"].publish([23])
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     assert await query.batch() == [23]
 
 
@@ -385,7 +388,7 @@ async def test_a_batch_waits_for_messages_though_one_topic_was_deleted(given: di
     service.delete("p-b")
     for number in range(10, 14):
         service["p-a"].publish([number])
-        query.stream._topics._not_before = 0.0
+        query.stream._discovery._next_listing_at = 0.0
         assert not await query.batch()
         if number == 12:
             await query.crash()
@@ -394,25 +397,25 @@ async def test_a_batch_waits_for_messages_though_one_topic_was_deleted(given: di
 
 
 async def test_a_topic_that_was_deleted_is_no_lag() -> None:
-    """SPK-2: messages_behind reaches 0, and the deleted topic is neither shown nor asked for"""
+    """SPK-2: messages_behind reaches 0, and the deleted topic is neither shown nor requested"""
     service = FakeService()
     for topic in ("p-a", "p-b"):
         service.create(topic)
         service[topic].publish(range(10))
     query = Query(service, topicsPattern="p-.*", failOnDataLoss="false")
-    await query.batch(Limits(messages=4))
+    await query.batch(PlanLimits(messages=4))
     service.delete("p-b")
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     await query.all_batches()
-    lag = query.stream.lag()
+    lag = query.stream.get_lag()
     assert lag is not None
     assert lag.keys() == {"persistent://public/default/p-a", "total"}
     assert lag["total"]["messages_behind"] == 0
     service["p-a"].publish([10])
-    service.asked.clear()
-    query.stream._topics._not_before = query.stream._lag._not_before = 0.0
+    service.requests.clear()
+    query.stream._discovery._next_listing_at = query.stream._lag._next_request_at = 0.0
     await query.batch()
-    assert service.asked.count("plan") == 1
+    assert service.requests.count("plan") == 1
 
 
 async def test_no_message_waits_longer_than_the_delay() -> None:
@@ -425,7 +428,7 @@ async def test_no_message_waits_longer_than_the_delay() -> None:
     while not (batch := await query.batch()):
         pass
     assert batch == [1, 2]
-    lag = query.stream.lag()
+    lag = query.stream.get_lag()
     assert lag is not None
     assert lag["total"]["waited_ms"] >= 30
 
@@ -435,7 +438,7 @@ async def test_available_now_and_once_do_not_wait_for_min_messages() -> None:
     service = filled()
     query = Query(service, minMessagesPerTrigger="100", maxTriggerDelay="1h")
     assert not await query.batch()
-    end = await query.stream.latest(await query.stream.initial(), ALL, may_wait=False)
+    end = await query.stream.get_latest_offset(await query.stream.get_initial_offset(), ALL, may_wait=False)
     assert end[LOG]["ledger_id"] == service["t"].ledger_id
     query = Query(service, minMessagesPerTrigger="100", maxTriggerDelay="1h")
     await query.stream.fix_target()
@@ -461,54 +464,54 @@ async def test_waiting_batch_takes_a_lease_after_a_restart() -> None:
 async def test_a_stream_waits_for_its_topic() -> None:
     """SPK-1: waitForTopic; or names the topic that is missing, and what to do"""
     service = FakeService()
-    for start in (TopicStream.initial, TopicStream.fix_target):
+    for start in (TopicStream.get_initial_offset, TopicStream.fix_target):
         with pytest.raises(NoSuchTopic, match=rf"there is no topic {LOG}: create it .* option waitForTopic"):
             await start(a_stream(service))
         with pytest.raises(NoSuchTopic, match=r"none was created within the 0\.01 s of waitForTopic"):
             await start(a_stream(service, waitForTopic="10ms"))
-    assert await a_stream(service, topicsPattern="t.*", waitForTopic="10ms").initial() == {}
+    assert await a_stream(service, topicsPattern="t.*", waitForTopic="10ms").get_initial_offset() == {}
 
     def create() -> None:
-        if service.asked.count("get_partitioned") >= 3 + asked:
+        if service.requests.count("get_partitioned") >= 3 + before:
             service.create("t")
 
-    asked = service.asked.count("get_partitioned")
+    before = service.requests.count("get_partitioned")
     service.before["get_partitioned"] = create
-    assert list(await a_stream(service, waitForTopic="1h").initial()) == [LOG]
+    assert list(await a_stream(service, waitForTopic="1h").get_initial_offset()) == [LOG]
 
 
 async def test_a_stream_waits_for_its_namespace() -> None:
     """SPK-1: waitForTopic; the lease on the namespace is taken once it is there, before the topics are looked for"""
     service = FakeService()
     service.failing = {name: NotFound("no namespace") for name in ("list", "hold_namespace")}
-    service.before["list"] = lambda: service.create("t") if service.asked.count("list") == 2 else None
+    service.before["list"] = lambda: service.create("t") if service.requests.count("list") == 2 else None
     stream = a_stream(service, topicsPattern="t.*", waitForTopic="1h")
-    assert list(await stream.initial()) == [LOG]
+    assert list(await stream.get_initial_offset()) == [LOG]
     assert [*service["t"].leases] == [lease_id for _, lease_id in service.namespace_leases]
     await stream.close()
     service = FakeService()
     service.failing = {name: NotFound("no namespace") for name in ("list", "hold_namespace")}
     with pytest.raises(NoSuchTopic, match="there is no namespace public/default: create it first"):
-        await a_stream(service, topicsPattern="t.*").initial()
+        await a_stream(service, topicsPattern="t.*").get_initial_offset()
     service = FakeService()
     service.create("t")
     service.failing["place"] = NotFound("no namespace")
-    assert list(await a_stream(service, waitForTopic="1h").initial()) == [LOG]
+    assert list(await a_stream(service, waitForTopic="1h").get_initial_offset()) == [LOG]
 
 
 async def test_stream_without_retention_or_subscription_does_not_start() -> None:
     """SPK-1: it names both ways out, and starts if losses are all right; from a checkpoint, too"""
     service = filled(retained=False)
     with pytest.raises(NothingKept, match=r"(?s)retention.*progressSubscription"):
-        await a_stream(service).initial()
+        await a_stream(service).get_initial_offset()
     query = Query(service, failOnDataLoss="false")
-    assert await query.batch(Limits(messages=5)) == list(range(5))
+    assert await query.batch(PlanLimits(messages=5)) == list(range(5))
     with pytest.raises(NothingKept):
-        await a_stream(service).latest(json.loads(query.planned[-1]), ALL)
+        await a_stream(service).get_latest_offset(json.loads(query.planned[-1]), ALL)
     with pytest.raises(NothingKept):
-        await a_stream(service).slices(await query.stream.initial(), json.loads(query.planned[-1]))
-    kept = Query(service, progressSubscription="mine")
-    await kept.stream.initial()
+        await a_stream(service).plan_slices(await query.stream.get_initial_offset(), json.loads(query.planned[-1]))
+    retaining = Query(service, progressSubscription="mine")
+    await retaining.stream.get_initial_offset()
     assert service["t"].progress == {"mine": service["t"].first}
 
 
@@ -516,46 +519,47 @@ async def test_progress_subscription_advances_only_to_the_committed_offset() -> 
     service = filled(retained=False)
     log = service["t"]
     query = Query(service, progressSubscription="mine")
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     await query.work()
     done = json.loads(query.planned[-1])
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     assert log.progress == {"mine": log.first}
     service.failing["advance_progress"] = ConnectError("nobody is there")
     await query.stream.commit(done)
     assert log.progress == {"mine": log.first}
     await query.stream.commit(done)
-    assert log.progress == {"mine": log.place_of(7)}
+    assert log.progress == {"mine": log.position_of(7)}
 
 
 async def test_available_now_advances_progress_to_the_end() -> None:
     """Spark commits a batch to the source when the next one begins, and the last one of such a query has none; but it
-    asks once more how far to go. A query that goes on is not moved by that: its batch may be done again."""
+    plans the next micro-batch again. A query that goes on is not moved by that: its batch may be done again."""
     service = filled(retained=False)
     log = service["t"]
     query = Query(service, progressSubscription="mine")
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     await query.work()
-    await query.plan(Limits(messages=7))
+    await query.plan(PlanLimits(messages=7))
     assert log.progress == {"mine": log.first}
     ending = Query(service, progressSubscription="ending")
     await ending.stream.fix_target()
-    while await ending.plan(Limits(messages=7)):
+    while await ending.plan(PlanLimits(messages=7)):
         await ending.work()
     assert log.progress == {"mine": log.first, "ending": log.end}
 
 
 async def test_a_progress_subscription_belongs_to_one_query() -> None:
-    """SPK-1: another one is refused before it has read or acknowledged anything, and is told whose it is. The first one
-    goes on, also where its driver dies before its first offsets are written down, or before its first batch is done."""
+    """SPK-1: another one is refused before it has read or acknowledged anything, with an error that names the owner.
+    The first one goes on, also where its driver dies before its first offsets are written down, or before its first
+    batch is done."""
     service = filled(retained=False)
     log = service["t"]
     died = Query(service, progressSubscription="mine")
-    await died.stream.initial()
+    await died.stream.get_initial_offset()
     query = Query(service, progressSubscription="mine")
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     assert log.progress_owners == {}
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     assert log.progress_owners == {}
     await query.crash()
     [(query_id, holder)] = log.progress_owners.values()
@@ -563,7 +567,7 @@ async def test_a_progress_subscription_belongs_to_one_query() -> None:
     await query.commit()
 
     other = Query(service, progressSubscription="mine")
-    assert await other.plan(Limits(messages=20))
+    assert await other.plan(PlanLimits(messages=20))
     with pytest.raises(SubscriptionInUse, match=f"'mine' of {LOG} .*{re.escape(holder)}.*{DELETE_MINE}") as raised:
         await other.work()
     assert re.search(r", process \d+, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", str(raised.value))
@@ -572,12 +576,12 @@ async def test_a_progress_subscription_belongs_to_one_query() -> None:
     assert log.progress_owners == {"mine": (query_id, holder)}
 
     await query.crash()
-    assert await query.batch(Limits(messages=7)) == list(range(7, 14))
+    assert await query.batch(PlanLimits(messages=7)) == list(range(7, 14))
     await query.crash()
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     await query.crash()
     assert query.read == list(range(21))
-    assert log.progress["mine"] <= log.place_of(21)
+    assert log.progress["mine"] <= log.position_of(21)
     assert {json.loads(planned)[LOG]["query"] for planned in query.planned} == {query_id}
 
 
@@ -587,10 +591,10 @@ async def test_a_consumers_subscription_is_no_progress_subscription() -> None:
     service = filled(retained=False)
     service["t"].consumed.add("billing")
     with pytest.raises(SubscriptionInUse, match=f"'billing' of {LOG} .*a name that no consumer uses") as raised:
-        await a_stream(service, progressSubscription="billing").initial()
+        await a_stream(service, progressSubscription="billing").get_initial_offset()
     assert "delete" not in str(raised.value)
     query = Query(service, progressSubscription="mine")
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     service["t"].consumed.add("mine")
     with pytest.raises(SubscriptionInUse, match="a name that no consumer uses"):
         await query.work()
@@ -604,12 +608,12 @@ async def test_a_subscription_that_nobody_has_claimed_is_not_ahead_of_the_query_
     service = filled(retained=False)
     log = service["t"]
     died = a_stream(service, progressSubscription="mine", startingOffsets="latest")
-    await died.initial()
+    await died.get_initial_offset()
     assert log.progress == {"mine": log.end}
     query = Query(service, progressSubscription="mine", startingOffsets="earliest")
-    assert await query.plan(Limits(messages=7))
+    assert await query.plan(PlanLimits(messages=7))
     assert log.progress == {"mine": log.first}
-    await died.initial()
+    await died.get_initial_offset()
     await query.work()
     assert log.progress == {"mine": log.first}
     log.delete_ledgers_before(log.ledger_id + 1)
@@ -619,35 +623,36 @@ async def test_a_subscription_that_nobody_has_claimed_is_not_ahead_of_the_query_
 
 
 async def test_checkpoint_behind_its_subscription_is_read_or_reported_lost() -> None:
-    """SPK-1: it was restarted from an older copy. What is there still is read; where it is gone, the error says where
-    both are."""
+    """SPK-1: it was restarted from an older copy. Messages that still exist are read; if they are deleted, the error
+    shows where both are."""
     service = filled(retained=False)
     log = service["t"]
     query = Query(service, progressSubscription="mine")
-    await query.batch(Limits(messages=7))
+    await query.batch(PlanLimits(messages=7))
     older = json.loads(query.planned[-1])
-    while await query.batch(Limits(messages=7)):
+    while await query.batch(PlanLimits(messages=7)):
         pass
     at = log.progress["mine"]
-    assert at > log.place_of(14)
+    assert at > log.position_of(14)
     again = a_stream(service, progressSubscription="mine")
-    end = await again.latest(older, Limits(messages=7))
-    assert service.messages_of(await again.slices(older, end)) == [*range(7, 14)]
+    end = await again.get_latest_offset(older, PlanLimits(messages=7))
+    assert service.messages_of(await again.plan_slices(older, end)) == [*range(7, 14)]
     await again.commit(end)
     assert log.progress["mine"] == at
-    log.delete_ledgers_before(log.place_of(10).ledger_id)
-    shown, checkpoint = ("{}:{}:{}".format(*place) for place in (at, NextMessage(100, 1, 2)))
+    log.delete_ledgers_before(log.position_of(10).ledger_id)
+    shown, checkpoint = ("{}:{}:{}".format(*position) for position in (at, NextMessage(100, 1, 2)))
     with pytest.raises(
         DataLost, match=f"Subscription 'mine' is at {shown}, ahead of the checkpoint, which is at {checkpoint}: "
     ):
-        await a_stream(service, progressSubscription="mine").latest(older, ALL)
+        await a_stream(service, progressSubscription="mine").get_latest_offset(older, ALL)
     with pytest.raises(DataLost, match=r"is unknown\. Set the option") as raised:
-        await a_stream(service, progressSubscription="new").latest(older, ALL)
+        await a_stream(service, progressSubscription="new").get_latest_offset(older, ALL)
     assert "ahead" not in str(raised.value)
 
 
 async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
-    """SPK-1: what is published next would be skipped. Wherever it comes from, and whatever losses are all right."""
+    """SPK-1: messages that are published next would be skipped. It does not matter where the position is from, or
+    whether losses are tolerated."""
     service = filled()
     query = Query(service, failOnDataLoss="false")
     await query.batch()
@@ -661,47 +666,49 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
             match=f"(?s){LOG}.* {shown.format(*beyond)}, from the query's checkpoint, "
             f"but it ends at {shown.format(*end)},",
         ):
-            await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
+            await a_stream(service, failOnDataLoss="false").get_latest_offset(offsets, ALL)
         starting = json.dumps({LOG: beyond._asdict()})
         for fails in ("true", "false"):
             with pytest.raises(PositionBeyondEnd, match="from startingOffsets, but it ends at"):
-                await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).initial()
+                await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).get_initial_offset()
             with pytest.raises(PositionBeyondEnd):
                 before = json.loads(query.planned[-1])
-                await a_stream(service, failOnDataLoss=fails).slices(before, before | {LOG: offsets[LOG]})
+                await a_stream(service, failOnDataLoss=fails).plan_slices(before, before | {LOG: offsets[LOG]})
     assert service["t"].progress == {}
-    assert await a_stream(service).latest(json.loads(query.planned[-1]), ALL) == json.loads(query.planned[-1])
+    assert await a_stream(service).get_latest_offset(json.loads(query.planned[-1]), ALL) == json.loads(
+        query.planned[-1]
+    )
     starting = json.dumps({LOG: end._asdict()})
-    assert (await a_stream(service, startingOffsets=starting).initial())[LOG]["entry_id"] == end.entry_id
+    assert (await a_stream(service, startingOffsets=starting).get_initial_offset())[LOG]["entry_id"] == end.entry_id
 
 
 async def test_progress_does_not_pass_first_chunks_of_incomplete_messages() -> None:
-    """SPK-1: their first chunks are needed by whoever goes on from the checkpoint, when this query's leases are over"""
+    """SPK-1: a query that continues from the checkpoint needs their first chunks, when this query's leases are over"""
     service = filled(retained=False)
     log = service["t"]
     log.reach_ledgers = 1
-    starting = json.dumps({LOG: log.place_of(11)._asdict()})
+    starting = json.dumps({LOG: log.position_of(11)._asdict()})
     query = Query(service, progressSubscription="mine", startingOffsets=starting)
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     assert log.progress == {"mine": NextMessage(100, 0, 0)}
-    assert await query.plan(Limits(messages=12))
+    assert await query.plan(PlanLimits(messages=12))
     await query.work()
-    # Nothing tells yet how far back they may have begun that go on behind it.
+    # It is unknown yet how far back messages may have begun that end after it.
     await query.commit()
     assert log.progress == {"mine": NextMessage(100, 0, 0)}
-    assert await query.plan(Limits(messages=1))
+    assert await query.plan(PlanLimits(messages=1))
     await query.stream.commit(json.loads(query.planned[0]))
-    assert log.place_of(23).ledger_id == 102
+    assert log.position_of(23).ledger_id == 102
     assert log.progress == {"mine": NextMessage(101, 0, 0)}
 
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_a_deleted_part(fails: bool) -> None:
-    """SPK-2: failOnDataLoss, with an error that says what is lost"""
+    """SPK-2: failOnDataLoss, with an error that names the lost messages"""
     service = filled()
     log = service["t"]
     query = Query(service, failOnDataLoss=str(fails).lower())
-    assert await query.batch(Limits(messages=7)) == list(range(7))
+    assert await query.batch(PlanLimits(messages=7)) == list(range(7))
     log.delete_ledgers_before(log.ledger_id - 1)
     if fails:
         with pytest.raises(DataLost, match=r"t are lost: from 100:1:2 on, .* up to 102:0:0; .*failOnDataLoss"):
@@ -712,18 +719,18 @@ async def test_a_deleted_part(fails: bool) -> None:
 
 @pytest.mark.parametrize("subscription", ["", "spark"])
 async def test_a_loss_advises_a_subscription_to_a_stream_that_has_none(subscription: str) -> None:
-    """SPK-2: a subscription would have kept what was trimmed, but not a topic that was deleted."""
-    for deletes, told in ((False, "t are lost: from"), (True, "t does not exist any more")):
+    """SPK-2: a subscription would have retained the trimmed messages, but not a topic that was deleted."""
+    for deletes, message in ((False, "t are lost: from"), (True, "t does not exist any more")):
         service = filled()
         service.create("other")
         options = {"progressSubscription": subscription} if subscription else {}
         query = Query(service, topics="t,other", **options)
-        assert await query.batch(Limits(messages=7)) == list(range(7))
+        assert await query.batch(PlanLimits(messages=7)) == list(range(7))
         if deletes:
             service.delete("t")
         else:
             service["t"].delete_ledgers_before(service["t"].ledger_id - 1)
-        with pytest.raises(DataLost, match=told) as raised:
+        with pytest.raises(DataLost, match=message) as raised:
             await query.batch()
         assert ("progressSubscription" in str(raised.value)) == (not subscription and not deletes)
 
@@ -733,7 +740,7 @@ async def test_a_topic_that_was_deleted_and_made_again(fails: bool) -> None:
     """SPK-2, TOP-7: its offsets are not applied to the new one"""
     service = filled()
     query = Query(service, failOnDataLoss=str(fails).lower())
-    assert await query.batch(Limits(messages=7)) == list(range(7))
+    assert await query.batch(PlanLimits(messages=7)) == list(range(7))
     service.delete("t")
     service.create("t")
     service["t"].publish([100, 101])
@@ -754,7 +761,7 @@ async def test_deleted_topic_fails_the_query_unless_losses_are_allowed(fails: bo
     service.create("other")
     service["other"].publish([50])
     query = Query(service, topics="t,other", failOnDataLoss=str(fails).lower())
-    assert sorted(await query.batch(Limits(messages=2))) == [0, 50]
+    assert sorted(await query.batch(PlanLimits(messages=2))) == [0, 50]
     service.delete("t")
     service["other"].publish([51])
     if fails:
@@ -783,15 +790,15 @@ async def test_replayed_batch_detects_deleted_messages() -> None:
 async def test_topics_that_there_are_not() -> None:
     service = FakeService()
     with pytest.raises(NoSuchTopic):
-        await a_stream(service).initial()
+        await a_stream(service).get_initial_offset()
     with pytest.raises(NoSuchTopic):
         await a_stream(service).fix_target()
     query = Query(service, topicsPattern="t.*")
-    assert await query.stream.initial() == {}
+    assert await query.stream.get_initial_offset() == {}
     await query.plan()
     service.create("t1")
     service["t1"].publish([1])
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     assert await query.all_batches() == [[1]]
 
 
@@ -807,19 +814,19 @@ async def test_topics_that_there_are_not() -> None:
 )
 async def test_offsets_of_another_source_are_refused(offsets: dict[str, Any]) -> None:
     with pytest.raises(InvalidOffsets, match="Does the checkpoint belong to this query"):
-        await a_stream(filled()).latest(offsets, ALL)
+        await a_stream(filled()).get_latest_offset(offsets, ALL)
 
 
 async def test_starting_offsets_of_an_unread_topic_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="names persistent://public/default/elsewhere"):
-        await a_stream(filled(), startingOffsets='{"elsewhere": "earliest"}').initial()
+        await a_stream(filled(), startingOffsets='{"elsewhere": "earliest"}').get_initial_offset()
 
 
 async def test_a_cancelled_question_leaves_the_stream_usable() -> None:
     query = Query(filled())
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     for turns in range(12):
-        asking = asyncio.ensure_future(query.stream.latest(await query.stream.initial(), ALL))
+        asking = asyncio.ensure_future(query.stream.get_latest_offset(await query.stream.get_initial_offset(), ALL))
         for _ in range(turns):
             await asyncio.sleep(0)
         asking.cancel()
@@ -833,8 +840,8 @@ async def test_a_stream_that_ends_during_a_call_leaves_no_lease(call: str) -> No
     service = filled()
     stream = a_stream(service, topicsPattern="t.*")
     arrival = service.late[call] = asyncio.Event()
-    asking = asyncio.ensure_future(stream.initial())
-    await until(lambda: call in service.asked, "it is called")
+    asking = asyncio.ensure_future(stream.get_initial_offset())
+    await until(lambda: call in service.requests, "it is called")
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     closing = asyncio.ensure_future(stream.close())

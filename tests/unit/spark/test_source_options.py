@@ -1,4 +1,4 @@
-"""What a user can say to the data source, and what is said to those who can't mean it."""
+"""The options of the data source, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from magnetar_spark.errors import InvalidColumns, InvalidOptions
 from magnetar_spark.options import other_connectors
 from magnetar_spark.options.columns import COLUMNS
 from magnetar_spark.options.option_names import OPTIONS
-from magnetar_spark.options.source_options import SourceOptions, batch_options, stream_options
-from magnetar_spark.user_schema import columns_of_schema
+from magnetar_spark.options.source_options import SourceOptions, parse_batch_options, parse_stream_options
+from magnetar_spark.options.table_schema import choose_schema_columns
 from magnetar_wire.topic_name import TopicName
 
 URL = "magnetar://here:6652"
@@ -22,11 +22,11 @@ NOON = "2026-01-01T12:00:00"
 
 
 def batch(**options: str) -> SourceOptions:
-    return batch_options({"url": URL, "topic": "t", **options})
+    return parse_batch_options({"url": URL, "topic": "t", **options})
 
 
 def stream(**options: str) -> SourceOptions:
-    return stream_options({"url": URL, "topic": "t", **options})
+    return parse_stream_options({"url": URL, "topic": "t", **options})
 
 
 def test_every_option_has_an_effect() -> None:
@@ -36,8 +36,8 @@ def test_every_option_has_an_effect() -> None:
         "url": batch(url="magnetar://there:6652") != plain_batch,
         "listenerName": batch(listenerName="external") != plain_batch,
         "topic": batch(topic="u") != plain_batch,
-        "topics": batch_options({"url": URL, "topics": "t,u"}) != plain_batch,
-        "topicsPattern": batch_options({"url": URL, "topicsPattern": "t.*"}) != plain_batch,
+        "topics": parse_batch_options({"url": URL, "topics": "t,u"}) != plain_batch,
+        "topicsPattern": parse_batch_options({"url": URL, "topicsPattern": "t.*"}) != plain_batch,
         "startingOffsets": batch(startingOffsets="latest") != plain_batch,
         "endingOffsets": batch(endingOffsets="earliest") != plain_batch,
         "failOnDataLoss": batch(failOnDataLoss="false") != plain_batch,
@@ -68,14 +68,16 @@ def test_every_option_has_an_effect() -> None:
 
 def test_topics_are_named_by_load_too() -> None:
     """SPK-1: Spark passes load("t") as `path`, and load(["t", "u"]) as `paths`."""
-    assert batch_options({"url": URL, "path": "t"}).topics == batch().topics
-    listed = batch_options({"url": URL, "topics": "t, u"}).topics
-    assert batch_options({"url": URL, "paths": '["t","u"]'}).topics == listed
-    assert batch_options({"url": URL, "topics": '["t,u"]'}).topics.names == (TopicName.parse("t,u"),)
+    assert parse_batch_options({"url": URL, "path": "t"}).topics == batch().topics
+    listed = parse_batch_options({"url": URL, "topics": "t, u"}).topics
+    assert parse_batch_options({"url": URL, "paths": '["t","u"]'}).topics == listed
+    assert parse_batch_options({"url": URL, "topics": '["t,u"]'}).topics.names == (TopicName.parse("t,u"),)
 
 
 def test_case_does_not_matter() -> None:
-    assert batch_options({"URL": URL, "Topic": "t", "STARTINGOFFSETS": "Latest"}) == batch(startingOffsets="latest")
+    assert parse_batch_options({"URL": URL, "Topic": "t", "STARTINGOFFSETS": "Latest"}) == batch(
+        startingOffsets="latest"
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_the_error_for_an_unknown_option_lists_all_where_there_is_no_hint() -> N
 
 
 @pytest.mark.parametrize(
-    ("foreign", "told"),
+    ("foreign", "message"),
     [
         (
             "groupId",
@@ -125,9 +127,9 @@ def test_the_error_for_an_unknown_option_lists_all_where_there_is_no_hint() -> N
         ("startingOffsetsByTimestamp", "takes a time"),
     ],
 )
-def test_options_of_other_connectors_are_refused_with_advice(foreign: str, told: str) -> None:
+def test_options_of_other_connectors_are_refused_with_advice(foreign: str, message: str) -> None:
     """SPK-1"""
-    with pytest.raises(InvalidOptions, match=f"no option '{foreign}': .*{told}") as raised:
+    with pytest.raises(InvalidOptions, match=f"no option '{foreign}': .*{message}") as raised:
         batch(**{foreign: "x"})
     assert "There are url, " not in str(raised.value)
 
@@ -144,7 +146,7 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"topic": ""}, "exactly one of the options 'topic', 'topics'"),
         ({"topics": "u"}, "are given 2 times: by the option 'topic', 't' and by the option 'topics', 'u'. Keep"),
@@ -192,14 +194,14 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
         ({"waitForTopic": "8d"}, "use a duration of up to 7d"),
     ],
 )
-def test_invalid_options_are_refused_with_the_reason(options: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused_with_the_reason(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         batch(**options)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"maxTriggerDelay": "5m"}, "has no effect without 'minMessagesPerTrigger'"),
         ({"endingOffsets": "latest"}, "'endingOffsets' is for spark.read: a stream has no end. Leave it out"),
@@ -214,15 +216,15 @@ def test_invalid_options_are_refused_with_the_reason(options: dict[str, str], to
         ),
     ],
 )
-def test_stream_options_that_do_not_fit_together(options: dict[str, str], told: str) -> None:
+def test_stream_options_that_do_not_fit_together(options: dict[str, str], message: str) -> None:
     """SPK-2"""
     with pytest.raises(InvalidOptions) as raised:
         stream(**options)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         ("a/b", "is invalid: use"),
         ("t/n/x/.*", "is invalid: use"),
@@ -232,37 +234,37 @@ def test_stream_options_that_do_not_fit_together(options: dict[str, str], told: 
         ("te.*nant/ns/x", "has an invalid namespace"),
     ],
 )
-def test_patterns_that_are_none(pattern: str, told: str) -> None:
+def test_patterns_that_are_none(pattern: str, message: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
-        batch_options({"url": URL, "topicsPattern": pattern})
-    assert told in str(raised.value)
+        parse_batch_options({"url": URL, "topicsPattern": pattern})
+    assert message in str(raised.value)
 
 
 def test_starting_positions_are_set_by_partition_and_topic() -> None:
     given = '{"t": "latest", "u-partition-1": {"ledger_id": 7, "entry_id": 3, "batch_index": -1}, "w": 1700000000000}'
     bound = batch(startingOffsets=given).starting
-    assert bound.of("persistent://public/default/t-partition-5") == "latest"
-    assert bound.of("persistent://public/default/u-partition-1") == NextMessage(7, 3, 0)
-    assert bound.of("persistent://public/default/u-partition-0") == "earliest"
-    assert bound.of("persistent://public/default/w") == 1_700_000_000_000
+    assert bound.get_offset("persistent://public/default/t-partition-5") == "latest"
+    assert bound.get_offset("persistent://public/default/u-partition-1") == NextMessage(7, 3, 0)
+    assert bound.get_offset("persistent://public/default/u-partition-0") == "earliest"
+    assert bound.get_offset("persistent://public/default/w") == 1_700_000_000_000
     with pytest.raises(InvalidOptions, match="which is not read"):
         bound.check_names("startingOffsets", [LOG])
-    place = batch(startingOffsets='{"t": {"ledger_id": 7, "entry_id": 3}}').starting
+    option = batch(startingOffsets='{"t": {"ledger_id": 7, "entry_id": 3}}').starting
     with pytest.raises(InvalidOptions, match="each with positions of its own"):
-        place.check_names("startingOffsets", [f"{LOG}-partition-0"])
+        option.check_names("startingOffsets", [f"{LOG}-partition-0"])
 
 
 def test_a_position_without_a_topic() -> None:
     """SPK-1: it is taken where one partition is read, and else the error shows how it is written."""
     bound = batch(startingOffsets='{"ledger_id": 7, "entry_id": 3, "batch_index": 2}').starting
-    assert bound.of(LOG) == NextMessage(7, 3, 2)
+    assert bound.get_offset(LOG) == NextMessage(7, 3, 2)
     bound.check_names("startingOffsets", [LOG])
     for logs in ([], [f"{LOG}-partition-0", f"{LOG}-partition-1"]):
         with pytest.raises(InvalidOptions, match=f"but {len(logs)} partitions are read") as raised:
             bound.check_names("startingOffsets", logs)
         shown = str(raised.value).partition("name it, ")[2]
         written = batch(startingOffsets=shown).starting
-        assert written.of(str(TopicName.parse(logs[0] if logs else "my-topic"))) == NextMessage(7, 3, 2)
+        assert written.get_offset(str(TopicName.parse(logs[0] if logs else "my-topic"))) == NextMessage(7, 3, 2)
     for text, entry in (("7:3:0", 3), ("10:30", 30), ("7:3:-1", 3)):
         with pytest.raises(
             InvalidOptions, match=rf"startingOffsets is '{text}': write a position as .*: {entry}, .*date"
@@ -278,17 +280,17 @@ def test_a_position_without_a_topic() -> None:
 def test_url_defaults_to_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAGNETAR_URL", raising=False)
     with pytest.raises(InvalidOptions, match="the option 'url' is missing"):
-        batch_options({"topic": "t"})
+        parse_batch_options({"topic": "t"})
     monkeypatch.setenv("MAGNETAR_URL", URL)
-    assert batch_options({"topic": "t"}).url == URL
+    assert parse_batch_options({"topic": "t"}).url == URL
 
 
 def test_a_schema_of_the_users_own() -> None:
     some = StructType([StructField("index", LongType()), StructField("value", BinaryType())])
-    assert columns_of_schema(some) == columns_of_schema(some, ("index", "value")) == ("index", "value")
+    assert choose_schema_columns(some) == choose_schema_columns(some, ("index", "value")) == ("index", "value")
     with pytest.raises(InvalidColumns, match="'columns' is 'key', but the schema of this table or query has 'index,v"):
-        columns_of_schema(some, ("key",))
+        choose_schema_columns(some, ("key",))
     with pytest.raises(InvalidColumns, match="'value' as string, but it is binary"):
-        columns_of_schema(StructType([StructField("value", StringType())]), ("value",))
+        choose_schema_columns(StructType([StructField("value", StringType())]), ("value",))
     with pytest.raises(InvalidColumns, match="no column 'body'"):
-        columns_of_schema(StructType([StructField("body", StringType())]), ("value",))
+        choose_schema_columns(StructType([StructField("body", StringType())]), ("value",))

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
-from magnetar_spark.leases.batch_lease import new_lease
-from magnetar_spark.planning.log_plan import Planner
+from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.planning.log_plan import LogPlanner
 
 START = NextMessage(9, 3, 1)
 ANSWER = Plan("i", START, START, (), {}, 0, 0, False, False, START, START, 0, 0, True)
@@ -48,5 +48,5 @@ async def test_whether_there_is_more_than_may_be_looked_through(
 ) -> None:
     """SPK-1"""
     answer = replace(ANSWER, first=first, before=before, pieces=[a_piece(9, 3)])
-    planner = Planner(cast(AsyncAdmin, Answers(answer)), new_lease(1000), "", "a test", "a test")
-    assert (await planner.plan("t", "i", START, entered=entered)).more_before is more
+    planner = LogPlanner(cast(AsyncAdmin, Answers(answer)), create_lease(1000), "", "a test", "a test")
+    assert (await planner.plan_range("t", "i", START, entered=entered)).more_before is more

@@ -13,7 +13,7 @@ from magnetar.admin import Admin, AsyncAdmin
 from magnetar_spark.batch_reader import BatchReader
 from magnetar_spark.errors import NoSuchTopic, PositionOfOtherTopic
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options.source_options import batch_options, stream_options
+from magnetar_spark.options.source_options import parse_batch_options, parse_stream_options
 from magnetar_spark.stream.topic_stream import TopicStream
 from magnetar_testing.standalone_process import StandaloneProcess
 
@@ -26,15 +26,15 @@ def url(magnetar_standalone: StandaloneProcess) -> str:
 
 
 def slices(url: str, **options: str) -> list[LogSlice]:
-    reader = BatchReader(batch_options({"url": url, **options}), ["value"])
+    reader = BatchReader(parse_batch_options({"url": url, **options}), ["value"])
     return [one for one in reader.partitions() if isinstance(one, LogSlice)]
 
 
 async def begin(url: str, **options: str) -> dict[str, Any]:
     async with AsyncAdmin(url) as admin:
-        stream = TopicStream(admin, stream_options({"url": url, "failOnDataLoss": "false", **options}))
+        stream = TopicStream(admin, parse_stream_options({"url": url, "failOnDataLoss": "false", **options}))
         try:
-            return await stream.initial()
+            return await stream.get_initial_offset()
         finally:
             await stream.close()
 

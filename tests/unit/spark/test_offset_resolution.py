@@ -1,4 +1,5 @@
-"""Points of startingOffsets and endingOffsets that are refused: mistakes, whatever failOnDataLoss says."""
+"""Offsets in startingOffsets and endingOffsets that are refused with either value of failOnDataLoss, since they are
+mistakes."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from typing import cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar_spark.batch_reader import _Planning
+from magnetar_spark.batch_reader import _BatchPlanner
 from magnetar_spark.errors import InvalidOptions, PositionOfOtherTopic
-from magnetar_spark.leases.batch_lease import new_lease
-from magnetar_spark.options.source_options import batch_options
-from magnetar_spark.planning.topic_discovery import ReadLog
+from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.options.source_options import parse_batch_options
+from magnetar_spark.planning.topic_discovery import TopicPartition
 from tests.unit.spark.fake_service import FakeService
-from tests.unit.spark.test_stream import a_stream
+from tests.unit.spark.test_topic_stream import a_stream
 
 LOG = "persistent://public/default/t"
 LOSSES = ["true", "false"]
@@ -47,12 +48,12 @@ def from_now(seconds: float) -> str:
 
 
 async def ledgers_read(service: FakeService, **options: str) -> list[int]:
-    planning = _Planning(
+    planning = _BatchPlanner(
         cast(AsyncAdmin, service),
-        batch_options({"url": "magnetar://here:6652", "topic": "t", **options}),
-        new_lease(1000),
+        parse_batch_options({"url": "magnetar://here:6652", "topic": "t", **options}),
+        create_lease(1000),
     )
-    planned = await planning.plan(ReadLog.of(LOG))
+    planned = await planning.plan_partition(TopicPartition.parse(LOG))
     return [] if planned is None else [piece.ledger_id for piece in planned.pieces]
 
 
@@ -72,7 +73,7 @@ async def test_a_position_older_than_the_topic_is_refused(fails: str) -> None:
         ):
             await ledgers_read(of_ten_hours(), startingOffsets=starting, endingOffsets=ending, failOnDataLoss=fails)
     with pytest.raises(PositionOfOtherTopic, match="startingOffsets gives"):
-        await a_stream(of_ten_hours(), startingOffsets=at(99), failOnDataLoss=fails).initial()
+        await a_stream(of_ten_hours(), startingOffsets=at(99), failOnDataLoss=fails).get_initial_offset()
     assert await ledgers_read(of_ten_hours(), startingOffsets=at(108), failOnDataLoss=fails) == [108, 109]
 
 
@@ -82,10 +83,10 @@ async def test_a_start_in_the_future_is_refused() -> None:
         with pytest.raises(InvalidOptions, match=r"the time 20.*Z, which is in the future: it is 20"):
             await ledgers_read(of_ten_hours(), startingOffsets=from_now(3600), endingOffsets=ending)
     with pytest.raises(InvalidOptions, match="in the future"):
-        await a_stream(of_ten_hours(), startingOffsets=from_now(3600)).initial()
+        await a_stream(of_ten_hours(), startingOffsets=from_now(3600)).get_initial_offset()
     # Clocks differ by seconds.
     assert await ledgers_read(of_ten_hours(), startingOffsets=from_now(1)) == []
-    initial = await a_stream(of_ten_hours(), startingOffsets=from_now(1)).initial()
+    initial = await a_stream(of_ten_hours(), startingOffsets=from_now(1)).get_initial_offset()
     assert initial[LOG]["ledger_id"] == 110
     assert await ledgers_read(of_ten_hours(), endingOffsets=from_now(3600)) == [*range(100, 110)]
 

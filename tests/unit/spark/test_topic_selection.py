@@ -1,4 +1,4 @@
-"""What a stream's topics' names begin with, as brokers are told."""
+"""The prefix of the names of a stream's topics, for leases on namespaces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from magnetar_spark.options.topic_selection import chosen_by_pattern, chosen_topics
+from magnetar_spark.options.topic_selection import select_by_pattern, select_topics
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ from magnetar_spark.options.topic_selection import chosen_by_pattern, chosen_top
 )
 def test_each_name_that_a_pattern_matches_begins_with_its_prefix(pattern: str, prefix: str, matched: str) -> None:
     """SPK-5: else a topic that comes later would not be retained"""
-    assert chosen_by_pattern(f"tenant/space/{pattern}").name_prefixes() == {"tenant/space": prefix}
+    assert select_by_pattern(f"tenant/space/{pattern}").find_name_prefixes() == {"tenant/space": prefix}
     assert re.fullmatch(pattern, matched)
     assert matched.startswith(prefix)
 
 
 def test_topics_that_are_named_have_a_prefix_in_each_namespace() -> None:
     """SPK-5, TOP-3: for the partitions that they get"""
-    assert chosen_topics(["orders"]).name_prefixes() == {"public/default": "orders"}
+    assert select_topics(["orders"]).find_name_prefixes() == {"public/default": "orders"}
     topics = ["orders-eu", "orders-us", "order", "tenant/space/a", "tenant/space/b"]
-    assert chosen_topics(topics).name_prefixes() == {"public/default": "order", "tenant/space": ""}
+    assert select_topics(topics).find_name_prefixes() == {"public/default": "order", "tenant/space": ""}

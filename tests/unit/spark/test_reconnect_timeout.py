@@ -11,7 +11,7 @@ import magnetar.admin
 from magnetar.exceptions import ConnectError, InvalidArgument, MagnetarException
 from magnetar_spark.errors import BrokersAway
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options.columns import spark_schema
+from magnetar_spark.options.columns import build_spark_schema
 from magnetar_spark.stream_reader import StreamReader
 from tests.unit.spark.fake_service import FakeService
 
@@ -52,7 +52,7 @@ def reader(**options: str) -> StreamReader:
         "columns": "value",
         **options,
     }
-    return StreamReader(given, spark_schema(("value",)))
+    return StreamReader(given, build_spark_schema(("value",)))
 
 
 @pytest.mark.parametrize(("options", "seconds"), [({}, 600.0), ({"reconnectSeconds": "77"}, 77.0)])
@@ -62,8 +62,8 @@ def test_a_stream_that_has_begun_outlasts_a_restart_of_the_cluster(
     """SPK-1: by default requests of the driver and of tasks are retried for ten minutes; the first one is not, since
     somebody waits for the query to begin."""
     stream = reader(**options)
-    service.before["get_partitioned"] = lambda: asked.append(service.timeout_s)
-    asked: list[float] = []
+    service.before["get_partitioned"] = lambda: timeouts.append(service.timeout_s)
+    timeouts: list[float] = []
     start = stream.initialOffset()
     try:
         service["t"].publish([3])
@@ -71,26 +71,26 @@ def test_a_stream_that_has_begun_outlasts_a_restart_of_the_cluster(
         slices = [one for one in stream.partitions(start, end) if isinstance(one, LogSlice)]
     finally:
         stream.stop()
-    assert asked[0] < 600.0
+    assert timeouts[0] < 600.0
     assert service.timeout_s == seconds
     assert [one.connection.reconnect_s for one in slices] == [seconds]
 
 
 @pytest.mark.parametrize(
-    ("error", "raised", "told"),
+    ("error", "raised", "message"),
     [
         (ConnectError("nobody is there"), BrokersAway, r"600 s.*reconnectSeconds\): nobody is there"),
         (InvalidArgument("never"), InvalidArgument, "^never$"),
     ],
 )
 def test_stream_outage_error_names_the_reconnect_option(
-    service: Service, error: MagnetarException, raised: type[Exception], told: str
+    service: Service, error: MagnetarException, raised: type[Exception], message: str
 ) -> None:
     stream = reader()
     start = stream.initialOffset()
     service.failing["plan"] = error
     try:
-        with pytest.raises(raised, match=told):
+        with pytest.raises(raised, match=message):
             stream.latestOffset(start, ANYTHING)
     finally:
         stream.stop()

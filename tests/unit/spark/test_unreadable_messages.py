@@ -1,4 +1,4 @@
-"""Messages whose payload can't be decoded: the option `unreadable`, and what is told of them."""
+"""Messages whose payload can't be decoded: the option `unreadable`, and what is logged."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ import zstandard
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_spark.arrow import EntriesToArrow
+from magnetar_spark.arrow import EntriesToArrow, ProblemCounts
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
 from magnetar_spark.options.columns import COLUMNS
-from magnetar_spark.options.decoding_options import Decoding, Unreadable
-from magnetar_spark.problem_counts import ProblemCounts
+from magnetar_spark.options.decoding_options import DecodingOptions, Unreadable
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import add_broker_metadata, encode_entry
 
 TOPIC: Final = "persistent://public/default/t"
 LIMIT: Final = 1_000
-SKIP, NULL = Decoding(Unreadable.SKIP, LIMIT), Decoding(Unreadable.NULL, LIMIT)
-FAIL: Final = Decoding(max_decompressed_bytes=LIMIT)
+SKIP, NULL = DecodingOptions(Unreadable.SKIP, LIMIT), DecodingOptions(Unreadable.NULL, LIMIT)
+FAIL: Final = DecodingOptions(max_decompressed_bytes=LIMIT)
 BATCH: Final = 3
 OF_METADATA: Final = ("topic", "partition", "message_id", "publish_time", "broker_time", "index", "producer_name")
 
@@ -89,7 +88,7 @@ def in_log(entries: list[bytes], messages: list[int]) -> list[bytes]:
 
 def read(
     log: list[bytes],
-    decoding: Decoding,
+    decoding: DecodingOptions,
     columns: tuple[str, ...] = COLUMNS,
     problems: ProblemCounts | None = None,
     *,
@@ -99,13 +98,13 @@ def read(
 ) -> list[Row]:
     earlier = [(7, at, log[at]) for at in reversed(range(first))]
     converter = EntriesToArrow(columns, TOPIC, -1, lambda: earlier, decoding=decoding, problems=problems)
-    batches = [*converter.add(7, first, log[first:], skip, stop), *converter.finish()]
+    batches = [*converter.convert_entries(7, first, log[first:], skip, stop), *converter.finish()]
     for each in batches:
         each.validate(full=True)
     return [row for each in batches for row in each.to_pylist()]
 
 
-def places(rows: list[Row]) -> list[tuple[int, int]]:
+def ids(rows: list[Row]) -> list[tuple[int, int]]:
     return [(row["message_id"]["entry_id"], row["message_id"]["batch_index"]) for row in rows]
 
 
@@ -115,7 +114,7 @@ def test_a_message_that_can_not_be_decoded(kind: Callable[..., Any]) -> None:
     log = in_log([good(0), single(kind), good(2)], [1, 1, 1])
     with pytest.raises(UnreadableEntry, match=rf"entry 7:1 of .*{KINDS[kind]}.*unreadable=skip .*unreadable=null"):
         read(log, FAIL)
-    assert places(read(log, SKIP)) == [(0, -1), (2, -1)]
+    assert ids(read(log, SKIP)) == [(0, -1), (2, -1)]
     rows = read(log, NULL)
     assert [row["value"] for row in rows] == [b"good 0", None, b"good 2"]
     assert [row["index"] for row in rows] == [0, 1, 2]
@@ -135,9 +134,9 @@ def test_a_batch_that_can_not_be_decoded(kind: Callable[..., Any]) -> None:
     log = in_log([good(0), batch(kind), good(2)], [1, BATCH, 1])
     with pytest.raises(UnreadableEntry, match=rf"entry 7:1 of .*{KINDS[kind]}"):
         read(log, FAIL)
-    assert places(read(log, SKIP)) == [(0, -1), (2, -1)]
+    assert ids(read(log, SKIP)) == [(0, -1), (2, -1)]
     rows = read(log, NULL)
-    assert places(rows) == [(0, -1), (1, 0), (1, 1), (1, 2), (2, -1)]
+    assert ids(rows) == [(0, -1), (1, 0), (1, 1), (1, 2), (2, -1)]
     assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
     for row in rows[1:4]:
         assert [row[name] for name in ("value", "key", "properties", "event_time", "sequence_id")] == [None] * 5
@@ -149,22 +148,22 @@ def test_a_slice_that_begins_or_ends_within_a_batch() -> None:
     """SPK-5: what is not in the slice is neither a row nor counted, nor does it end the query."""
     problems = ProblemCounts("t")
     log = in_log([batch(encrypted)], [BATCH])
-    assert places(read(log, NULL, problems=problems, skip=1)) == [(0, 1), (0, 2)]
-    assert places(read(log, NULL, problems=problems, stop=1)) == [(0, 0)]
+    assert ids(read(log, NULL, problems=problems, skip=1)) == [(0, 1), (0, 2)]
+    assert ids(read(log, NULL, problems=problems, stop=1)) == [(0, 0)]
     assert [count for count, _ in problems.counts.values()] == [3]
     assert read(log, FAIL, skip=BATCH) == []
     assert read(in_log([single(encrypted), good(1)], [1, 1]), FAIL, ("message_id",), skip=1)[0]["message_id"]
-    assert places(read(in_log([single(corrupt), good(1)], [1, 1]), FAIL, skip=1)) == [(1, -1)]
+    assert ids(read(in_log([single(corrupt), good(1)], [1, 1]), FAIL, skip=1)) == [(1, -1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_that_need_no_payload_never_fail(kind: Callable[..., Any]) -> None:
-    """SPK-1: whatever `unreadable` says, and no such row is counted"""
+    """SPK-1: with any value of `unreadable`, and none of these rows is counted"""
     problems = ProblemCounts("t")
     log = in_log([batch(kind), single(kind)], [BATCH, 1])
     for decoding in (FAIL, SKIP, NULL):
         rows = read(log, decoding, OF_METADATA, problems)
-        assert places(rows) == [(0, 0), (0, 1), (0, 2), (1, -1)]
+        assert ids(rows) == [(0, 0), (0, 1), (0, 2), (1, -1)]
         assert [row["index"] for row in rows] == [0, 1, 2, 3]
         (row,) = read(log[1:], decoding, tuple(name for name in COLUMNS if name != "value"), problems)
         assert (row["key"], row["properties"]) == (b"key", [("n", "1")])
@@ -178,7 +177,7 @@ def test_compacted_batch_yields_rows_only_for_retained_messages() -> None:
     metadata = shared(num_messages_in_batch=9, compacted_batch_indexes=[0, 3, 8])
     log = in_log([encode_entry(*encrypted(metadata, b"secret"))], [9])
     rows = read(log, NULL)
-    assert places(rows) == [(0, 0), (0, 3), (0, 8)]
+    assert ids(rows) == [(0, 0), (0, 3), (0, 8)]
     assert [row["index"] for row in rows] == [0, 3, 8]
 
 
@@ -197,7 +196,7 @@ def test_batch_with_unknown_message_count_is_skipped(of_batch: dict[str, Any]) -
     """No broker takes one; it makes no rows out of nothing, nor takes memory for them."""
     problems = ProblemCounts("t")
     log = in_log([encode_entry(*encrypted(shared(**of_batch), b"secret")), good(1)], [1, 1])
-    assert places(read(log, NULL, problems=problems)) == [(1, -1)]
+    assert ids(read(log, NULL, problems=problems)) == [(1, -1)]
     ((problem, (count, _)),) = problems.counts.items()
     assert (count, "are skipped, since their number is unknown" in problem) == (1, True)
 
@@ -215,7 +214,7 @@ def chunks(kind: Callable[..., Any] | None = None, size: int = 300, uuid: str = 
 
 @pytest.mark.parametrize(("kind", "size"), [(encrypted, 300), (None, LIMIT + 1)])
 def test_a_message_in_chunks_that_can_not_be_decoded(kind: Callable[..., Any] | None, size: int) -> None:
-    """SPK-1: it is one message, where its last chunk is, wherever the log is cut"""
+    """SPK-1: it is one message, where its last chunk is, however the log is split"""
     parts = chunks(kind, size)
     log = in_log([*parts, good(9)], [1] * (len(parts) + 1))
     last = len(parts) - 1
@@ -223,36 +222,39 @@ def test_a_message_in_chunks_that_can_not_be_decoded(kind: Callable[..., Any] | 
         with pytest.raises(UnreadableEntry, match=f"entry 7:{last} of .*(encrypted|maxDecompressedBytes)"):
             read(log, FAIL, first=first)
         problems = ProblemCounts("t")
-        assert places(read(log, SKIP, problems=problems, first=first)) == [(last + 1, -1)]
+        assert ids(read(log, SKIP, problems=problems, first=first)) == [(last + 1, -1)]
         assert [count for count, _ in problems.counts.values()] == [1]
         rows = sorted(read(log, NULL, first=first), key=lambda row: int(row["index"]))
-        assert places(rows) == [(last, -1), (last + 1, -1)]
+        assert ids(rows) == [(last, -1), (last + 1, -1)]
         assert (rows[0]["value"], rows[0]["key"], rows[0]["index"]) == (None, b"key", last)
-        assert places(read(log[: last + 1], FAIL, OF_METADATA, first=first)) == [(last, -1)]
+        assert ids(read(log[: last + 1], FAIL, OF_METADATA, first=first)) == [(last, -1)]
 
 
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_message_in_chunks_that_needs_too_much_memory(first: int) -> None:
-    """SPK-1: it is one that can't be decoded, and no loss; where no value is asked for it needs none"""
+    """SPK-1: it is one that can't be decoded, and no loss; if no value is requested, it needs none"""
     little = 120_000
     log = in_log([*chunks(size=150_000), good(9)], [1] * 4)
     with pytest.raises(
         TooManyChunks, match=r"entry 7:2 of .*raise the option maxChunkBytes to read it; .*unreadable=null"
     ):
-        read(log, Decoding(max_chunk_bytes=little), first=first)
-    assert places(read(log, Decoding(Unreadable.SKIP, max_chunk_bytes=little), first=first)) == [(3, -1)]
-    rows = read(log, Decoding(Unreadable.NULL, max_chunk_bytes=little), first=first)
-    assert sorted(places(rows)) == [(2, -1), (3, -1)]
+        read(log, DecodingOptions(max_chunk_bytes=little), first=first)
+    assert ids(read(log, DecodingOptions(Unreadable.SKIP, max_chunk_bytes=little), first=first)) == [(3, -1)]
+    rows = read(log, DecodingOptions(Unreadable.NULL, max_chunk_bytes=little), first=first)
+    assert sorted(ids(rows)) == [(2, -1), (3, -1)]
     assert {row["value"] for row in rows} == {None, b"good 9"}
     without = ("message_id", "key", "index")
-    assert sorted(places(read(log, Decoding(max_chunk_bytes=little), without, first=first))) == [(2, -1), (3, -1)]
+    assert sorted(ids(read(log, DecodingOptions(max_chunk_bytes=little), without, first=first))) == [
+        (2, -1),
+        (3, -1),
+    ]
 
 
 def test_encrypted_chunked_message_is_refused_regardless_of_size() -> None:
     """SPK-1: so it is refused for what it is, however large"""
     log = in_log(chunks(encrypted, 150_000), [1] * 3)
     with pytest.raises(UnreadableEntry, match=r"entry 7:2 of .* is encrypted with the keys"):
-        read(log, Decoding(max_chunk_bytes=20_000))
+        read(log, DecodingOptions(max_chunk_bytes=20_000))
 
 
 def test_a_malformed_chunk_is_no_message() -> None:
@@ -260,7 +262,7 @@ def test_a_malformed_chunk_is_no_message() -> None:
     problems = ProblemCounts("t")
     chunk = encode_entry(shared(uuid="u", num_chunks_from_msg=2, chunk_id=5, total_chunk_msg_size=2), b"x")
     log = in_log([chunk, good(1)], [1, 1])
-    assert places(read(log, NULL, problems=problems)) == [(1, -1)]
+    assert ids(read(log, NULL, problems=problems)) == [(1, -1)]
     assert [count for count, _ in problems.counts.values()] == [1]
 
 
@@ -268,11 +270,14 @@ def test_a_message_in_chunks_with_a_gap_is_none_even_if_there_was_no_memory_for_
     """SPK-1: it would be none with more memory either"""
     whole, gap = chunks(size=150_000), chunks(size=150_000, uuid="gap")
     log = in_log([gap[0], whole[0], gap[2], *whole[1:]], [1] * 5)
-    for decoding in (Decoding(max_chunk_bytes=60_000, unreadable=Unreadable.NULL), Decoding(max_chunk_bytes=1 << 20)):
-        assert places(read(log, decoding)) == [(4, -1)]
+    for decoding in (
+        DecodingOptions(max_chunk_bytes=60_000, unreadable=Unreadable.NULL),
+        DecodingOptions(max_chunk_bytes=1 << 20),
+    ):
+        assert ids(read(log, decoding)) == [(4, -1)]
 
 
-# -- what is told, and what it costs -----------------------------------------------------------------------------------
+# -- the log, and memory ----------------------------------------------------------------------------------------------
 
 
 def test_a_line_in_the_log_for_each_sort(caplog: pytest.LogCaptureFixture) -> None:
@@ -319,7 +324,7 @@ _COMPRESS: Final[dict[str, tuple[CompressionType, Callable[[bytes], bytes]]]] = 
 
 @pytest.mark.parametrize("name", _COMPRESS)
 def test_decompression_memory_is_bounded_by_its_limit(name: str) -> None:
-    """SPK-1: whether the entry says how large its payload is, or lies"""
+    """SPK-1: whether the entry declares the right size of its payload, or a wrong one"""
     compression, compress = _COMPRESS[name]
     limit, bomb = 1 << 20, bytes(64 << 20)
     stored = compress(bomb)
@@ -328,12 +333,12 @@ def test_decompression_memory_is_bounded_by_its_limit(name: str) -> None:
         log = in_log([encode_entry(metadata, stored)], [1])
         tracemalloc.start()
         try:
-            (row,) = read(log, Decoding(Unreadable.NULL, limit))
+            (row,) = read(log, DecodingOptions(Unreadable.NULL, limit))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         assert row["value"] is None
         assert peak < 3 * limit + len(stored)
     metadata = shared(compression=compression, uncompressed_size=len(bomb))
-    (row,) = read(in_log([encode_entry(metadata, stored)], [1]), Decoding(max_decompressed_bytes=len(bomb)))
+    (row,) = read(in_log([encode_entry(metadata, stored)], [1]), DecodingOptions(max_decompressed_bytes=len(bomb)))
     assert len(row["value"]) == len(bomb)

@@ -12,13 +12,13 @@ import pytest
 
 from magnetar.exceptions import NotFound, Timeout, TooManyLookupRequestException
 from magnetar_spark.errors import DataLost
-from magnetar_spark.leases import batch_lease
-from magnetar_spark.options.source_options import stream_options
-from magnetar_spark.planning.log_plan import Limits
+from magnetar_spark.leases import lease
+from magnetar_spark.options.source_options import parse_stream_options
+from magnetar_spark.planning.log_plan import PlanLimits
 from magnetar_spark.stream.topic_stream import TopicStream
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 from tests.unit.spark.fake_service import FakeService
-from tests.unit.spark.test_stream import ALL, Query, a_stream
+from tests.unit.spark.test_topic_stream import ALL, Query, a_stream
 
 _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 10,
@@ -30,7 +30,7 @@ _NAMES = [f"persistent://public/default/joins-{name}" for name in "abc"]
 
 def a_query(scene: BrokerScene, **options: str) -> TopicStream:
     given = {"url": "magnetar://here:6652", "topicsPattern": "joins-.*", "progressSubscription": "spark", **options}
-    return TopicStream(scene.admin, stream_options(given))
+    return TopicStream(scene.admin, parse_stream_options(given))
 
 
 async def publish(scene: BrokerScene, topic: str, count: int) -> None:
@@ -52,10 +52,10 @@ async def trimmed(scene: BrokerScene, topic: str) -> None:
 
 async def counts(stream: TopicStream, start: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
     """The end of the next batch, and how many messages of each topic it has."""
-    stream._idle_since, stream._topics._not_before = None, 0.0
-    end = json.loads(json.dumps(await stream.latest(start, ALL)))
+    stream._idle_since, stream._discovery._next_listing_at = None, 0.0
+    end = json.loads(json.dumps(await stream.get_latest_offset(start, ALL)))
     found: dict[str, int] = {}
-    for one in await stream.slices(start, end):
+    for one in await stream.plan_slices(start, end):
         found[one.log] = found.get(one.log, 0) + sum(piece.messages for piece in one.pieces)
     return end, found
 
@@ -66,13 +66,13 @@ async def test_new_topics_lose_messages_only_while_the_stream_is_stopped(
 ) -> None:
     """SPK-1, SPK-5, RET-1: two topics come while it runs, and are acknowledged and trimmed before it looks; another one
     comes while it is stopped. The first two are read from their first message; what the third has lost is an error, or
-    is said."""
+    is logged."""
 
     async with running_broker(**_OPTIONS) as scene:
         first, second, third = _NAMES
         loss = str(fails).lower()
         stream = a_query(scene, failOnDataLoss=loss)
-        start = json.loads(json.dumps(await stream.initial()))
+        start = json.loads(json.dumps(await stream.get_initial_offset()))
         for topic in (first, second, "others"):
             await publish(scene, topic, 35)
         await trimmed(scene, "others")
@@ -103,9 +103,10 @@ async def test_a_partition_that_is_added_is_read_from_its_first_message() -> Non
     async with running_broker(**_OPTIONS) as scene:
         await scene.admin.topics.create_partitioned("grows", 1)
         stream = TopicStream(
-            scene.admin, stream_options({"url": "magnetar://here:6652", "topic": "grows", "failOnDataLoss": "false"})
+            scene.admin,
+            parse_stream_options({"url": "magnetar://here:6652", "topic": "grows", "failOnDataLoss": "false"}),
         )
-        start = await stream.initial()
+        start = await stream.get_initial_offset()
         await scene.admin.topics.update_partitioned("grows", 2)
         await publish(scene, "grows-partition-1", 35)
         await publish(scene, "others", 35)
@@ -130,7 +131,7 @@ async def test_a_log_that_joins_begins_with_its_first_message() -> None:
     service["x-2"].publish([3])
     service["x-2"].roll()
     service["x-2"].delete_ledgers_before(service["x-2"].ledger_id)
-    query.stream._topics._not_before = 0.0
+    query.stream._discovery._next_listing_at = 0.0
     with pytest.raises(DataLost, match="x-2 are lost: it has joined this query"):
         await query.plan()
 
@@ -145,8 +146,8 @@ async def test_refused_namespace_lease_is_requested_again(
     service.create("x-1")
     service.failing["hold_namespace"] = Timeout("the broker is being restarted")
     stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss="false")
-    await stream.initial()
-    assert service.asked.count("hold_namespace") == 1
+    await stream.get_initial_offset()
+    assert service.requests.count("hold_namespace") == 1
     while not service.namespace_leases:
         await asyncio.sleep(0.01)
     await stream.close()
@@ -159,34 +160,34 @@ async def test_a_namespace_that_is_made_again_is_held_again() -> None:
     service = FakeService()
     service.create("x-1")
     stream = a_stream(service, topicsPattern="x-.*")
-    await stream.initial()
+    await stream.get_initial_offset()
     service.namespace_leases.clear()
     service.failing["hold_namespace"] = NotFound("there is no namespace")
     with pytest.raises(NotFound):
-        await stream._namespaces._renew("public/default")
-    await stream._namespaces.take()
+        await stream._namespace_leases._renew("public/default")
+    await stream._namespace_leases.take_all()
     assert service.namespace_leases
     await stream.close()
 
 
 async def test_new_logs_are_retained_by_the_driver_while_a_batch_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPK-5: a micro-batch may take longer than a lease, and its driver looks for new topics meanwhile"""
-    monkeypatch.setattr(batch_lease, "RENEWALS", 600)  # one each second, and not each 100 s
+    """SPK-5: a micro-batch may take longer than a lease, and its driver lists new topics meantime"""
+    monkeypatch.setattr(lease, "RENEWALS_PER_LEASE", 600)  # one each second, and not each 100 s
     service = FakeService()
     service.create("x-1")
     stream = a_stream(service, topicsPattern="x-.*")
-    start = await stream.initial()
-    await stream.slices(start, await stream.latest(start, Limits()))
+    start = await stream.get_initial_offset()
+    await stream.plan_slices(start, await stream.get_latest_offset(start, PlanLimits()))
     [(_, lease_id)] = service.namespace_leases
     service.create("x-2")
     service.create("y-1")
     assert lease_id in service["x-2"].leases
     assert lease_id not in service["y-1"].leases
-    service.asked.clear()
-    await stream._namespaces._renew("public/default")
-    while "renew_lease" not in service.asked:
+    service.requests.clear()
+    await stream._namespace_leases._renew("public/default")
+    while "renew_lease" not in service.requests:
         await asyncio.sleep(0.01)
-    assert "hold_namespace" in service.asked
+    assert "hold_namespace" in service.requests
     await stream.close()
     assert service.namespace_leases == {}
     assert service["x-2"].leases == {}
@@ -201,14 +202,14 @@ async def test_a_lease_on_a_namespace_that_is_refused_is_an_error_unless_losses_
         stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss=str(fails).lower())
         if fails:
             with pytest.raises(TooManyLookupRequestException):
-                await stream.initial()
+                await stream.get_initial_offset()
         else:
-            service.asked.clear()
-            await stream.latest(await stream.initial(), Limits())
-            assert service.asked.count("hold_namespace") == 1
+            service.requests.clear()
+            await stream.get_latest_offset(await stream.get_initial_offset(), PlanLimits())
+            assert service.requests.count("hold_namespace") == 1
         await stream.close()
     service.failing["hold_namespace"] = NotFound("there is no namespace")
     stream = a_stream(service, topicsPattern="x-.*")
-    await stream.initial()
+    await stream.get_initial_offset()
     await stream.close()
     assert service.namespace_leases == {}

@@ -15,16 +15,17 @@ from magnetar.admin import NextMessage, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConnectError, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.errors import NotReadNow
-from magnetar_spark.leases.batch_lease import TaskLease, due_here, new_shared_lease
+from magnetar_spark.leases.batch_lease import BatchLease, get_renewal_times
+from magnetar_spark.leases.lease import create_shared_lease
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.task.broker_client import SliceBroker
-from magnetar_spark.task.entry_prefetch import Deleted, Whereabouts
+from magnetar_spark.task.broker_client import BrokerClient
+from magnetar_spark.task.entry_prefetch import Deletion, EntryLocations
 from tests.running import GENEROUS_S, until
 
 SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, None, Connection("u", ""), True)
-ASKED = NextMessage(0, 0, 0)
+START = NextMessage(0, 0, 0)
 PIECE = Piece(7, 4, 9, 0, 0, 100, 10, 3, 2, 2, (PieceFragment(0, ("b1", "b2", "b3")),))
-PLAN = Plan("i1", ASKED, ASKED, (PIECE,), {"b1": "h:1"}, 0, 0, False, False, ASKED, ASKED, 0, 0, False)
+PLAN = Plan("i1", START, START, (PIECE,), {"b1": "h:1"}, 0, 0, False, False, START, START, 0, 0, False)
 
 
 class Broker:
@@ -41,8 +42,8 @@ class Broker:
         self.hangs = False
         self.closed = False
 
-    async def renew_lease(self, *asked: Any, read_id: bytes) -> None:
-        self.renewals.append(asked)
+    async def renew_lease(self, *fields: Any, read_id: bytes) -> None:
+        self.renewals.append(fields)
         self.renewed_reads.add(read_id)
         if self.hangs:
             await asyncio.Event().wait()
@@ -56,8 +57,8 @@ class Broker:
             raise self.answer
         return self.answer
 
-    async def finish_part(self, *asked: Any) -> None:
-        self.finished.append(asked)
+    async def finish_part(self, *fields: Any) -> None:
+        self.finished.append(fields)
         if self.hangs:
             await asyncio.Event().wait()
         if self.refusal is not None:
@@ -66,14 +67,14 @@ class Broker:
     async def close(self) -> None:
         self.closed = True
 
-    def of(self, log_slice: LogSlice) -> SliceBroker:
-        return SliceBroker(log_slice, lambda: self)  # type: ignore[arg-type, return-value]
+    def of(self, log_slice: LogSlice) -> BrokerClient:
+        return BrokerClient(log_slice, lambda: self)  # type: ignore[arg-type, return-value]
 
 
 def leased(lease_ms: int, planned_s_ago: float = 0.0, logs: int = 3) -> LogSlice:
     """One of partition 1's, of a query over some partitions."""
     names = [f"t-partition-{index}" for index in range(logs)]
-    return replace(SLICE, lease=TaskLease.of(new_shared_lease(lease_ms), time.time() - planned_s_ago, names))
+    return replace(SLICE, lease=BatchLease.create(create_shared_lease(lease_ms), time.time() - planned_s_ago, names))
 
 
 def times(broker: Broker) -> Counter[str]:
@@ -87,27 +88,27 @@ async def test_the_leases_on_all_logs_of_the_query_are_renewed_as_long_as_the_ta
     one = leased(30)
     assert one.lease is not None
     reading = broker.of(one)
-    reading.keep_lease()
+    reading.start_renewals()
     await until(lambda: len(times(broker)) == 3 and min(times(broker).values()) >= 3, "they were renewed")
     broker.refusal = ConnectError("nobody is there")
     count = times(broker)
     await until(lambda: min((times(broker) - count).values(), default=0) >= 3, "they were tried again")
     await reading.close()
     assert broker.closed
-    assert {asked[1:] for asked in broker.renewals} == {("", one.lease.lease.lease_id, 30)}
+    assert {fields[1:] for fields in broker.renewals} == {("", one.lease.lease.lease_id, 30)}
     assert broker.renewed_reads == {one.lease.lease.read_id}
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_tasks_that_are_over_in_a_moment_renew_them_one_after_the_other() -> None:
-    """SPK-5: more logs than one of them has the time for, long after the planning; and not each of them anew"""
+    """SPK-5: more logs than one of them has the time for, long after the planning; and none of them twice"""
     broker = Broker()
     one = leased(3_600_000, planned_s_ago=1_000.0, logs=500)
     tasks = 0
     async with asyncio.timeout(GENEROUS_S):
         while len(times(broker)) < 500 or tasks < 50:
             reading = broker.of(one)
-            reading.keep_lease()
+            reading.start_renewals()
             await asyncio.sleep(0)
             await reading.close()
             tasks += 1
@@ -119,13 +120,13 @@ async def test_hanging_lease_renewal_does_not_delay_close_and_is_repeated() -> N
     broker.hangs = True
     one = leased(3_000, planned_s_ago=10.0, logs=1)
     reading = broker.of(one)
-    reading.keep_lease()
-    await until(lambda: bool(broker.renewals), "it is asked")
+    reading.start_renewals()
+    await until(lambda: bool(broker.renewals), "it was requested")
     await reading.close()
     broker.hangs = False
     following = broker.of(one)
-    following.keep_lease()
-    await until(lambda: len(broker.renewals) >= 2, "it is asked again")
+    following.start_renewals()
+    await until(lambda: len(broker.renewals) >= 2, "it is fields again")
     await following.close()
 
 
@@ -134,8 +135,8 @@ async def test_new_lease_is_renewed_within_an_interval_despite_clock_skew() -> N
     for planned_s_ago, earliest, latest in ((0.0, 0, 600), (-5_000.0, 0, 600), (900.0, -900, -300)):
         held = leased(3_600_000, planned_s_ago, logs=100).lease
         assert held is not None
-        due = due_here(held)
-        assert due is due_here(held)
+        due = get_renewal_times(held)
+        assert due is get_renewal_times(held)
         # All but what this took.
         assert all(earliest - 1 <= at - now <= latest + GENEROUS_S for at in due.values())
         assert len(set(due.values())) > 50
@@ -148,7 +149,7 @@ async def test_two_batches_of_a_driver_renew_each_for_itself() -> None:
     assert other is not None
     assert one.lease.lease_id == other.lease.lease_id
 
-    assert due_here(one) is not due_here(other)
+    assert get_renewal_times(one) is not get_renewal_times(other)
 
 
 @pytest.mark.parametrize("trouble", ["none", "hangs", "refused"])
@@ -160,7 +161,7 @@ async def test_read_slice_is_reported_even_if_the_report_fails(trouble: str) -> 
     one = replace(leased(3_600_000), part=2, parts=7)
     assert one.lease is not None
     reading = broker.of(one)
-    await reading.finish_part()
+    await reading.report_slice_read()
     await reading.close()
     lease = one.lease.lease
     assert broker.finished == [("t-partition-1", lease.lease_id, lease.read_id, 2, 7)]
@@ -169,9 +170,9 @@ async def test_read_slice_is_reported_even_if_the_report_fails(trouble: str) -> 
 async def test_a_stream_s_lease_is_left_to_its_driver() -> None:
     broker = Broker()
     reading = broker.of(SLICE)
-    reading.keep_lease()
+    reading.start_renewals()
     await asyncio.sleep(0.01)
-    await reading.finish_part()
+    await reading.report_slice_read()
     await reading.close()
     assert not broker.renewals
     assert not broker.finished
@@ -185,11 +186,11 @@ async def test_ended_lease_is_logged_once_and_reading_continues(caplog: pytest.L
         one = leased(30, logs=1)
         for _ in range(2):
             reading = broker.of(one)
-            reading.keep_lease()
-            await until(lambda: "has ended" in caplog.text, "it was told")
+            reading.start_renewals()
+            await until(lambda: "has ended" in caplog.text, "it was logged")
             await asyncio.sleep(0.01)
             assert len(broker.renewals) == 1
-            assert isinstance(await reading.new_plan(7, 4, 9), Whereabouts)
+            assert isinstance(await reading.locate_entries(7, 4, 9), EntryLocations)
             await reading.close()
 
     with caplog.at_level(logging.WARNING):
@@ -199,16 +200,16 @@ async def test_ended_lease_is_logged_once_and_reading_continues(caplog: pytest.L
 async def test_new_plan_returns_the_current_locations_of_entries() -> None:
     broker = Broker()
     reading = broker.of(SLICE)
-    where = await reading.new_plan(7, 2, 9)
-    assert where == Whereabouts(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
+    where = await reading.locate_entries(7, 2, 9)
+    assert where == EntryLocations(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
     assert broker.plans == [(NextMessage(7, 2, 0), NextMessage(7, 10, 0))]
-    # Of a topic that is gone, or is another one now, it says nothing of the ledger.
+    # If the topic was deleted or recreated, the plan does not show what became of the ledger.
     broker.answer = replace(PLAN, pieces=())
-    assert await reading.new_plan(7, 2, 9) is Deleted.LEDGER
-    for gone in (replace(PLAN, other_incarnation=True), TopicNotFound("t")):
-        broker.answer = gone
-        assert await reading.new_plan(7, 2, 9) is Deleted.TOPIC
+    assert await reading.locate_entries(7, 2, 9) is Deletion.LEDGER
+    for deleted in (replace(PLAN, other_incarnation=True), TopicNotFound("t")):
+        broker.answer = deleted
+        assert await reading.locate_entries(7, 2, 9) is Deletion.TOPIC
     broker.answer = ConnectError("nobody is there")
     with pytest.raises(NotReadNow, match="nobody is there"):
-        await reading.new_plan(7, 2, 9)
+        await reading.locate_entries(7, 2, 9)
     await reading.close()
