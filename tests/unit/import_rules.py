@@ -44,6 +44,11 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar._pending_acks",
         "magnetar._permits",
         "magnetar._send_queue_rules",
+        "magnetar_broker.catalog.policies",
+        "magnetar_broker.concurrency_limit",
+        "magnetar_broker.ownership.bundle_map",
+        "magnetar_broker.ownership.load_rules",
+        "magnetar_broker.ownership.namespace_bundles",
         "magnetar_broker.server.grpc.produce_answers",
         "magnetar_broker.server.grpc.stream_budget",
         "magnetar_broker.server.outbox_budget",
@@ -54,6 +59,9 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_broker.server.pulsar.message_ids",
         "magnetar_broker.server.pulsar.replies",
         "magnetar_broker.server.pulsar.topic_list_rules",
+        "magnetar_broker.system_topics",
+        "magnetar_broker.topic.producer_names",
+        "magnetar_broker.topic.topics_by_hash",
     }
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
