@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.names import parse_namespace_name
 from magnetar_broker.admin.read_planner import ReadPlanner, message_of, position_of
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger

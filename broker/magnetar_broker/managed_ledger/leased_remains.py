@@ -31,7 +31,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["RemainsSweeper", "leave_remains"]
+__all__ = ["OrphanedLedgerDeleter", "leave_remains"]
 
 _log = logging.getLogger(__name__)
 _MS_PER_S: Final = 1000
@@ -79,7 +79,7 @@ async def leave_remains(
     return held
 
 
-class RemainsSweeper:
+class OrphanedLedgerDeleter:
     def __init__(self, client: LedgerClient, clock: Clock, randomness: Randomness, interval_s: float) -> None:
         self._client = client
         self._store = client.ledgers.store

@@ -7,7 +7,7 @@ topic's making checks the version.
 
 A namespace can be deleted and created again under the same name, and a new node has the same versions as the old one
 had. So each transaction that makes or changes the leases' node, or checks its version, also checks that the node of
-the namespace's incarnation exists (admin/namespaces.py).
+the namespace's incarnation exists (catalog/namespaces.py).
 
 A node that can't be decoded counts as one without leases: the maker of a topic, or a reader that takes or ends a lease,
 logs its bytes and replaces it at the version that was read. The readers' renewals put their leases back.

@@ -79,7 +79,7 @@ class Standalone:
     @property
     def pulsar_url(self) -> str:
         assert self.broker is not None, "the standalone has not been started"
-        return f"pulsar://{self.broker.advertised.pulsar_at('')}"
+        return f"pulsar://{self.broker.advertised.find_pulsar('')}"
 
     @property
     def http_url(self) -> str:

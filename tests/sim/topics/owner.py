@@ -19,7 +19,7 @@ from magnetar_broker.core.log_entry import NewEntry, chunk_of
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
-from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
+from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -86,7 +86,7 @@ class TopicOwner(ChainWriter):
             client = _WatchedClient(store, self.transport, self.clock, self.chance, self.world.plan.client)
             client.checker = self.world.checker
             self.client, self.adds = client, AddsWatch(client, self.world.checker)
-            sweeper = RemainsSweeper(client, self.clock, self.chance, 2.0)
+            sweeper = OrphanedLedgerDeleter(client, self.clock, self.chance, 2.0)
             sweeping = asyncio.get_running_loop().create_task(sweeper.run())
             try:
                 await client.start()

@@ -1,7 +1,7 @@
 """Several whole brokers in one process, on honest bookies and metadata in memory; administrators and clients reach all.
 
 async with running_brokers(2) as scene:
-    scene["b1"].broker_session.ownership.owned()
+    scene["b1"].broker_session.ownership.list_owned()
     client = scene.client()
 """
 

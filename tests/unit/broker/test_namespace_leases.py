@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.client.foreign_nodes import ForeignNodes
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.namespace_leases import (
     LapseDetector,
     end_lease,
@@ -191,9 +191,9 @@ async def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch:
 
         monkeypatch.setattr("magnetar_broker.managed_ledger.topic_node.read_leases_for", slowly)
         with pytest.raises(BrokerError) as refused:
-            await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
+            await scene.open(name=_IN_SHOP, along=await catalog.prepare_creation(_IN_SHOP, explicit=True))
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-        await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
+        await scene.open(name=_IN_SHOP, along=await catalog.prepare_creation(_IN_SHOP, explicit=True))
         stored = await compare_and_set.read(scene.registry, paths.topic(_IN_SHOP), fresh=True)
         assert stored is not None
         assert [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases] == [ONE]
@@ -205,7 +205,7 @@ async def test_deleted_namespace_gets_no_leases_node() -> None:
     async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         earlier = await incarnation_of(catalog)
-        along = await catalog.creation(_IN_SHOP, explicit=True)
+        along = await catalog.prepare_creation(_IN_SHOP, explicit=True)
         await catalog.delete_namespace(_NAMESPACE, None)
         leases = catalog.namespace_leases
         with pytest.raises(BrokerError) as refused:
@@ -266,7 +266,7 @@ async def test_leases_that_can_not_be_decoded_are_replaced(
         assert await leases.list(_NAMESPACE) == ()
         match work:
             case "make":
-                await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
+                await scene.open(name=_IN_SHOP, along=await catalog.prepare_creation(_IN_SHOP, explicit=True))
             case "hold":
                 assert await leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "") is True
                 assert [one.lease_id for one in await leases.list(_NAMESPACE)] == [ONE]

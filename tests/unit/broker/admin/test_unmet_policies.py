@@ -10,7 +10,7 @@ import pytest
 
 from magnetar import InitialPosition, exceptions
 from magnetar.admin import NamespacePolicies, Persistence
-from magnetar_broker.core.policies import find_unmet
+from magnetar_broker.catalog.policies import find_unmet_policies
 from magnetar_broker.managed_ledger import ledger_striping
 from magnetar_protos.catalog_pb2 import Persistence as StoredPersistence
 from magnetar_protos.catalog_pb2 import Policies
@@ -46,7 +46,7 @@ def test_warning_states_available_and_required_bookies(
         ensemble, write, ack = persistence
         stored = StoredPersistence(ensemble_size=ensemble, write_quorum=write, ack_quorum=ack)
         policies.persistence.CopyFrom(stored)
-    warnings = find_unmet("acme/shop", policies, writable, 5)
+    warnings = find_unmet_policies("acme/shop", policies, writable, 5)
     assert len(warnings) == (expected is not None)
     assert expected is None or re.search(f"namespace acme/shop: .*{expected}", warnings[0])
 

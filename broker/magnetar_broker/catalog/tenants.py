@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog_nodes import CatalogNodes
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -38,21 +38,21 @@ class Tenants:
         self._nodes = nodes
         self._cluster = cluster
 
-    async def names(self) -> list[str]:
+    async def list_names(self) -> list[str]:
         await self._nodes.sync()
-        return await self._nodes.names(paths.TENANTS)
+        return await self._nodes.list_children(paths.TENANTS)
 
-    async def settings(self, tenant: str) -> TenantSettings:
+    async def get_settings(self, tenant: str) -> TenantSettings:
         check_tenant_name(tenant)
         found = await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True)
         if found is None:
-            raise no_tenant(tenant)
+            raise tenant_not_found(tenant)
         return TenantSettings(admin_roles=found.node.admin_roles, allowed_clusters=found.node.allowed_clusters)
 
     async def create(self, tenant: str, settings: TenantSettings) -> None:
         check_tenant_name(tenant)
         self._check(settings)
-        incarnation = self._nodes.incarnation()
+        incarnation = self._nodes.new_incarnation()
 
         def made(node: TenantNode | None) -> TenantNode:
             if node is not None:
@@ -71,7 +71,7 @@ class Tenants:
 
         def updated(node: TenantNode | None) -> TenantNode:
             if node is None:
-                raise no_tenant(tenant)
+                raise tenant_not_found(tenant)
             node.admin_roles[:] = settings.admin_roles
             node.allowed_clusters[:] = settings.allowed_clusters
             return node
@@ -85,8 +85,8 @@ class Tenants:
         while True:
             found = await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True)
             if found is None:
-                raise no_tenant(tenant)
-            names = await self._nodes.names(f"{paths.NAMESPACES}/{tenant}")
+                raise tenant_not_found(tenant)
+            names = await self._nodes.list_children(f"{paths.NAMESPACES}/{tenant}")
             if names and delete_namespace is None:
                 raise BrokerError(
                     ErrorCode.NOT_ALLOWED,
@@ -124,5 +124,5 @@ class Tenants:
             )
 
 
-def no_tenant(tenant: str) -> BrokerError:
+def tenant_not_found(tenant: str) -> BrokerError:
     return BrokerError(ErrorCode.NOT_FOUND, f"there is no tenant {tenant}: create it first")

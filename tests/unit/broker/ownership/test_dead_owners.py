@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar_broker import paths
-from magnetar_broker.ownership.refused_owners import _Owner
+from magnetar_broker.ownership.dead_owners import _Process
 from magnetar_metadata.store import SessionState
 from magnetar_wire.bundles import BundleRange, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
@@ -37,8 +37,8 @@ def refuse(source: OneBroker, *targets: OneBroker) -> None:
 async def probe_again(scene: ClusterScene) -> None:
     """Lookups probe owners from now on, whatever was found a moment ago."""
     for one in scene.brokers:
-        for owner in _owners(one):
-            owner.believed_until = 0.0
+        for process in _processes(one):
+            process.valid_until = 0.0
 
 
 async def test_bundles_of_dead_broker_are_taken_over_before_session_expiry() -> None:
@@ -47,7 +47,7 @@ async def test_bundles_of_dead_broker_are_taken_over_before_session_expiry() -> 
     async with running_brokers() as scene:
         one, other, session = scene["b1"], scene["b2"], scene["b1"].session
         for bundle in BUNDLES:
-            await one.ownership.claim(NAMESPACE, bundle)
+            await one.ownership.claim_bundle(NAMESPACE, bundle)
         client = scene.client()
         producer = await client.create_producer(str(TOPIC))
         await producer.send(b"0")
@@ -57,14 +57,14 @@ async def test_bundles_of_dead_broker_are_taken_over_before_session_expiry() -> 
         assert await node_of(scene) == ("b2", other.session.session.id)
         # Bundles that were not looked up stay the old one's.
         assert [b for b in BUNDLES if (await node_of(scene, b))[0] == "b1"] == [b for b in BUNDLES if b != BUNDLE]
-        assert [broker_id for broker_id, _ in await other.ownership.brokers()] == ["b2"]
+        assert [broker_id for broker_id, _ in await other.ownership.list_brokers()] == ["b2"]
         assert other.broker.counters.bundle_take_overs == 1
         scene.brokers.remove(one)
         scene.metadata.expire(session)
         await until(lambda: _unowned(scene, BUNDLES[0]), "the old session's nodes are gone")
         assert await node_of(scene) == ("b2", other.session.session.id)
         await within(producer.send(b"2"), "publishing goes on")
-        await other.ownership.split(NAMESPACE, BUNDLE)
+        await other.ownership.split_bundle(NAMESPACE, BUNDLE)
         await consistent(scene)
         await client.close()
 
@@ -78,7 +78,7 @@ async def test_unresponsive_broker_keeps_its_bundles() -> None:
 
     async with running_brokers(bundle_claim_timeout_seconds=0.1) as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
 
         async def hang(*_: object) -> bytes:
             await asyncio.Event().wait()
@@ -97,10 +97,10 @@ async def test_concurrent_takeovers_assign_each_bundle_once() -> None:
     async with running_brokers(brokers=3) as scene:
         one, others = scene["b1"], [scene["b2"], scene["b3"]]
         for bundle in BUNDLES:
-            await one.ownership.claim(NAMESPACE, bundle)
+            await one.ownership.claim_bundle(NAMESPACE, bundle)
         await kill(one)
         scene.brokers.remove(one)
-        claims = [other.ownership.claim(NAMESPACE, bundle) for bundle in BUNDLES for other in others]
+        claims = [other.ownership.claim_bundle(NAMESPACE, bundle) for bundle in BUNDLES for other in others]
         owners = [owner.broker_id for owner in await within(asyncio.gather(*claims), "all are taken")]
         assert owners[::2] == owners[1::2]
         assert sum(other.broker.counters.bundle_take_overs for other in others) == len(BUNDLES)
@@ -114,7 +114,7 @@ async def test_wrongly_suspected_broker_reregisters_and_keeps_other_bundles() ->
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one, other = scene["b1"], scene["b2"]
         for bundle in BUNDLES:
-            await one.ownership.claim(NAMESPACE, bundle)
+            await one.ownership.claim_bundle(NAMESPACE, bundle)
         client = scene.client()
         consumer = await client.subscribe(str(TOPIC), "s")
         producer = await client.create_producer(str(TOPIC))
@@ -128,7 +128,7 @@ async def test_wrongly_suspected_broker_reregisters_and_keeps_other_bundles() ->
         await probe_again(scene)
         for bundle in BUNDLES:
             if bundle != BUNDLE:
-                assert (await other.ownership.claim(NAMESPACE, bundle)).broker_id == "b1"
+                assert (await other.ownership.claim_bundle(NAMESPACE, bundle)).broker_id == "b1"
         assert other.broker.counters.bundle_take_overs == 1
         await consistent(scene)
         await client.close()
@@ -144,7 +144,7 @@ async def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_othe
         one, other = scene["b1"], scene["b2"]
         refuse(one, other)
         refuse(other, one)
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
 
         async def look_up() -> int:
             for asked in ("b2", "b1"):
@@ -154,7 +154,7 @@ async def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_othe
 
         async def one_is_believed_to_live() -> bool:
             await look_up()
-            return any(owner.contradicted for broker in (one, other) for owner in _owners(broker))
+            return any(process.is_contradicted for broker in (one, other) for process in _processes(broker))
 
         await until(one_is_believed_to_live, "a broker has registered again")
         await look_up()
@@ -165,5 +165,5 @@ async def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_othe
         await consistent(scene)
 
 
-def _owners(broker: OneBroker) -> list[_Owner]:
-    return list(broker.ownership._refused._owners.values())
+def _processes(broker: OneBroker) -> list[_Process]:
+    return list(broker.ownership._dead_owners._processes.values())

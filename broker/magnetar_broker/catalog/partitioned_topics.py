@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.namespaces import being_deleted, standing
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.namespaces import deletion_in_progress, require_active
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.errors import Refused
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -40,7 +40,7 @@ class PartitionedTopics:
         found = await self.find(name, fresh=True)
         return _existing(name, found.node if found else None)
 
-    async def announced_parts(self, name: TopicName) -> list[TopicName]:
+    async def list_announced(self, name: TopicName) -> list[TopicName]:
         """Return the partitions, with those that a growth has announced and clients do not know yet; as new as the
         call."""
         node = await self.get(name)
@@ -52,17 +52,19 @@ class PartitionedTopics:
                 ErrorCode.INVALID_TOPIC_NAME, f"{name} has the name of a partition, and can't have partitions"
             )
         self._check(partitions)
-        node = PartitionedTopicNode(incarnation=self._nodes.incarnation(), partitions=partitions, properties=properties)
+        node = PartitionedTopicNode(
+            incarnation=self._nodes.new_incarnation(), partitions=partitions, properties=properties
+        )
 
-        def raised(namespace: NamespaceNode | None) -> NamespaceNode:
-            namespace = standing(name.namespace_name, namespace)
+        def count_topic(namespace: NamespaceNode | None) -> NamespaceNode:
+            namespace = require_active(name.namespace_name, namespace)
             namespace.partitioned_made += 1
             return namespace
 
         await self._refuse_plain_topic(name)
-        making = self._nodes.making(paths.partitioned(name), node)
+        creation = self._nodes.build_put(paths.partitioned(name), node)
         try:
-            await self._nodes.change(NamespaceNode, paths.namespace(name.namespace_name), raised, along=[making])
+            await self._nodes.change(NamespaceNode, paths.namespace(name.namespace_name), count_topic, along=[creation])
         except Refused:
             await self.get(name)  # being deleted
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already") from None
@@ -80,7 +82,7 @@ class PartitionedTopics:
         ones."""
         self._check(partitions)
 
-        def announced(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+        def announce(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
             node = _existing(name, node)
             if partitions < node.partitions:
                 raise BrokerError(
@@ -90,7 +92,7 @@ class PartitionedTopics:
             node.growing_to = max(node.growing_to, partitions)
             return node
 
-        def grown(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+        def complete(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
             node = _existing(name, node)
             assert announcement is not None
             if node.incarnation != announcement.incarnation:
@@ -99,10 +101,10 @@ class PartitionedTopics:
             return node
 
         path = paths.partitioned(name)
-        announcement = await self._nodes.change(PartitionedTopicNode, path, announced)
+        announcement = await self._nodes.change(PartitionedTopicNode, path, announce)
         assert announcement is not None
         await prepare([name.partition(index) for index in range(announcement.partitions, partitions)])
-        await self._nodes.change(PartitionedTopicNode, path, grown)
+        await self._nodes.change(PartitionedTopicNode, path, complete)
 
     async def delete(
         self, name: TopicName, delete_partitions: Callable[[Sequence[TopicName]], Awaitable[None]]
@@ -148,5 +150,5 @@ def _existing(name: TopicName, node: PartitionedTopicNode | None) -> Partitioned
     if node is None:
         raise no_partitioned_topic(name)
     if node.deletion != Deletion.DELETION_NONE:
-        raise being_deleted(f"partitioned topic {name}")
+        raise deletion_in_progress(f"partitioned topic {name}")
     return node

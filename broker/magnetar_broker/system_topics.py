@@ -1,6 +1,6 @@
-"""Topics of the system itself: users neither make nor write them, and listings hide them unless asked for them.
+"""System topics: users can't create or write them, and lists don't show them by default.
 
-All begin with two underscores. Those that belong to no user's namespace are in one of their own.
+Their names begin with two underscores. Those of the whole cluster are in a namespace of their own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ def is_system_topic(name: TopicName) -> bool:
 
 
 def heartbeat_topic(broker_id: str) -> TopicName:
-    """Into which that broker writes to see whether it can."""
+    """Return the topic to which the broker publishes for its health check."""
     local_name = _HEARTBEAT + encode_path_component(broker_id)
     return TopicName(TopicDomain.PERSISTENT, SYSTEM_NAMESPACE.tenant, SYSTEM_NAMESPACE.namespace, local_name)
 
 
 def heartbeat_broker(name: TopicName) -> str | None:
-    """Whose heartbeat's topic it is, which that broker serves whoever has its bundle; None: no broker's."""
+    """Return the broker whose heartbeat topic it is, and which serves it whichever broker owns its bundle; None: it is
+    no heartbeat topic."""
     if not name.local_name.startswith(_HEARTBEAT) or name.namespace_name != SYSTEM_NAMESPACE:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Topics' names in the order of their hashes, so that those of a bundle are found without a look at the others."""
+"""Names of topics, sorted by their hashes, so that those of a bundle are found without a scan of all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TopicsByHash:
         self._names: dict[TopicName, tuple[int, str]] = {}
 
     def add(self, name: TopicName) -> None:
-        """Unless it is there."""
+        """Add a name, unless it was added before."""
         if name not in self._names:
             key = self._names[name] = bundle_hash(name), str(name)
             insort(self._sorted.setdefault((name.tenant, name.namespace), []), key)
@@ -33,7 +33,7 @@ class TopicsByHash:
         if not keys:
             del self._sorted[namespace]
 
-    def within(self, tenant: str, namespace: str, bundle: BundleRange) -> list[TopicName]:
+    def find_in_bundle(self, tenant: str, namespace: str, bundle: BundleRange) -> list[TopicName]:
         keys = self._sorted.get((tenant, namespace), [])
         first = bisect_left(keys, (bundle.lower, ""))
         found = []

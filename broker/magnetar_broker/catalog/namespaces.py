@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.tenants import check_tenant_name, no_tenant
-from magnetar_broker.core.policies import check_policies
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.policies import check_policies
+from magnetar_broker.catalog.tenants import check_tenant_name, tenant_not_found
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_metadata.errors import Refused
@@ -42,20 +42,20 @@ class Namespaces:
         self._settings = settings
         self._max_partitions = settings.max_num_partitions_per_partitioned_topic
 
-    async def names(self, tenant: str) -> list[str]:
+    async def list_names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's namespaces, without the tenant."""
         check_tenant_name(tenant)
         await self._nodes.sync()
-        names = await self._nodes.names(f"{paths.NAMESPACES}/{tenant}")
+        names = await self._nodes.list_children(f"{paths.NAMESPACES}/{tenant}")
         if not names and await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True) is None:
-            raise no_tenant(tenant)
+            raise tenant_not_found(tenant)
         return names
 
     async def get(self, name: NamespaceName, *, fresh: bool = True) -> Found[NamespaceNode]:
         """Return the namespace's node, marked or not. Raises NOT_FOUND."""
         found = await self._nodes.read(NamespaceNode, paths.namespace(name), fresh=fresh)
         if found is None:
-            raise no_namespace(name)
+            raise namespace_not_found(name)
         return found
 
     async def create(self, name: NamespaceName, policies: Policies, bundles: int = 0) -> None:
@@ -70,20 +70,20 @@ class Namespaces:
         starts = [
             bundle.lower for bundle in default_bundles(bundles or self._settings.default_number_of_namespace_bundles)
         ]
-        node = NamespaceNode(incarnation=self._nodes.incarnation(), policies=policies, bundle_starts=starts)
+        node = NamespaceNode(incarnation=self._nodes.new_incarnation(), policies=policies, bundle_starts=starts)
 
-        def raised(tenant: TenantNode | None) -> TenantNode:
+        def count_namespace(tenant: TenantNode | None) -> TenantNode:
             if tenant is None:
-                raise no_tenant(name.tenant)
+                raise tenant_not_found(name.tenant)
             tenant.namespaces_made += 1
             return tenant
 
-        making = [
-            self._nodes.making(paths.namespace(name), node),
+        creation = [
+            self._nodes.build_put(paths.namespace(name), node),
             Put(paths.namespace_incarnation(node.incarnation), b"", ABSENT),
         ]
         try:
-            await self._nodes.change(TenantNode, paths.tenant(name.tenant), raised, along=making)
+            await self._nodes.change(TenantNode, paths.tenant(name.tenant), count_namespace, along=creation)
         except Refused:
             await self._remove_mark(name)
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a namespace {name} already") from None
@@ -93,7 +93,7 @@ class Namespaces:
         check_policies(policies, self._max_partitions)
 
         def updated(node: NamespaceNode | None) -> NamespaceNode:
-            node = standing(name, node)
+            node = require_active(name, node)
             node.policies.CopyFrom(policies)
             return node
 
@@ -139,7 +139,7 @@ class Namespaces:
                 continue  # a lease was taken, renewed or ended in the meantime
             if not changed:
                 # The parent of its bundles' owner nodes. An owner that still has such a node deletes it later.
-                await self._nodes.remove_empty(paths.owners(name))
+                await self._nodes.delete_empty(paths.owners(name))
                 return
 
     async def _delete_along(self, name: NamespaceName, incarnation: bytes) -> list[Change]:
@@ -147,11 +147,11 @@ class Namespaces:
         marker, leases = paths.namespace_incarnation(incarnation), paths.namespace_leases(name)
         await self._nodes.sync()
         changes: list[Change] = []
-        if await self._nodes.version(marker) is not None:
+        if await self._nodes.get_version(marker) is not None:
             changes.append(Delete(marker, 0))
             # So that no lease is created between this and the deletion.
-            await self._nodes.make_if_absent(LeasesNode, leases, along=[Check(marker, 0)])
-        version = await self._nodes.version(leases)
+            await self._nodes.create_if_absent(LeasesNode, leases, along=[Check(marker, 0)])
+        version = await self._nodes.get_version(leases)
         return changes if version is None else [*changes, Delete(leases, version)]
 
     async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:
@@ -159,7 +159,7 @@ class Namespaces:
 
         def marked(node: NamespaceNode | None) -> NamespaceNode:
             if node is None:
-                raise no_namespace(name)
+                raise namespace_not_found(name)
             node.deletion = max(node.deletion, mark)
             return node
 
@@ -175,26 +175,26 @@ class Namespaces:
                 node.deletion = Deletion.DELETION_NONE
                 node.marks_taken_away += 1
             elif node.deletion == Deletion.DELETION_BEGUN:
-                raise being_deleted(f"namespace {name}")
+                raise deletion_in_progress(f"namespace {name}")
             return node
 
         await self._nodes.change(NamespaceNode, paths.namespace(name), unmarked)
 
 
-def standing(name: NamespaceName, node: NamespaceNode | None) -> NamespaceNode:
+def require_active(name: NamespaceName, node: NamespaceNode | None) -> NamespaceNode:
     """Return the node if topics may be created in the namespace. Raises `BrokerError`."""
     if node is None:
-        raise no_namespace(name)
+        raise namespace_not_found(name)
     if node.deletion != Deletion.DELETION_NONE:
-        raise being_deleted(f"namespace {name}")
+        raise deletion_in_progress(f"namespace {name}")
     return node
 
 
-def no_namespace(name: NamespaceName) -> BrokerError:
+def namespace_not_found(name: NamespaceName) -> BrokerError:
     return BrokerError(ErrorCode.NOT_FOUND, f"there is no namespace {name}: create it first")
 
 
-def being_deleted(what: str) -> BrokerError:
+def deletion_in_progress(what: str) -> BrokerError:
     return BrokerError(
         ErrorCode.NOT_ALLOWED, f"{what} is being deleted; if that was interrupted, delete it again to finish"
     )

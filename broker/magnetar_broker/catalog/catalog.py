@@ -4,11 +4,11 @@
     /topics                                 the managed ledger's; the catalog only lists them
 
 What decides whether something may be *created* is read afresh, and goes into the transaction that creates it as a
-check of its version (`creation`), so that no deletion and no growth can happen in between. What holds for a topic
-when it is *opened* is read afresh, too, since any broker may have changed it (`check_topic`). What is read to *find*
-something may be a few seconds old: namespaces are cached for that time. Partitioned topics are not cached, since they
-have to grow at once. Only a fresh read proves that something does not exist: an administrator who has just created it
-at another broker must find it here. There are no watches: ten thousand topics would need as many.
+check of its version (`prepare_creation`), so that no deletion and no growth can happen in between. What holds for a
+topic when it is *opened* is read afresh, too, since any broker may have changed it (`check_topic`). What is read to
+*find* something may be a few seconds old: namespaces are cached for that time. Partitioned topics are not cached, since
+they have to grow at once. Only a fresh read proves that something does not exist: an administrator who has just created
+it at another broker must find it here. There are no watches: ten thousand topics would need as many.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.namespace_lease_store import NamespaceLeaseStore
-from magnetar_broker.admin.namespaces import Namespaces, standing
-from magnetar_broker.admin.partitioned_topics import PartitionedTopics
-from magnetar_broker.admin.tenants import Tenants
-from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.namespace_lease_store import NamespaceLeaseStore
+from magnetar_broker.catalog.namespaces import Namespaces, require_active
+from magnetar_broker.catalog.partitioned_topics import PartitionedTopics
+from magnetar_broker.catalog.tenants import Tenants
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_broker.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -43,7 +43,7 @@ __all__ = ["Catalog"]
 _CACHED_NAMESPACES: Final = 1000
 # A local name that is its own encoding, and one that a topic may have.
 _UNENCODED: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,700}")
-_OURS: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)
+_BUILT_IN: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)
 
 
 class Catalog:
@@ -68,7 +68,7 @@ class Catalog:
 
     async def bootstrap(self) -> None:
         """Create the tenants and namespaces that every cluster has."""
-        for name in _OURS:
+        for name in _BUILT_IN:
             for create in (
                 lambda name=name: self.tenants.create(name.tenant, TenantSettings()),
                 lambda name=name: self.namespaces.create(name, Policies()),
@@ -78,16 +78,16 @@ class Catalog:
     async def check_topic(self, name: TopicName) -> Policies:
         """Return the policies of the topic's namespace. Raises `BrokerError` if there can't be such a topic."""
         _check_persistent(name)
-        namespace = await self.namespace(name.namespace_name, fresh=True)
+        namespace = await self.get_namespace(name.namespace_name, fresh=True)
         if name.is_partition:
-            await self._partition(name)
-        return standing(name.namespace_name, namespace.node).policies
+            await self._check_partition(name)
+        return require_active(name.namespace_name, namespace.node).policies
 
-    async def policies(self, name: NamespaceName) -> Policies:
+    async def get_policies(self, name: NamespaceName) -> Policies:
         """Return a namespace's policies, at most a few seconds old. Raises `BrokerError`."""
-        return (await self.namespace(name)).node.policies
+        return (await self.get_namespace(name)).node.policies
 
-    async def namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
+    async def get_namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
         """Return a namespace's node, marked or not: at most a few seconds old, or as it is now. Raises NOT_FOUND."""
         now = self._clock.monotonic()
         cached = self._cache.get(name)
@@ -108,7 +108,7 @@ class Catalog:
             self._cache.popitem(last=False)
         return found
 
-    async def creation(self, name: TopicName, *, explicit: bool = False) -> list[Change]:
+    async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> list[Change]:
         """Return the checks of the transaction that creates the topic.
 
         `explicit`: a request creates the topic; else it is created on first use. Raises `BrokerError` if it must not be
@@ -116,7 +116,7 @@ class Catalog:
         """
         await self._nodes.sync()
         namespace = await self.namespaces.get(name.namespace_name, fresh=False)
-        policies = standing(name.namespace_name, namespace.node).policies
+        policies = require_active(name.namespace_name, namespace.node).policies
         # A namespace that was deleted and created again may be at the same version.
         checks: list[Change] = [
             Check(paths.namespace(name.namespace_name), namespace.version),
@@ -124,12 +124,12 @@ class Catalog:
         ]
         await self._check_topic_limit(name)
         if name.is_partition:
-            version = await self._partition(name)
+            version = await self._check_partition(name)
             return [*checks, Check(paths.partitioned(name.base), version)]
         if not explicit:
             if is_system_topic(name):
                 raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic, which the system creates itself")
-            if not self._auto_creation(policies)[0]:
+            if not self._get_auto_creation(policies)[0]:
                 raise BrokerError(
                     ErrorCode.TOPIC_NOT_FOUND,
                     f"there is no topic {name}, and none is created on first use (allow_auto_topic_creation)",
@@ -140,25 +140,25 @@ class Catalog:
             )
         return checks
 
-    async def partitions(self, name: TopicName, create: bool) -> int:
+    async def resolve_partitions(self, name: TopicName, create: bool) -> int:
         """Return the number of partitions; 0: the topic is not partitioned, and does not exist yet if `create` allows
         that. Raises TOPIC_NOT_FOUND.
         """
         _check_persistent(name)
-        namespace = await self.namespace(name.namespace_name)
+        namespace = await self.get_namespace(name.namespace_name)
         try:
-            there = await self._count(name, namespace.node)
+            there = await self._count_partitions(name, namespace.node)
         except BrokerError as error:
             if error.code not in (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED):
                 raise
             there = None
         if there is None:
-            namespace = await self.namespace(name.namespace_name, fresh=True)
-            there = await self._count(name, namespace.node)
+            namespace = await self.get_namespace(name.namespace_name, fresh=True)
+            there = await self._count_partitions(name, namespace.node)
         if there is not None:
             return there
         policies = namespace.node.policies
-        allowed, partitions = self._auto_creation(policies)
+        allowed, partitions = self._get_auto_creation(policies)
         if not (create and allowed) and not is_system_topic(name):
             reason = "allow_auto_topic_creation is off" if create else "this request does not create topics"
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}: create it first ({reason})")
@@ -167,16 +167,16 @@ class Catalog:
             return (await self.partitioned.get(name)).partitions
         return 0
 
-    async def parts(self, name: TopicName) -> list[TopicName]:
+    async def expand_partitions(self, name: TopicName) -> list[TopicName]:
         """Return the topic's partitions, or the topic itself if it has none. Raises TOPIC_NOT_FOUND."""
-        partitions = await self.partitions(name, create=False)
+        partitions = await self.resolve_partitions(name, create=False)
         return [name.partition(index) for index in range(partitions)] if partitions else [name]
 
-    async def _count(self, name: TopicName, namespace: NamespaceNode) -> int | None:
+    async def _count_partitions(self, name: TopicName, namespace: NamespaceNode) -> int | None:
         """Return the number of partitions; None: there is no such topic. Raises `BrokerError` if there can't be."""
-        standing(name.namespace_name, namespace)
+        require_active(name.namespace_name, namespace)
         if name.is_partition:
-            await self._partition(name)
+            await self._check_partition(name)
             return 0
         found, stored = await asyncio.gather(self.partitioned.find(name), self._nodes.exists(paths.topic(name)))
         if found is not None:
@@ -185,7 +185,7 @@ class Catalog:
             return found.node.partitions
         return 0 if stored else None
 
-    async def topic_state(self, name: TopicName) -> TopicState | None:
+    async def get_topic_state(self, name: TopicName) -> TopicState | None:
         """Return the state of the topic's log; None: it does not exist."""
         found = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
         return found.node.state if found else None
@@ -194,17 +194,17 @@ class Catalog:
         """Make later reads return everything that was written before this call."""
         await self._nodes.sync()
 
-    async def topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+    async def list_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
         """Return the full names of all stored topics of the namespace, partitions among them, in order."""
         names = []
         for domain in TopicDomain:
-            names += await self._listed(paths.TOPICS, namespace, domain, include_system)
+            names += await self._list_names(paths.TOPICS, namespace, domain, include_system)
         return sorted(names)
 
-    async def partitioned_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+    async def list_partitioned_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
         names = []
         for domain in TopicDomain:
-            names += await self._listed(paths.PARTITIONED, namespace, domain, include_system)
+            names += await self._list_names(paths.PARTITIONED, namespace, domain, include_system)
         return sorted(names)
 
     async def delete_tenant(
@@ -214,7 +214,7 @@ class Catalog:
         release: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
         """Delete the tenant. `delete_topics` and `release`: see `delete_namespace`, for each namespace by force."""
-        if tenant in [name.tenant for name in _OURS]:
+        if tenant in [name.tenant for name in _BUILT_IN]:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"tenant {tenant} exists in every cluster, and can't be deleted")
 
         async def delete_namespace(name: NamespaceName) -> None:
@@ -229,23 +229,23 @@ class Catalog:
         release: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
         """Delete the namespace: see `Namespaces.delete`."""
-        if name in _OURS:
+        if name in _BUILT_IN:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"namespace {name} exists in every cluster, and can't be deleted")
         self._cache.pop(name, None)
-        await self.namespaces.delete(name, self._everything, delete_topics, release)
+        await self.namespaces.delete(name, self._list_everything, delete_topics, release)
 
     async def update_policies(self, name: NamespaceName, policies: Policies) -> None:
         await self.namespaces.update(name, policies)
         self._cache.pop(name, None)
 
-    async def _everything(self, namespace: NamespaceName) -> list[str]:
+    async def _list_everything(self, namespace: NamespaceName) -> list[str]:
         await self._nodes.sync()
         return [
-            *await self.topics(namespace, include_system=True),
-            *await self.partitioned_topics(namespace, include_system=True),
+            *await self.list_topics(namespace, include_system=True),
+            *await self.list_partitioned_topics(namespace, include_system=True),
         ]
 
-    def _auto_creation(self, policies: Policies) -> tuple[bool, int]:
+    def _get_auto_creation(self, policies: Policies) -> tuple[bool, int]:
         """Return whether topics are created on first use, and with how many partitions."""
         if policies.HasField("auto_topic_creation"):
             return policies.auto_topic_creation.allowed, policies.auto_topic_creation.partitions
@@ -257,7 +257,7 @@ class Catalog:
         may exceed the limit."""
         limit = self.settings.max_topics_per_namespace
         if limit and not is_system_topic(name):
-            topics = len(await self.topics(name.namespace_name))
+            topics = len(await self.list_topics(name.namespace_name))
             if topics >= limit:
                 raise BrokerError(
                     ErrorCode.NOT_ALLOWED,
@@ -265,7 +265,7 @@ class Catalog:
                     f"max_topics_per_namespace is {limit:,}",
                 )
 
-    async def _partition(self, name: TopicName) -> int:
+    async def _check_partition(self, name: TopicName) -> int:
         """Return the version of the partitioned topic. Raises TOPIC_NOT_FOUND if it does not have this partition."""
         found = await self.partitioned.find(name.base)
         if found is None:
@@ -282,12 +282,12 @@ class Catalog:
             )
         return found.version
 
-    async def _listed(
+    async def _list_names(
         self, root: str, namespace: NamespaceName, domain: TopicDomain, include_system: bool
     ) -> list[str]:
         names = []
         shown = include_system or namespace != SYSTEM_NAMESPACE
-        for encoded in await self._nodes.names(f"{root}/{namespace}/{domain}"):
+        for encoded in await self._nodes.list_children(f"{root}/{namespace}/{domain}"):
             if _UNENCODED.fullmatch(encoded):  # nearly all do, and there may be very many names
                 if shown and (include_system or not encoded.startswith(SYSTEM_PREFIX)):
                     names.append(f"{domain}://{namespace}/{encoded}")

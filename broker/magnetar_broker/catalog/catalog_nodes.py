@@ -44,40 +44,40 @@ class CatalogNodes:
         self._randomness = randomness
         self._timeout_s = timeout_s
 
-    def incarnation(self) -> bytes:
+    def new_incarnation(self) -> bytes:
         return self._randomness.token(INCARNATION_BYTES)
 
     async def read(self, kind: type[M], path: str, *, fresh: bool = False) -> Found[M] | None:
         """Read a node; None: there is none. Possibly stale, unless `fresh`."""
-        with _converted_errors(path):
+        with _convert_errors(path):
             return await self._read(kind, path, fresh=fresh)
 
     async def _read(self, kind: type[M], path: str, *, fresh: bool) -> Found[M] | None:
         stored = await compare_and_set.read(self._store, path, fresh=fresh)
-        return Found(_decoded(kind, path, stored.payload), stored.version) if stored else None
+        return Found(_decode(kind, path, stored.payload), stored.version) if stored else None
 
     async def read_decodable(self, kind: type[M], path: str) -> Found[M] | None:
         """Read afresh a node that counts as absent if it can't be decoded."""
-        with _converted_errors(path), contextlib.suppress(ForeignValue):
+        with _convert_errors(path), contextlib.suppress(ForeignValue):
             return await self._read(kind, path, fresh=True)
         return None
 
     async def exists(self, path: str) -> bool:
-        return await self.version(path) is not None
+        return await self.get_version(path) is not None
 
-    async def version(self, path: str) -> int | None:
+    async def get_version(self, path: str) -> int | None:
         """Return the node's version, None if there is none. Possibly stale."""
-        with _converted_errors(path):
+        with _convert_errors(path):
             stat = await self._store.exists(path)
             return stat.version if stat is not None else None
 
     async def sync(self) -> None:
         """Make later reads return everything that was written before this call."""
-        with _converted_errors("/"):
+        with _convert_errors("/"):
             await self._store.sync()
 
-    async def names(self, path: str) -> list[str]:
-        with _converted_errors(path):
+    async def list_children(self, path: str) -> list[str]:
+        with _convert_errors(path):
             return await self._store.children(path)
 
     async def change(
@@ -87,39 +87,39 @@ class CatalogNodes:
 
         `update` may alter its argument. If one of `along` is refused, its `Refused` is raised and nothing was changed.
         """
-        with _converted_errors(path):
+        with _convert_errors(path):
             return await self._change(kind, path, update, along)
 
     async def _change(
         self, kind: type[M], path: str, update: Callable[[M | None], M | None], along: Sequence[Change]
     ) -> M | None:
-        made: M | None = None
+        result: M | None = None
 
-        def changed(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
-            nonlocal made
-            made = update(None if payload is None else _decoded(kind, path, payload))
-            if made is None:
+        def encode_change(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:
+            nonlocal result
+            result = update(None if payload is None else _decode(kind, path, payload))
+            if result is None:
                 return compare_and_set.DELETE
-            encoded = made.SerializeToString(deterministic=True)
+            encoded = result.SerializeToString(deterministic=True)
             return compare_and_set.LEAVE if encoded == payload else encoded
 
         await compare_and_set.change(
             self._store,
             path,
-            changed,
+            encode_change,
             clock=self._clock,
             randomness=self._randomness,
             along=along,
             timeout_s=self._timeout_s,
         )
-        return made
+        return result
 
-    async def remove_empty(self, path: str) -> None:
+    async def delete_empty(self, path: str) -> None:
         """Delete an empty node. If it can't be deleted now, it stays, which does no harm."""
         with contextlib.suppress(MetadataError):
             await self._store.delete(path, ANY)
 
-    async def make_if_absent(self, kind: type[Message], path: str, along: Sequence[Change] = ()) -> None:
+    async def create_if_absent(self, kind: type[Message], path: str, along: Sequence[Change] = ()) -> None:
         """Create an empty node unless there is one, decodable or not. If one of `along` is refused, its `Refused` is
         raised."""
         if not await self.exists(path):
@@ -130,21 +130,21 @@ class CatalogNodes:
     ) -> M | None:
         """Change a node that costs little to lose: one that can't be decoded is logged and replaced by an empty one
         first."""
-        with _converted_errors(path):
+        with _convert_errors(path):
             try:
                 return await self._change(kind, path, update, along)
             except ForeignValue:
                 await replace_undecodable(kind, self._store, path, self._randomness, along)
             return await self._change(kind, path, update, along)
 
-    def making(self, path: str, node: Message) -> Put:
+    def build_put(self, path: str, node: Message) -> Put:
         """Return the change that creates a node, for the transaction that changes another one."""
         payload = node.SerializeToString(deterministic=True)
         return Put(path, compare_and_set.encode_first_value(payload, self._randomness), ABSENT)
 
 
 @contextmanager
-def _converted_errors(path: str) -> Iterator[None]:
+def _convert_errors(path: str) -> Iterator[None]:
     """Convert errors of the store to `BrokerError`."""
     try:
         yield
@@ -162,7 +162,7 @@ def _converted_errors(path: str) -> Iterator[None]:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"{path} in the metadata store: {error}") from error
 
 
-def _decoded(kind: type[M], path: str, payload: bytes) -> M:
+def _decode(kind: type[M], path: str, payload: bytes) -> M:
     try:
         return kind.FromString(payload)
     except DecodeError as error:

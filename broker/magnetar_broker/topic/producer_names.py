@@ -1,16 +1,16 @@
-"""Who may publish under which name on one topic, and how far each name's messages are stored.
+"""Rules about the names of a topic's producers, and the last sequence id stored for each name.
 
-A name has one producer at a time (PRD-11). A producer that connects again is the same one, by its `instance`, in a
-higher epoch: it takes its name over, and what its former self has sent and the topic has not taken yet never will be
-(CHK-33). Two of one name and different instances are two producers, and the second is refused while the first is there.
+A name has one producer at a time (PRD-11). A producer that reconnects has the same `instance` and a higher epoch. It
+takes over its name, and messages that its old connection has sent, and the topic has not accepted yet, are never
+accepted (CHK-33). A producer with the same name and another instance is refused while the first one is connected.
 
-    A: instance a, epoch 0, sends 1 2 3; the connection breaks, and 3 lies unread in it
-    A connects again: instance a, epoch 1. It evicts epoch 0, and sends 2 3 again: the log has 1 2 2 3, and no 3 behind
-    Had the broker heard of the break first, and read the old connection's OpenProducer last: its epoch is known to be
-    over, and it is refused
+    A: instance a, epoch 0, sends 1 2 3; the connection breaks, and 3 is not read from it yet
+    A reconnects: instance a, epoch 1. It evicts epoch 0, and resends 2 3: the log has 1 2 2 3, and no other 3 after it
+    If the broker noticed the break first, and reads the old connection's OpenProducer last, it refuses that: the epoch
+    is older than the known one
 
-So the highest epoch of a name is remembered when its producer has gone, with its highest sequence id: of so many names
-as are bounded here, the latest.
+So the highest epoch of a name, and its highest sequence id, are remembered after its producer has closed, for a limited
+number of names: those whose producers closed last.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class _Known:
 
 
 class ProducerNames(Generic[P]):
-    """`P` is whatever stands for a producer."""
+    """`P` is the type of producers."""
 
-    __slots__ = ("_known", "_left", "_max_remembered", "live")
+    __slots__ = ("_closed", "_known", "_max_remembered", "live")
 
     def __init__(self, max_remembered: int = _MAX_REMEMBERED) -> None:
-        # Who has a name now.
+        # The connected producer of each name.
         self.live: dict[str, P] = {}
-        # Of those, and of others; the names of the others, the one that left last at the end.
+        # What is known of connected and closed producers, and the names of the closed ones, the last one at the end.
         self._known: dict[str, _Known] = {}
-        self._left: dict[str, None] = {}
+        self._closed: dict[str, None] = {}
         self._max_remembered = max_remembered
 
     def claim(self, name: str, instance: bytes, epoch: int, producer: P) -> P | None:
-        """Gives it the name, and returns whom that evicts. Raises `BrokerError`."""
+        """Give the producer the name, and return the producer that it evicts. Raises `BrokerError`."""
         holder, known = self.live.get(name), self._known.get(name)
         if known is not None and known.instance == instance:
             if epoch < known.epoch or (epoch == known.epoch and holder is not None):
@@ -67,26 +67,26 @@ class ProducerNames(Generic[P]):
         last = NOTHING_STORED if known is None else known.last_sequence_id
         self._known[name] = _Known(instance, epoch, last)
         self.live[name] = producer
-        self._left.pop(name, None)
+        self._closed.pop(name, None)
         return holder
 
     def release(self, name: str, producer: P) -> None:
-        """It has gone. If another one has the name by now, that keeps it."""
+        """Release the name of a closed producer, unless another one has taken it over."""
         if self.live.get(name) is not producer:
             return
         del self.live[name]
-        self._left[name] = None
-        if len(self._left) > self._max_remembered:
-            forgotten = next(iter(self._left))
-            del self._left[forgotten], self._known[forgotten]
+        self._closed[name] = None
+        if len(self._closed) > self._max_remembered:
+            forgotten = next(iter(self._closed))
+            del self._closed[forgotten], self._known[forgotten]
 
-    def stored(self, name: str, sequence_id: int) -> None:
-        """A message of this name is durable."""
+    def record_stored(self, name: str, sequence_id: int) -> None:
+        """Record that a message of this name is persisted."""
         known = self._known.get(name)
         if known is not None and sequence_id > known.last_sequence_id:
             known.last_sequence_id = sequence_id
 
     def last_sequence_id(self, name: str) -> int:
-        """The highest that is known to be stored."""
+        """Return the highest sequence id that is known to be persisted."""
         known = self._known.get(name)
         return NOTHING_STORED if known is None else known.last_sequence_id

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog_nodes import CatalogNodes
-from magnetar_broker.admin.namespaces import no_namespace
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes
+from magnetar_broker.catalog.namespaces import namespace_not_found
 from magnetar_broker.core.namespace_leases import end_lease, hold_lease
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_leases import LEASE_ID_BYTES
@@ -69,7 +69,7 @@ class NamespaceLeaseStore:
         try:
             await self._change(name, incarnation, held)
         except Refused:
-            raise no_namespace(name) from None
+            raise namespace_not_found(name) from None
         assert taken is not None
         return taken
 
