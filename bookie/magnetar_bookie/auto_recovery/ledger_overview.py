@@ -1,7 +1,7 @@
 """What commands show of ledgers: their metadata, unregistered bookies, and which entries the bookies hold.
 
 The bookies of a ledger, and which of them are registered, cost one read of its node. Which entries they hold is known
-only to them: they are asked for inventories, for which they read all that they hold of the ledger.
+only to them: each returns an inventory, for which it reads all that it holds of the ledger.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For each entry the bookies are tried in the order of `list_sources`; entries with the same source are read together. A
 bookie that could not be reached is not tried again in the same repair. A record is accepted if its checksum and ids are
-right. In each round, every entry gets its record or loses a source, whatever the bookies answer. So `read` ends.
+right. In each round, every entry gets its record or loses a source, for any answers of the bookies. So `read` ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The repair tasks in the metadata store: one node for each underreplicated ledger.
 
-A task says only that a worker should look at the ledger; the repair is planned from the ledger's metadata each time. So
+A task only requests that a worker looks at the ledger; the repair is planned from the ledger's metadata each time. So
 a superfluous task costs one read, and if two workers have the same task, some entries are copied twice: all that they
 do is idempotent or a compare-and-set. The lock only keeps them apart in most cases.
 
