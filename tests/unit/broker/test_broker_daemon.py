@@ -217,7 +217,7 @@ async def test_hanging_shutdown_is_reported_by_exit_status(monkeypatch: pytest.M
     await machine.add_bookie()
     async with machine.running(broker_shutdown_timeout_seconds=0.1, close_timeout_seconds=0.1) as daemon:
         await becomes_ready(daemon)
-        monkeypatch.setattr("magnetar_broker.daemon.run._TELLING_S", 0.1)
+        monkeypatch.setattr("magnetar_broker.daemon.run._END_SESSION_S", 0.1)
 
         async def hangs() -> None:
             await asyncio.Event().wait()

@@ -56,7 +56,7 @@ async def test_setting_an_unmet_policy_returns_a_warning(caplog: pytest.LogCaptu
 
     async with running_broker() as scene:
         namespaces = scene.admin.namespaces
-        with caplog.at_level(logging.WARNING, "magnetar_broker.admin.namespace_calls"):
+        with caplog.at_level(logging.WARNING, "magnetar_broker.admin.catalog_calls"):
             (warning,) = await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         assert "2 of 2 registered bookies" in warning
         assert "the ack quorum needs 3" in warning
