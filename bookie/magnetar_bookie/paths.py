@@ -28,11 +28,11 @@ TASKS: Final = "/repair/tasks"
 LOCKS: Final = "/repair/locks"
 
 
-def name_of(ledger_id: int) -> str:
+def format_ledger_id(ledger_id: int) -> str:
     return f"{ledger_id:016x}"
 
 
-def id_of(name: str) -> int:
+def parse_ledger_id(name: str) -> int:
     """The other way round. Raises `ValueError` where no ledger has this name."""
     if len(name) != 16 or not is_hexadecimal(name):
         raise ValueError(f"{name!r} is not a ledger id: it must have 16 hexadecimal digits, in lower case")
@@ -44,20 +44,20 @@ def is_hexadecimal(name: str) -> bool:
 
 
 def ledger(ledger_id: int) -> str:
-    name = name_of(ledger_id)
+    name = format_ledger_id(ledger_id)
     return "/".join((LEDGERS, name[:4], name[4:8], name[8:12], name[12:]))
 
 
 def intent(ledger_id: int) -> str:
-    return f"{INTENTS}/{name_of(ledger_id)}"
+    return f"{INTENTS}/{format_ledger_id(ledger_id)}"
 
 
 def task(ledger_id: int) -> str:
-    return f"{TASKS}/{name_of(ledger_id)}"
+    return f"{TASKS}/{format_ledger_id(ledger_id)}"
 
 
 def lock(ledger_id: int) -> str:
-    return f"{LOCKS}/{name_of(ledger_id)}"
+    return f"{LOCKS}/{format_ledger_id(ledger_id)}"
 
 
 def cookie(bookie_id: str) -> str:

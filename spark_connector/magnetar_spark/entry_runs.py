@@ -13,7 +13,7 @@ An entry that no replica gives is asked for once more by a new plan of its ledge
 moved. What those bookies all say they don't have is gone; then it is `Gone`, in its place in the order. A bookie that
 can't be reached, or has too many to serve, has not said so: unknown is not no. Nor has one that lacks an entry in the
 last fragment of an open ledger, since a copy may be in flight to it; there only damage on all replicas proves a loss,
-as for every reader of ledgers (magnetar_bookie/read/range_reader.py). The plan that was made before the read says
+as for every reader of ledgers (magnetar_bookie/read/entry_reader.py). The plan that was made before the read says
 whether the ledger is open. Such entries are retried for `reconnect_s`, and then the task fails (`NotReadNow`), which
 Spark tries again.
 
@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.read.entry_reader import EntryReader, NotRead
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import (
     AddFailed,
     IntentSwept,
@@ -24,6 +22,8 @@ from magnetar_bookie.errors import (
     OutcomeNotKnown,
     TooManyPending,
 )
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import MetadataStore
@@ -196,7 +196,7 @@ class ChainOwner:
         plan, chance, appended = self._plan, self._chance, 0
         roll = 1 + chance.below(plan.roll_entries)
         while writer.failed is None and (self._again or (appended < roll and not self.stopping)):
-            if writer.wants_roll and appended:
+            if writer.should_roll and appended:
                 self._log.say("note", writer.ledger_id, "rolls, since it was made with too few bookies")
                 return
             for _ in range(1 + chance.below(plan.burst)):

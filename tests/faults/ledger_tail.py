@@ -7,9 +7,9 @@ import contextlib
 import zlib
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 from tests.faults.ledger_history import Log

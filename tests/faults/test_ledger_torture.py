@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, NotEnoughBookies
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_metadata.location import open_metadata
 from magnetar_wire.clock import SystemClock
@@ -114,14 +114,14 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         assert sorted(degraded.metadata.last_fragment.bookies) == sorted([other, last])
         assert degraded.metadata.degraded
         await _add(degraded, 20)
-        assert not degraded.wants_roll
+        assert not degraded.should_roll
 
         # It is back: the ensemble is mended, and the degraded ledger is to be followed by a whole one.
         assert await cluster.start(victim, 30.0) == ""
         await until(lambda: whole.absent == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
         assert whole.metadata.last_fragment.first_entry_id == 40
         await _add(whole, 20)
-        await until(lambda: degraded.wants_roll, "the degraded ledger wants to roll")
+        await until(lambda: degraded.should_roll, "the degraded ledger wants to roll")
         await _closed(client, degraded, 20)
 
         # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
@@ -149,7 +149,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         # All are there, and one more: who dies is replaced while writes go on.
         assert await cluster.start(victim, 30.0) == ""
         spare = await cluster.add()
-        await until(lambda: two.wants_roll and len(client.bookies.writable()) == 4, "all are there")
+        await until(lambda: two.should_roll and len(client.bookies.writable()) == 4, "all are there")
         await _closed(client, two, 20)
         mended = await _writer(client)
         dying = mended.metadata.last_fragment.bookies[0]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.location import open_metadata

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.command import app

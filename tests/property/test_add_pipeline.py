@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
-from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, NotEnoughBookies
+from magnetar_bookie.ledger.add_rules import AddPipeline, Complete, Fail
+from magnetar_bookie.ledger.ensemble_rules import Change
 from magnetar_bookie.read.striping import Fragment, Striping
 from tests.examples import scaled
 

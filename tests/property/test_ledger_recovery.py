@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import RecoveryUndecided
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from tests.examples import examples
 from tests.unit.bookie.honest_bookie import entry, length_up_to, record_of
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.read.range_reader import EntryReader, NotRead
-from magnetar_bookie.read.read_answer import Lack
+from magnetar_bookie.read.entry_reader import EntryReader, NotRead
+from magnetar_bookie.read.read_answer import MissingReason
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_protos import ledger_pb2 as pb
@@ -35,7 +35,7 @@ async def test_entries_of_any_replica_are_read_and_missing_ones_reported(
     bookies = {f"b{slot}": HonestBookie(f"b{slot}", clock) for slot in range(size + 1)}
     manners = {name: data.draw(_MANNERS) for name in bookies}
     readable = dict.fromkeys(range(count), False)
-    faults: set[tuple[str, int, Lack]] = set()
+    faults: set[tuple[str, int, MissingReason]] = set()
     for entry_id in range(count):
         for slot in striping.write_set(entry_id):
             name = fragment_of(fragments, entry_id).bookies[slot]
@@ -47,7 +47,7 @@ async def test_entries_of_any_replica_are_read_and_missing_ones_reported(
             if state == "whole":
                 readable[entry_id] |= manners[name] in ("honest", "short", "slow")
             else:
-                faults.add((name, entry_id, Lack.ABSENT if state == "absent" else Lack.DAMAGED))
+                faults.add((name, entry_id, MissingReason.ABSENT if state == "absent" else MissingReason.DAMAGED))
 
     async def ask(bookie_id: str, request: pb.ReadRequest, timeout_s: float) -> pb.ReadAnswer:
         if manners[bookie_id] == "failing":

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
-from magnetar_bookie.read.read_answer import Lack, ReadEntries
+from magnetar_bookie.ledger.recovery_rules import FenceAnswers, RecoveryReads, first_to_recover
+from magnetar_bookie.read.read_answer import MissingReason, ReadEntries
 from magnetar_bookie.read.striping import Fragment, Striping
 from tests.examples import examples
 
@@ -26,7 +26,7 @@ def _reads(striping: Striping, first: int = 0, window: int = 64) -> RecoveryRead
     return RecoveryReads(striping, first, window_entries=window, window_bytes=1_000_000)
 
 
-def _one(entry_id: int, found: bytes | Lack) -> ReadEntries:
+def _one(entry_id: int, found: bytes | MissingReason) -> ReadEntries:
     return ReadEntries({entry_id: found}, None, entry_id + 1, -1)
 
 
@@ -41,7 +41,7 @@ def test_recovery_rule_decides_every_combination_of_responses(striping: Striping
 
     CHK-67: where all have answered, fewer than that with no, and one that it is damaged, it is kept without a record.
     """
-    possible: list[bytes | Lack | str] = [b"record", *Lack, "timed out"]
+    possible: list[bytes | MissingReason | str] = [b"record", *MissingReason, "timed out"]
     for entry_id in range(striping.ensemble_size):
         for said in itertools.product(possible, repeat=striping.write_quorum):
             reads = _reads(striping, entry_id)
@@ -50,12 +50,16 @@ def test_recovery_rule_decides_every_combination_of_responses(striping: Striping
                     reads.not_answered(slot, entry_id, entry_id, found)
                 else:
                     reads.answered(slot, _one(entry_id, found))
-            noes = [place for place, found in enumerate(said) if found is Lack.ABSENT]
+            noes = [place for place, found in enumerate(said) if found is MissingReason.ABSENT]
             enough = striping.write_quorum - striping.ack_quorum + 1
             yes = said.index(b"record") if b"record" in said else None
             # Answers count in the order in which they come.
             ends = len(noes) >= enough and (yes is None or noes[enough - 1] < yes)
-            lost = len(noes) < enough and Lack.DAMAGED in said and all(isinstance(found, Lack) for found in said)
+            lost = (
+                len(noes) < enough
+                and MissingReason.DAMAGED in said
+                and all(isinstance(found, MissingReason) for found in said)
+            )
             assert reads.last_entry_id == (entry_id - 1 if ends else None)
             assert reads.next_is_lost is lost
             kept = [] if ends or yes is None else [(entry_id, b"record")]
@@ -67,7 +71,7 @@ def test_an_entry_that_an_ack_quorum_holds_is_never_dropped(striping: Striping) 
     """CHK-14: whichever ack quorum holds it, and whoever of the others says no, holds it, or gives no answer."""
     for holders in itertools.combinations(striping.write_set(1), striping.ack_quorum):
         others = [slot for slot in striping.write_set(1) if slot not in holders]
-        possible: list[bytes | Lack | str] = [b"record", Lack.ABSENT, "timed out"]
+        possible: list[bytes | MissingReason | str] = [b"record", MissingReason.ABSENT, "timed out"]
         for said in itertools.product(possible, repeat=len(others)):
             for silent in range(striping.ack_quorum + 1):
                 reads = _reads(striping, 1)
@@ -113,10 +117,10 @@ def test_recovery_starts_above_entries_known_to_be_confirmed() -> None:
 def test_a_time_out_does_not_revoke_an_answer() -> None:
     """CHK-67: a bookie that may have lost the entry and then hangs has answered: what is lost is known as lost."""
     reads = RecoveryReads(Striping(2, 2, 1), 0, window_entries=1, window_bytes=1)
-    reads.answered(1, ReadEntries({0: Lack.UNKNOWN}, None, 1, -1))
+    reads.answered(1, ReadEntries({0: MissingReason.UNKNOWN}, None, 1, -1))
     reads.ask_again(1)
     reads.not_answered(1, 0, 0, "timed out")
-    reads.answered(0, ReadEntries({0: Lack.DAMAGED}, None, 1, -1))
+    reads.answered(0, ReadEntries({0: MissingReason.DAMAGED}, None, 1, -1))
     assert reads.take() == (0, None)
 
 
@@ -156,11 +160,11 @@ def test_recovery_decisions_match_the_model_in_any_response_order(
                     for entry_id, answer in entries.items():
                         if striping.holds(slot, entry_id):
                             said.setdefault((entry_id, slot), []).append(answer)
-                    found: dict[str, bytes | Lack] = {
+                    found: dict[str, bytes | MissingReason] = {
                         "yes": b"12345678",
-                        "no": Lack.ABSENT,
-                        "unknown": Lack.UNKNOWN,
-                        "damaged": Lack.DAMAGED,
+                        "no": MissingReason.ABSENT,
+                        "unknown": MissingReason.UNKNOWN,
+                        "damaged": MissingReason.DAMAGED,
                     }
                     reads.answered(
                         slot,
@@ -224,8 +228,10 @@ def test_recovery_completes_with_any_window_if_enough_bookies_respond(
             else:
                 begin, last = asked
                 stop = data.draw(st.integers(begin, last))
-                entries: dict[int, bytes | Lack] = {
-                    entry_id: b"123456789" if entry_id < length and striping.holds(slot, entry_id) else Lack.ABSENT
+                entries: dict[int, bytes | MissingReason] = {
+                    entry_id: b"123456789"
+                    if entry_id < length and striping.holds(slot, entry_id)
+                    else MissingReason.ABSENT
                     for entry_id in range(begin, stop + 1)
                 }
                 reads.answered(slot, ReadEntries(entries, None, stop + 1, -1))

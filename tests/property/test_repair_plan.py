@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_bookie_replaced
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import (
     FillSlot,
@@ -19,6 +18,7 @@ from magnetar_bookie.core.repair import (
     runs,
     sources,
 )
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState, replace_bookie
 from magnetar_bookie.read.striping import Fragment, Striping
 
 BOOKIES = tuple(f"b{number}" for number in range(1, 8))
@@ -78,9 +78,7 @@ class Cluster:
                 return False
             self.held[step.target].add(entry_id)
         if step.replaces:
-            self.metadata = with_bookie_replaced(
-                self.metadata, step.first_entry_id, step.slot, step.listed, step.target
-            )
+            self.metadata = replace_bookie(self.metadata, step.first_entry_id, step.slot, step.listed, step.target)
         return True
 
 

@@ -16,7 +16,7 @@ from tests.source_places import PlaceNotFound
 _MOST_SEEDS: Final = 500
 _BRANCHES: Final = [
     # Limits, and what comes of them.
-    Branch("LedgerWriter.append_run", "raise TooManyPending"),
+    Branch("LedgerWriter.append_entries", "raise TooManyPending"),
     Branch("EnsembleChoice.choose", "raise await self._too_few(striping)"),
     Branch("GroupCommit.room", "self._room_waiters[woken] = None"),
     Branch("RecordReader._in_line", "max_bytes -= len(record)"),
@@ -31,7 +31,7 @@ _BRANCHES: Final = [
     Branch("GarbageCollector._look_through", "unexplained[ledger_id] = None"),
     Branch("LongPolls.gone", "self.risen(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.
-    Branch("LedgerStore.make", "continue"),
+    Branch("LedgerMetadataStore.make", "continue"),
     Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
     Branch("_Attempt._read_and_write", "raise self._decided"),
     Branch("Sweeper._take", "intent.sweeping = True"),
@@ -40,7 +40,7 @@ _BRANCHES: Final = [
     Branch("fill_slot", "raise CannotRepair"),
     Branch("decommission", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
     Branch("_plan_fragment", "plan.stuck.append(no_successor(step))"),
-    Branch("with_recovery_writing_to", "return with_holder(current, *bookies)"),
+    Branch("add_recovery_holders", "return add_holders(current, *bookies)"),
 ]
 
 

@@ -35,12 +35,12 @@ from magnetar_bookie.auto_recovery.decommission import decommission_progress, no
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.tombstone import take_off_tombstone
 from magnetar_bookie.core.audit import bookies_to_replace
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.tombstone import remove_tombstone_holders
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
@@ -197,7 +197,7 @@ class Auditor:
             await client.ledgers.store.sync()
             gone = [one for one in metadata.holders if await client.ledgers.store.exists(paths.cookie(one)) is None]
             if gone or not metadata.holders:
-                await take_off_tombstone(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
+                await remove_tombstone_holders(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
         if ledger_id in self._lingering:
             for one in metadata.holders:
                 if one in client.bookies.alive():

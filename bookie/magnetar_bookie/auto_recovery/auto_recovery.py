@@ -10,8 +10,8 @@ from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.election import Election
 from magnetar_bookie.auto_recovery.worker import Worker
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import SessionLost
 from magnetar_wire.tasks import OrderedTaskGroup

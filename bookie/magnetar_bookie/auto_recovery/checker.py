@@ -13,11 +13,11 @@ from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.tasks import Tasks
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import CheckSchedule
 from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 
 __all__ = ["Cluster"]

@@ -27,13 +27,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
 from magnetar_metadata.store import Change, Delete, Put
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import Cookie, Decommission
 
 __all__ = [

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from magnetar_bookie.auto_recovery.ledger_overview import ledgers
 from magnetar_bookie.auto_recovery.overview import Standing, members
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 
 __all__ = ["CannotLeave", "check_farewell"]
 

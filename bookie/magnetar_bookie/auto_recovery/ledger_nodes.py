@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeAlias
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
 from magnetar_metadata.store import MetadataStore
@@ -21,7 +21,7 @@ ReadNode: TypeAlias = compare_and_set.StoredValue | ForeignValue | None
 _READ_AHEAD: Final = 16
 
 
-async def ledger_nodes(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
+async def ledger_nodes(ledgers: LedgerMetadataStore) -> AsyncIterator[tuple[int, ReadNode]]:
     """In order; None: deleted during the walk."""
     ahead: list[int] = []
     async for ledger_id in ledgers.ledger_ids():

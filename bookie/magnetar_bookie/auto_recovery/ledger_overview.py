@@ -13,10 +13,10 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
@@ -68,7 +68,7 @@ def replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
     """Where each lies, fragment by fragment."""
     alive = client.bookies.alive()
     return [
-        Replica(fragment.first_entry_id, metadata.last_entry_of(index), slot, bookie_id, bookie_id in alive)
+        Replica(fragment.first_entry_id, metadata.last_entry_of_fragment(index), slot, bookie_id, bookie_id in alive)
         for index, fragment in enumerate(metadata.fragments)
         for slot, bookie_id in enumerate(fragment.bookies)
     ]

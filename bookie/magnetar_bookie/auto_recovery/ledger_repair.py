@@ -5,9 +5,9 @@ of theirs is harmless at any time:
 
 - a copy is a record that its writer made, written under its own id: a bookie that has it says OK and changes nothing;
   one on which the ledger was deleted says so;
-- `with_holder`, before the first copy, has a later tombstone wait for the bookie that may hold copies. Where the ledger
+- `add_holders`, before the first copy, has a later tombstone wait for the bookie that may hold copies. Where the ledger
   is a tombstone already it is refused, and nothing is copied;
-- `with_bookie_replaced` is refused unless the slot still names the bookie whose entries were copied. What was copied
+- `replace_bookie` is refused unless the slot still names the bookie whose entries were copied. What was copied
   stays what the slot should hold, since the fragment is final;
 - recovery is open to anybody at any time.
 """
@@ -21,17 +21,17 @@ from typing import Final
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.copying import Progress, ReadOnlyTarget, TargetFailed, fill_slot
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import (
-    FragmentChanged,
-    LedgerMetadata,
-    LedgerState,
-    with_bookie_replaced,
-    with_holder,
-)
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
 from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import (
+    FragmentChanged,
+    LedgerMetadata,
+    LedgerState,
+    add_holders,
+    replace_bookie,
+)
 from magnetar_bookie.read.striping import fragment_of
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
@@ -141,7 +141,7 @@ async def put_in_place(
 ) -> None:
     """Fills the slot, and then has the target stand in it."""
     if step.replaces:
-        await client.ledgers.change(ledger_id, lambda current: with_holder(current, step.target))
+        await client.ledgers.change(ledger_id, lambda current: add_holders(current, step.target))
     try:
         await fill_slot(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
     except TargetFailed:
@@ -152,7 +152,7 @@ async def put_in_place(
         try:
             await client.ledgers.change(
                 ledger_id,
-                lambda current: with_bookie_replaced(current, step.first_entry_id, step.slot, step.listed, step.target),
+                lambda current: replace_bookie(current, step.first_entry_id, step.slot, step.listed, step.target),
                 client.bookies.cookie_checks([step.target]),
             )
         except EnsembleOutdated as error:

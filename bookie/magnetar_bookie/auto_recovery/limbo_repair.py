@@ -19,10 +19,10 @@ from typing import Protocol
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.copying import fill_slot
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord

@@ -13,10 +13,10 @@ from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import DecommissionProgress, decommission_progress
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import BookieRegistration, LedgerIntent
 
 __all__ = ["Member", "Offices", "Standing", "Unclaimed", "members", "offices", "unclaimed"]
@@ -101,7 +101,7 @@ async def offices(client: LedgerClient) -> Offices:
             by_session[node.ephemeral_owner] = bookie_id
     auditor = await store.get(paths.AUDITOR)
     locks = {}
-    for ledger_id in await client.ledgers.ids_under(paths.LOCKS):
+    for ledger_id in await client.ledgers.list_ledger_ids(paths.LOCKS):
         lock = await store.exists(paths.lock(ledger_id))
         if lock is not None:
             locks[ledger_id] = by_session.get(lock.ephemeral_owner, f"session {lock.ephemeral_owner:#x}")
@@ -112,7 +112,7 @@ async def unclaimed(client: LedgerClient) -> list[Unclaimed]:
     """The oldest ledger first."""
     await client.ledgers.store.sync()
     found = []
-    for ledger_id in sorted(await client.ledgers.ids_under(paths.INTENTS)):
+    for ledger_id in sorted(await client.ledgers.list_ledger_ids(paths.INTENTS)):
         try:
             stored = await compare_and_set.read(client.ledgers.store, paths.intent(ledger_id))
             if stored is None:

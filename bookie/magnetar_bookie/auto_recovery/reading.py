@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot, Run, runs, sources
-from magnetar_bookie.read.read_answer import BadAnswer, Lack, read_entries
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.read.read_answer import BadAnswer, MissingReason, read_entries
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.transport import TransportError
 
@@ -88,7 +88,7 @@ class SlotReader:
             return {}
         records: dict[int, bytes] = {}
         for entry_id, found in read.entries.items():
-            if isinstance(found, Lack):
+            if isinstance(found, MissingReason):
                 self._note(entry_id, bookie_id, found.value)
             else:
                 records[entry_id] = found

@@ -25,13 +25,13 @@ import logging
 from collections.abc import Callable
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import tombstone
 from magnetar_bookie.errors import LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import tombstone
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import LedgerIntent
 
 __all__ = ["Sweeper"]
@@ -51,7 +51,7 @@ class Sweeper:
 
     async def sweep(self, allowed: Callable[[], bool]) -> None:
         """One round over all intents, for as long as it is `allowed`."""
-        ledger_ids = await self._client.ledgers.ids_under(paths.INTENTS)
+        ledger_ids = await self._client.ledgers.list_ledger_ids(paths.INTENTS)
         now = self._client.clock.monotonic()
         self._seen_at = {one: self._seen_at.get(one, now) for one in ledger_ids}
         self._unreadable = {}

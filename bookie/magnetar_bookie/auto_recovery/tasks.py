@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, StoreFull, Unavailable
 from magnetar_metadata.store import ABSENT
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import RepairTask
 
 __all__ = ["LedgerLock", "RepairProgress", "Tasks", "repair_progress"]
@@ -73,7 +73,7 @@ class Tasks:
         self._store = client.ledgers.store
 
     async def ledger_ids(self) -> list[int]:
-        return await self._client.ledgers.ids_under(paths.TASKS)
+        return await self._client.ledgers.list_ledger_ids(paths.TASKS)
 
     async def read(self, ledger_id: int) -> RepairTask | None:
         """Raises `ForeignValue`. The others pass over what is no task of ours."""

@@ -18,8 +18,8 @@ from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
 from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_wire.tasks import OrderedTaskGroup

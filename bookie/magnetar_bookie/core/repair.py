@@ -31,8 +31,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.striping import Fragment, Striping
 
 __all__ = [
@@ -74,7 +74,7 @@ def settled_slots(metadata: LedgerMetadata) -> list[FillSlot]:
     """Each slot of each fragment whose entries are final, with its present bookie."""
     found = []
     for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
+        last = metadata.last_entry_of_fragment(index)
         if last is not None:
             first = fragment.first_entry_id
             found += [FillSlot(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
@@ -117,7 +117,7 @@ def plan_repair(
     plan = RepairPlan()
     usable = [bookie for bookie in view.writable if bookie not in lost]
     for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
+        last = metadata.last_entry_of_fragment(index)
         if last is not None:
             _plan_fragment(plan, fragment, last, view, usable, lost, choose, everything=everything)
         elif gone := [bookie for bookie in fragment.bookies if bookie in lost]:

@@ -13,14 +13,14 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from magnetar_bookie.read.record import BadRecord, all_whole, check_record
+from magnetar_bookie.read.record import BadRecord, are_valid_records, check_record
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 
-__all__ = ["BadAnswer", "Lack", "LedgerGone", "ReadEntries", "read_entries", "status_name"]
+__all__ = ["BadAnswer", "LedgerGone", "MissingReason", "ReadEntries", "read_entries", "status_name"]
 
 
-class Lack(enum.Enum):
+class MissingReason(enum.Enum):
     """Why a bookie gave no record."""
 
     ABSENT = "it never stored the entry"
@@ -40,7 +40,7 @@ class LedgerGone(BadAnswer):
 class ReadEntries:
     """The records and what is lacking, by entry id and in order."""
 
-    entries: dict[int, bytes | Lack]
+    entries: dict[int, bytes | MissingReason]
     # All of them, in order, where nothing is lacking; else None.
     records: list[bytes] | None
     # Where the answer ends: entries below this that were asked for are in `entries`.
@@ -68,7 +68,7 @@ def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
             "one requested"
         )
     asked = range(request.first_entry_id, min(answer.next_entry_id, request.last_entry_id + 1), request.step or 1)
-    lacking: dict[int, Lack] = {}
+    lacking: dict[int, MissingReason] = {}
     for lack, listed in _lists(answer):
         for entry_id in listed:
             if entry_id not in asked or entry_id in lacking:
@@ -77,8 +77,8 @@ def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
     if len(lacking) + len(answer.records) != len(asked):
         raise BadAnswer(f"its answer has {len(answer.records)} records, but {len(asked) - len(lacking)} are needed")
     ledger_id, records = request.ledger_id, list(answer.records)
-    entries: dict[int, bytes | Lack]
-    all_there = not lacking and all_whole(records, ledger_id, asked)
+    entries: dict[int, bytes | MissingReason]
+    all_there = not lacking and are_valid_records(records, ledger_id, asked)
     if all_there:  # nearly always
         entries = dict(zip(asked, records, strict=True))
     else:
@@ -92,13 +92,17 @@ def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
     )
 
 
-def _lists(answer: ReadAnswer) -> Iterable[tuple[Lack, Iterable[int]]]:
-    return (Lack.ABSENT, answer.absent), (Lack.UNKNOWN, answer.unknown), (Lack.DAMAGED, answer.damaged)
+def _lists(answer: ReadAnswer) -> Iterable[tuple[MissingReason, Iterable[int]]]:
+    return (
+        (MissingReason.ABSENT, answer.absent),
+        (MissingReason.UNKNOWN, answer.unknown),
+        (MissingReason.DAMAGED, answer.damaged),
+    )
 
 
-def _checked(record: bytes, ledger_id: int, entry_id: int) -> bytes | Lack:
+def _checked(record: bytes, ledger_id: int, entry_id: int) -> bytes | MissingReason:
     try:
         check_record(record, ledger_id, entry_id)
     except BadRecord:
-        return Lack.DAMAGED
+        return MissingReason.DAMAGED
     return record

@@ -26,11 +26,11 @@ __all__ = [
     "RECORD_HEADER_BYTES",
     "BadRecord",
     "Header",
-    "all_whole",
+    "are_valid_records",
     "check_record",
     "encode_record",
     "entry_of",
-    "highest_confirmed",
+    "find_highest_lac",
 ]
 
 # Before the first entry: the last entry of an empty ledger, the LAC of one in which nothing is confirmed.
@@ -87,12 +87,12 @@ def check_record(record: bytes, ledger_id: int, entry_id: int) -> Header:
     return Header(ledger_id, entry_id, confirmed, ledger_bytes)
 
 
-def all_whole(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> bool:
+def are_valid_records(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> bool:
     """Whether `check_record` would take each for the entry in the same place; who is told no asks it one by one."""
-    return not records or highest_confirmed(records, ledger_id, entry_ids) is not None
+    return not records or find_highest_lac(records, ledger_id, entry_ids) is not None
 
 
-def highest_confirmed(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> int | None:
+def find_highest_lac(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> int | None:
     """The highest LAC that one of the records says, if `check_record` would take each for the entry in the same place.
 
     There is one at least. Done for all at a time, in C as far as it goes: with 1 KiB each it takes 0.57 µs a record,

@@ -3,7 +3,7 @@
 A frame is decided on as a whole, in one step, when there is room in line for it; the stream is not read on before. The
 answers of whatever became durable together leave in one message.
 
-A client in this process may hand records over instead (`adds_at_hand.py`), and gets its answers by a call. Only what
+A client in this process may hand records over instead (`in_process_adds.py`), and gets its answers by a call. Only what
 can be decided on at once is taken so: what there is no room for, or has to be read and compared, comes in a frame.
 """
 
@@ -15,10 +15,10 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_bookie.adds_at_hand import Answered
 from magnetar_bookie.core.commit_group import Answer
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
+from magnetar_bookie.in_process_adds import Answered
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.record_reader import RecordReader
@@ -111,7 +111,7 @@ class AddStream:
         if self._to_send is not None and not self._to_send.done():
             self._to_send.set_result(None)
 
-    # `AddsAtHand`
+    # `InProcessAdds`
 
     def begin(self, answered: Answered) -> None:
         self._answered_at_hand = answered

@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
-from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, all_whole, check_record
+from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, are_valid_records, check_record
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, StorageFailed
 
@@ -56,7 +56,7 @@ class RecordReader:
     def _checked(
         self, ledger_id: int, entry_ids: Sequence[int], held: Sequence[bytes | Damaged | None]
     ) -> Sequence[bytes | Damaged | None]:
-        if _records_only(held) and all_whole(held, ledger_id, entry_ids):
+        if _records_only(held) and are_valid_records(held, ledger_id, entry_ids):
             return held
         checked: list[bytes | Damaged | None] = []
         for entry_id, one in zip(entry_ids, held, strict=True):

@@ -21,11 +21,11 @@ from typing import Final
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.tasks import Tasks
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
 from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_metadata.errors import ForeignValue, Refused, Unavailable

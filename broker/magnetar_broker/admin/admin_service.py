@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls
 from magnetar_broker.admin.bundle_owners import BundleOwners

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.bundle_owners import BundleOwners
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.deletions import Deletions

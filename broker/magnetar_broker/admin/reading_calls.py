@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.names import parse_namespace_name

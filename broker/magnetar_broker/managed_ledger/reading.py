@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_reader import LedgerReader
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerDeleted, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.core.ledger_list import ListedLedger
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
@@ -113,7 +113,7 @@ class LedgerReads:
         self._readers[ledger_id] = reader
         if len(self._readers) > _READERS:
             del self._readers[next(iter(self._readers))]
-        reader.told_confirmed(listed.entries - 1)
+        reader.raise_last_add_confirmed(listed.entries - 1)
         return reader
 
     def forget_up_to(self, position: Position) -> None:

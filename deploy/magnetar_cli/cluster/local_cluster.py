@@ -42,8 +42,8 @@ from magnetar_cli.cluster.status import ClusterStatus, look, pulsar_url_of, serv
 from magnetar_cli.cluster.stopping import kill, stop
 
 if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-    from magnetar_bookie.settings.client import LedgerClientSettings
+    from magnetar_bookie.ledger.ledger_client import LedgerClient
+    from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 
 __all__ = ["LocalCluster"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
 from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
 from magnetar_bookie.auto_recovery.tasks import repair_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, how_to_cancel
 from magnetar_cli.connection import connected, impatient
 

@@ -13,7 +13,7 @@ from magnetar_bookie.auto_recovery.decommission import cancel_decommission, deco
 from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices
 from magnetar_bookie.auto_recovery.tasks import repair_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
 from magnetar_cli.http_asking import ask_http
 from magnetar_cli.local_folder import DEFAULT_FOLDER

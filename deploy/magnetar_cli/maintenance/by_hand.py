@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import AddFailed, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata import compare_and_set
 
@@ -52,7 +52,7 @@ async def write(
     """
     made, writer = await client.create(striping, "magnetar ledgers write")
     if claim:
-        owner = f"{_OWNERS}/{paths.name_of(made.ledger_id)}"
+        owner = f"{_OWNERS}/{paths.format_ledger_id(made.ledger_id)}"
         await client.ledgers.record(made, owner, lambda payload: payload or b"")
     began = client.clock.monotonic()
     failed: list[AddFailed] = []
@@ -98,7 +98,7 @@ async def read_back(client: LedgerClient, ledger_id: int, tell: Callable[[int], 
 
 async def delete(client: LedgerClient, ledger_id: int) -> None:
     """The owner's note goes first: were the deletion to fail, it can be asked for again."""
-    owner = f"{_OWNERS}/{paths.name_of(ledger_id)}"
+    owner = f"{_OWNERS}/{paths.format_ledger_id(ledger_id)}"
     await client.ledgers.read(ledger_id, fresh=True)
     await compare_and_set.change(
         client.ledgers.store,

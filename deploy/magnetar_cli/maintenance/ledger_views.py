@@ -11,7 +11,7 @@ from rich.text import Text
 
 from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica
 from magnetar_bookie.auto_recovery.overview import Unclaimed
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_cli.shown import bytes_shown, seconds_shown
 
 __all__ = ["LedgerView", "LedgersView", "OrphansView", "metadata_as_json"]

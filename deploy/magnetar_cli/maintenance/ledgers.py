@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica, held, ledgers, replicas
 from magnetar_bookie.auto_recovery.overview import offices, unclaimed
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_cli.local_folder import DEFAULT_FOLDER

@@ -15,8 +15,8 @@ from rich.text import Text
 from magnetar_bookie.auto_recovery.ledger_overview import ledgers
 from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing, members, offices
 from magnetar_bookie.auto_recovery.tasks import RepairProgress, repair_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
 from magnetar_wire.transport import Rejected, TransportError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.admin import AsyncAdmin
 from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar.exceptions import MagnetarException
-from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.read.entry_reader import EntryReader, NotRead
 from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest

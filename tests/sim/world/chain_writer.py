@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import (
     AddFailed,
     CloseLost,
@@ -23,6 +21,8 @@ from magnetar_bookie.errors import (
     OutcomeNotKnown,
     TooManyPending,
 )
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -237,7 +237,7 @@ class ChainOwner:
             await host.clock.sleep(chance.random() * chance.choice((0.002, 0.2, 1.0)))
             if self.rests_until > host.clock.monotonic():
                 await host.clock.sleep(self.rests_until - host.clock.monotonic())
-            if writer.wants_roll:
+            if writer.should_roll:
                 world.count("a degraded ledger rolled")
                 break
             if chance.random() < 0.02:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.add_channel import AddChannel, AddSink
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.add_channel import AddChannel, AddSink
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from tests.sim.invariants import Checker
 
 __all__ = ["AddsWatch"]

@@ -10,14 +10,14 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.record import BadRecord, check_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
@@ -195,7 +195,7 @@ class Scene:
             bookie not in without and self.bookies[bookie].holds(ledger_id, entry_id)
             for index, fragment in enumerate(metadata.fragments)
             for slot, bookie in enumerate(fragment.bookies)
-            for entry_id in range(fragment.first_entry_id, (metadata.last_entry_of(index) or 0) + 1)
+            for entry_id in range(fragment.first_entry_id, (metadata.last_entry_of_fragment(index) or 0) + 1)
             if metadata.striping.holds(slot, entry_id)
         )
 

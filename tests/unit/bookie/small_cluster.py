@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, in_new_ensemble
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, replace_last_fragment
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
@@ -67,7 +67,7 @@ class SmallCluster:
             cookie_checks=[],
         )
         for fragment in fragments[1:]:
-            await self.client.ledgers.change(made.ledger_id, partial(in_new_ensemble, fragment=fragment))
+            await self.client.ledgers.change(made.ledger_id, partial(replace_last_fragment, fragment=fragment))
         return made.ledger_id
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import pytest
 
-from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.add_channel import AddChannel
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.frame import decode_frame
@@ -204,7 +204,7 @@ async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody() -> None
         bench.streams[0].answer((1, 0, 1))  # it is there, and was not read yet when the time is over
         bench.clock.advance(2)
         assert len(one.failures) == 1
-        bench.channel.registered_anew()
+        bench.channel.reset_backoff()
         bench.send(1, 0)  # the next stream is open before the old one has ended
         await bench.settle()
         assert len(bench.streams) == 2
@@ -410,7 +410,7 @@ async def test_dead_bookie_is_retried_with_backoff_until_it_registers(bench: Ben
         bench.clock.advance(0.1)
     assert len(one.failures) == 40  # at once, each time
     assert 4 <= len(opened) <= 8
-    bench.channel.registered_anew()
+    bench.channel.reset_backoff()
     bench.send(1, 0)
     await bench.settle()
     assert len(bench.streams) == len(opened) + 1

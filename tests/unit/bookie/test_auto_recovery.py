@@ -14,9 +14,9 @@ from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
 from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks, repair_progress
 from magnetar_bookie.auto_recovery.worker import Worker
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_metadata.errors import SessionLost, StoreFull
 from magnetar_metadata.store import Change, ChangeResult, SessionState
 from magnetar_testing.metadata import Fault, MemoryStore

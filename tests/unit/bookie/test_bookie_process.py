@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.bookie_identity import Step, next_step
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import BookieRefused, DecommissionedBookie, ForeignDisk, NoSuchLedger, WipedBookie
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess, WithSession
@@ -55,7 +55,7 @@ class Machine:
         self.transport = InProcessTransport(self.clock)
         self.disk = self.new_disk()
         self.store = self.server.connect()
-        self.ledgers = LedgerStore(self.store, self.clock, SeededRandomness(1))
+        self.ledgers = LedgerMetadataStore(self.store, self.clock, SeededRandomness(1))
         # The sessions of bookies, oldest first.
         self.sessions: list[MemoryStore] = []
 

@@ -9,11 +9,11 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.quarantine import Quarantine
-from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import ClientClosed
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.placement import SpreadPlacement
+from magnetar_bookie.ledger.quarantine import Quarantine
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import InvalidPath, SessionLost
 from magnetar_metadata.store import ABSENT, ANY, Node
 from magnetar_protos.ledger_pb2 import (
@@ -75,7 +75,7 @@ async def test_quarantine_ends_after_its_time_or_at_registration(scene: Scene) -
     bookies.quarantine("b1")
     bookies.quarantine("b2")
     assert bookies.writable() == ["b3", "b4"]
-    assert bookies.in_quarantine() == ["b1", "b2"]
+    assert bookies.quarantined() == ["b1", "b2"]
     await scene.bookies["b1"].go()
     await scene.bookies["b1"].come()
     await scene.settled(lambda: bookies.writable() == ["b1", "b3", "b4"])
@@ -105,7 +105,7 @@ def test_the_quarantine_of_one_that_fails_again_and_again_grows() -> None:
     clock.advance(1000)
     assert stay() == 10
     quarantine.put("b1")
-    quarantine.forgive("b1")
+    quarantine.end_quarantine("b1")
     assert stay() == 10
 
 

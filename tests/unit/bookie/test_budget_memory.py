@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_testing.clock import ManualClock
 from tests.running import until

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.daemon.run import BookieDaemon, Parts
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.process import BookieSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed

@@ -11,11 +11,11 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
-from magnetar_bookie.client.bookies import Bookies
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.lost_bookies import ClusterView
-from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import NotEnoughBookies
+from magnetar_bookie.ledger.bookies import Bookies
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.placement import SpreadPlacement
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import Change, ChangeResult, Check
 from magnetar_testing.metadata import Fault, MemoryStore

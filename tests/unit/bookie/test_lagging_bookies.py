@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.replicated_adds import Done, ReplicatedAdds
-from magnetar_bookie.core.ensemble_change import Ensemble
 from magnetar_bookie.errors import TooManyPending
+from magnetar_bookie.ledger.ensemble_rules import Ensemble
+from magnetar_bookie.ledger.replicated_adds import Done, ReplicatedAdds
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from tests.unit.bookie.small_cluster import running_small_cluster
 from tests.unit.bookie.writer_scene import Outcomes, Scene
 
@@ -73,8 +73,8 @@ async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
         one, other = await scene.writer(1, 1, 1), await scene.writer(1, 1, 1)
         (bookie,) = scene.bookies.values()
         rooms: list[str] = []
-        one.on_room = lambda: rooms.append("one")
-        other.on_room = lambda: rooms.append("other")
+        one.on_capacity = lambda: rooms.append("one")
+        other.on_capacity = lambda: rooms.append("other")
         bookie.holding = True
         outcomes, others = Outcomes(one), Outcomes(other)
         others.append(b"small")
@@ -89,7 +89,7 @@ async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
         await scene.settled(lambda: len(outcomes.completed) == 5 and one.has_room() and other.has_room())
         assert sorted(rooms) == ["one", "other"]
         assert (outcomes.failures, others.failures, one.failed, other.failed) == ([], [], None, None)
-        assert scene.clients[0].bookies.in_quarantine() == []
+        assert scene.clients[0].bookies.quarantined() == []
         assert len(bookie.frames) <= 3
         outcomes.append(b"goes on")
         await scene.settled(lambda: len(outcomes.completed) == 6)
@@ -111,7 +111,7 @@ async def test_a_ledger_leaves_a_bookie_that_it_can_do_without_and_others_keep_i
         await scene.settled(lambda: len(outcomes.completed) == 5 and lagging not in scene.ensemble(spared))
         assert spared.failed is None
         assert spared.has_room()
-        assert scene.clients[0].bookies.in_quarantine() == [lagging.bookie_id]
+        assert scene.clients[0].bookies.quarantined() == [lagging.bookie_id]
         # Dropped, what the other ledger has there is below the bound.
         await scene.settled(lambda: not needs.held_up)
         outcomes.append(b"goes on")

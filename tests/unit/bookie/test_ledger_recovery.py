@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.ledger_store import KnownLedger, Update
-from magnetar_bookie.core.ledger_metadata import (
+from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
+from magnetar_bookie.ledger.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
-    begin_recovery,
-    closed_by_recovery,
+    close_by_recovery,
+    start_recovery,
     tombstone,
 )
-from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache, Update
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.collector import GarbageCollector
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_testing.metadata import Fault
@@ -314,7 +314,7 @@ async def test_the_recovery_that_closes_first_counts_and_the_others_give_its_res
         def close_below(method: str) -> None:
             if method == "read" and not faster:
                 other = cluster.client.ledgers.change(
-                    ledger_id, lambda current: closed_by_recovery(current, fragment, [], 1, length, 0)
+                    ledger_id, lambda current: close_by_recovery(current, fragment, [], 1, length, 0)
                 )
                 faster.append(asyncio.ensure_future(other))
 
@@ -341,7 +341,7 @@ async def test_late_recovery_contacts_no_replacement_bookies(decided: str) -> No
         def update(current: LedgerMetadata | None) -> LedgerMetadata:
             if decided == "deleted":
                 return tombstone(current)
-            return closed_by_recovery(current, fragment, [], 1, length_up_to(1), 0)
+            return close_by_recovery(current, fragment, [], 1, length_up_to(1), 0)
 
         def decide(method: str) -> None:
             if method == "add" and not faster:
@@ -372,12 +372,12 @@ async def test_entries_of_losing_recovery_are_deleted_with_the_ledger(of: Scene)
     change = other.ledgers.change
 
     async def another_closes_first(
-        ledger: int, update: Update, checks: Sequence[Check] = (), known: KnownLedger | None = None
+        ledger: int, update: Update, checks: Sequence[Check] = (), known: LedgerNodeCache | None = None
     ) -> LedgerMetadata:
         if spare.bookie_id in (await of.client.ledgers.read(ledger, fresh=True)).former_bookies:
             while not spare.holds(ledger, 2):
                 await asyncio.sleep(0)
-            await of.client.ledgers.change(ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0))
+            await of.client.ledgers.change(ledger, lambda current: close_by_recovery(current, fragment, [], 2, 3, 0))
         return await change(ledger, update, checks, known)
 
     with patch.object(other.ledgers, "change", another_closes_first):
@@ -437,7 +437,7 @@ async def test_a_deleted_ledger_is_not_recovered() -> None:
             await cluster.client.recover(99)
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
-        await cluster.client.ledgers.change(ledger_id, begin_recovery)
+        await cluster.client.ledgers.change(ledger_id, start_recovery)
         before = cluster.clock.monotonic()
         tasks: list[asyncio.Task[LedgerMetadata]] = []
 
@@ -491,7 +491,7 @@ async def test_close_outcome_is_determined_after_lost_response() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
-        await cluster.client.ledgers.change(ledger_id, begin_recovery)
+        await cluster.client.ledgers.change(ledger_id, start_recovery)
 
         def back(state: SessionState) -> None:
             if state is SessionState.SUSPENDED:

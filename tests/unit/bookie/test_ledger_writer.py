@@ -8,9 +8,6 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import decommission
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.errors import (
     AddFailed,
     ClientClosed,
@@ -22,9 +19,12 @@ from magnetar_bookie.errors import (
     TooManyPending,
     WriterClosed,
 )
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ensemble_rules import Change
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import check_record, encode_record
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
@@ -234,7 +234,7 @@ async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scen
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, ledger_metadata.begin_recovery)
+    await ledgers.change(writer.ledger_id, ledger_metadata.start_recovery)
     for bookie in scene.ensemble(writer)[:2]:
         bookie.fenced.add(writer.ledger_id)
     outcomes = Outcomes(writer)
@@ -253,7 +253,7 @@ async def test_writer_changes_no_ensemble_during_recovery(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    recovered = await ledgers.change(writer.ledger_id, ledger_metadata.begin_recovery)
+    recovered = await ledgers.change(writer.ledger_id, ledger_metadata.start_recovery)
     await scene.ensemble(writer)[0].go()
     with pytest.raises(LedgerFenced):
         await writer.add(b"b")
@@ -264,7 +264,7 @@ async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_fa
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    theirs = await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    theirs = await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
     assert await writer.close() == theirs
 
 
@@ -278,7 +278,7 @@ async def test_a_close_by_somebody_else_is_lost_where_an_add_failed() -> None:
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
         ledgers = (await scene.client(scene.server.connect())).ledgers
-        await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+        await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
         with pytest.raises(CloseLost):
             await writer.close()
 
@@ -287,7 +287,7 @@ async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
     """STO-4: whoever closed it may have kept an add that the writer never completed."""
     writer = await scene.writer()
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
     with pytest.raises(CloseLost, match="closed by another client"):
         await writer.close()
 
@@ -514,14 +514,14 @@ async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_the
         writer = await scene.writer()
         assert writer.metadata.striping == Striping(2, 2, 2)
         assert writer.metadata.degraded
-        assert not writer.wants_roll
+        assert not writer.should_roll
         await writer.add(b"a")
         third = scene.bookies["b3"] = FakeBookie(scene, "b3")
         await third.come()
-        await scene.settled(lambda: writer.wants_roll)
+        await scene.settled(lambda: writer.should_roll)
         whole = await scene.writer()
         assert not whole.metadata.degraded
-        assert not whole.wants_roll
+        assert not whole.should_roll
 
 
 async def test_below_the_ack_quorum_no_ledger_is_made() -> None:

@@ -8,7 +8,7 @@ from magnetar_bookie.auto_recovery.ledger_overview import ledgers, replicas
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices, unclaimed
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
-from magnetar_bookie.core.ledger_metadata import tombstone
+from magnetar_bookie.ledger.ledger_metadata import tombstone
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.ledger_pb2 import BookieRegistration

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from magnetar_bookie.client.recovery_budget import RecoveryBudget, RecoveryShare
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.recovery import RecoveryReads
-from magnetar_bookie.read.read_answer import Lack, ReadEntries
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.recovery_budget import RecoveryBudget, RecoveryShare
+from magnetar_bookie.ledger.recovery_rules import RecoveryReads
+from magnetar_bookie.read.read_answer import MissingReason, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_wire.entry_memory import count_entry_memory
 from tests.unit.bookie.small_cluster import running_small_cluster
 
@@ -211,15 +211,15 @@ async def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ah
 def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() -> None:
     """CHK-68: an entry above the undecided one, which the slot could not answer for, is undecided in its turn."""
     reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
-    reads.answered(0, ReadEntries({0: Lack.UNKNOWN, 1: Lack.UNKNOWN}, None, 2, -1))
+    reads.answered(0, ReadEntries({0: MissingReason.UNKNOWN, 1: MissingReason.UNKNOWN}, None, 2, -1))
     assert reads.needs(0)
     reads.answered(1, ReadEntries({0: b"record"}, None, 1, -1))
     assert reads.ask(0) == (2, 63)
     assert reads.needs(0)
     reads.answered(1, ReadEntries({1: b"record"}, None, 2, -1))
     assert reads.needs(0)
-    reads.answered(1, ReadEntries({2: Lack.ABSENT}, None, 3, -1))
-    reads.answered(0, ReadEntries({2: Lack.ABSENT, 3: Lack.UNKNOWN}, None, 4, -1))
+    reads.answered(1, ReadEntries({2: MissingReason.ABSENT}, None, 3, -1))
+    reads.answered(0, ReadEntries({2: MissingReason.ABSENT, 3: MissingReason.UNKNOWN}, None, 4, -1))
     assert not reads.needs(0)
 
 
@@ -232,7 +232,7 @@ def test_small_records_count_with_memory_overhead() -> None:
         pass
     assert reads.held_bytes == count_entry_memory([b"x"])
     for slot in (1, 2):
-        reads.answered(slot, ReadEntries({10: Lack.ABSENT}, None, 11, -1))
+        reads.answered(slot, ReadEntries({10: MissingReason.ABSENT}, None, 11, -1))
     assert reads.done
     assert reads.held_bytes == 0
 

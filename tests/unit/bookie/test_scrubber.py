@@ -14,7 +14,7 @@ from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.auto_recovery.worker import Worker
 from magnetar_bookie.core import scrub
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_replaced
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, replace_bookie
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.server import BookieServerSettings
@@ -157,7 +157,7 @@ async def test_unrepairable_damage_creates_no_repair_task() -> None:
         other = next(one for one in of.bookies if one not in bookies)
         if name in bookies:
             slot = bookies.index(name)
-            await of.client.ledgers.change(moved, lambda now: with_bookie_replaced(now, 0, slot, name, other))
+            await of.client.ledgers.change(moved, lambda now: replace_bookie(now, 0, slot, name, other))
             assert of.bookies[name].disk.damage(moved, 1)
         # A ledger without a node.
         node = await of.store.get(paths.ledger(gone))

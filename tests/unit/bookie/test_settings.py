@@ -21,12 +21,12 @@ from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.copying import fill_slot
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import Unreadable
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import NotSent
 from magnetar_wire.transport import Peer
 from tests.unit.bookie.honest_bookie import entry

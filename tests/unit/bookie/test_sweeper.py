@@ -11,11 +11,11 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server import collector
 from magnetar_bookie.server.collector import GarbageCollector
@@ -27,7 +27,7 @@ from magnetar_testing.metadata import Fault
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 
-async def unclaimed(of: Scene) -> MadeLedger:
+async def unclaimed(of: Scene) -> NewLedger:
     made, writer = await of.client.create(Striping(3, 3, 2), "a test")
     writer.abandon()
     return made
@@ -182,9 +182,9 @@ async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) ->
     assert not await intents(of)
     assert of.server.release(maker.ledgers.store) == 1  # type: ignore[arg-type]
     (late,) = await intents(of)
-    assert await state(of, paths.id_of(late)) is LedgerState.OPEN
+    assert await state(of, paths.parse_ledger_id(late)) is LedgerState.OPEN
     await sweeper.sweep(always)
-    assert await state(of, paths.id_of(late)) is LedgerState.TOMBSTONE
+    assert await state(of, paths.parse_ledger_id(late)) is LedgerState.TOMBSTONE
     assert not await intents(of)
     making.cancel()
 

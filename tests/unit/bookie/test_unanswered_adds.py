@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.core.unanswered_adds import UnansweredAdds
+from magnetar_bookie.ledger.unanswered_adds import UnansweredAdds
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 # What one add of `RECORD` counts.

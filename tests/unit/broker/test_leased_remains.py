@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import leased_remains

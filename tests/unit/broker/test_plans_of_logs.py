@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.admin.ledger_locations import LedgerLocations
@@ -324,7 +324,7 @@ async def test_ledger_locations_are_cached_until_fresh_ones_are_requested() -> N
         before = await bookies()
         spare = next(one for one in scene.bookies if one not in before)
         await scene.client.ledgers.change(
-            ledger_id, lambda now: ledger_metadata.with_bookie_replaced(now, 0, 0, before[0], spare)
+            ledger_id, lambda now: ledger_metadata.replace_bookie(now, 0, 0, before[0], spare)
         )
         assert await bookies() == before
         assert await bookies(fresh=True) == [spare, *before[1:]] == await bookies()

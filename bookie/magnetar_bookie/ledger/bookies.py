@@ -31,14 +31,14 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.errors import ClientClosed, EnsembleOutdated
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.add_channel import AddChannel
+from magnetar_bookie.ledger.quarantine import Quarantine
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, SessionLost, Unavailable
 from magnetar_metadata.store import ABSENT, Check, MetadataStore, Watch
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import BookieRegistration, Cookie
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -151,7 +151,7 @@ class Bookies:
         info = self._known.get(bookie_id)
         return "" if info is None else info.address_at(listener_name)
 
-    def why_not(self, bookie_id: str) -> str:
+    def explain_unavailable(self, bookie_id: str) -> str:
         """What keeps a bookie that is not `writable` from being chosen, in words that follow its name."""
         if bookie_id not in self._sessions:
             return "is not registered"
@@ -204,10 +204,10 @@ class Bookies:
         """It failed: it is not chosen for some time, unless it registers in a new session."""
         self._quarantine.put(bookie_id)
 
-    def forgive(self, bookie_id: str) -> None:
-        self._quarantine.forgive(bookie_id)
+    def end_quarantine(self, bookie_id: str) -> None:
+        self._quarantine.end_quarantine(bookie_id)
 
-    def in_quarantine(self) -> list[str]:
+    def quarantined(self) -> list[str]:
         """Who could be chosen but for the quarantine, in order."""
         return [bookie_id for bookie_id in self._willing() if bookie_id in self._quarantine]
 
@@ -379,12 +379,12 @@ class Bookies:
         if (timer := self._gone.pop(bookie_id, None)) is not None:
             timer.cancel()
         if is_new_session:
-            self._quarantine.forgive(bookie_id, tell=False)
+            self._quarantine.end_quarantine(bookie_id, tell=False)
             if bookie_id in self._connections:
                 self._connections[bookie_id][1].reset_backoff()
             for recovery in (False, True):
                 if (channel := self._channels.get((bookie_id, recovery))) is not None:
-                    channel.registered_anew()
+                    channel.reset_backoff()
         self._tell()
 
     def _is_lost(self, bookie_id: str) -> None:

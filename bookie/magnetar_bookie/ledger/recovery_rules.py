@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from magnetar_bookie.read.read_answer import Lack, ReadEntries
+from magnetar_bookie.read.read_answer import MissingReason, ReadEntries
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_wire.entry_memory import count_entry_memory
@@ -75,7 +75,7 @@ class RecoveryReads:
         self._found: dict[int, bytes] = {}
         self._held_bytes = 0
         # Of `undecided` and above, by entry and slot: no, or why there was no answer.
-        self._said: dict[int, dict[int, Lack | str]] = {}
+        self._said: dict[int, dict[int, MissingReason | str]] = {}
         # From where each slot is to be read on.
         self._next = [first_entry_id] * striping.ensemble_size
 
@@ -102,7 +102,7 @@ class RecoveryReads:
         self._next[slot] = read.next_entry_id
         for entry_id, found in read.entries.items():
             if self._open(slot, entry_id):
-                if isinstance(found, Lack):
+                if isinstance(found, MissingReason):
                     self._say(slot, entry_id, found)
                 elif entry_id not in self._found:
                     self._found[entry_id] = found
@@ -122,7 +122,7 @@ class RecoveryReads:
             self.last_entry_id is None
             and self._next[slot] > self.undecided
             and self._striping.holds(slot, self.undecided)
-            and self._said.get(self.undecided, {}).get(slot) is not Lack.ABSENT
+            and self._said.get(self.undecided, {}).get(slot) is not MissingReason.ABSENT
         )
 
     def ask_again(self, slot: int) -> None:
@@ -162,7 +162,7 @@ class RecoveryReads:
         """What each slot of the undecided entry's write set said of it."""
         said = self._said.get(self.undecided, {})
         return {
-            slot: answer.value if isinstance(answer, Lack) else answer
+            slot: answer.value if isinstance(answer, MissingReason) else answer
             for slot in self._striping.write_set(self.undecided)
             for answer in (said.get(slot, "it has not answered"),)
         }
@@ -171,7 +171,7 @@ class RecoveryReads:
         """The slot's word on this entry counts, and is still of use."""
         return self.last_entry_id is None and entry_id >= self.undecided and self._striping.holds(slot, entry_id)
 
-    def _say(self, slot: int, entry_id: int, said: Lack | str) -> None:
+    def _say(self, slot: int, entry_id: int, said: MissingReason | str) -> None:
         """Note an answer, or why there was none.
 
         A no stays one: the bookie was fenced before it said so. Damage stays, unless a no follows. A failure to answer
@@ -179,9 +179,9 @@ class RecoveryReads:
         """
         by_slot = self._said.setdefault(entry_id, {})
         known = by_slot.get(slot)
-        if isinstance(known, Lack) and not isinstance(said, Lack):
+        if isinstance(known, MissingReason) and not isinstance(said, MissingReason):
             return
-        if known is not Lack.ABSENT and (known is not Lack.DAMAGED or said is Lack.ABSENT):
+        if known is not MissingReason.ABSENT and (known is not MissingReason.DAMAGED or said is MissingReason.ABSENT):
             by_slot[slot] = said
 
     def _decide(self) -> None:
@@ -195,13 +195,13 @@ class RecoveryReads:
             self._found.clear()
 
     def _noes(self, entry_id: int) -> int:
-        return sum(said is Lack.ABSENT for said in self._said.get(entry_id, {}).values())
+        return sum(said is MissingReason.ABSENT for said in self._said.get(entry_id, {}).values())
 
     def _is_lost(self, entry_id: int) -> bool:
         """No bookie can give its record any more, and an ack quorum may have had it."""
         said = self._said.get(entry_id, {})
         return (
-            Lack.DAMAGED in said.values()
+            MissingReason.DAMAGED in said.values()
             and self._noes(entry_id) < self._striping.read_coverage
-            and all(isinstance(said.get(slot), Lack) for slot in self._striping.write_set(entry_id))
+            and all(isinstance(said.get(slot), MissingReason) for slot in self._striping.write_set(entry_id))
         )

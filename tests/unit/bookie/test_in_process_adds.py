@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from magnetar_bookie.adds_at_hand import AddsAtHand
-from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.in_process_adds import InProcessAdds
+from magnetar_bookie.ledger.add_channel import AddChannel
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_protos.ledger_pb2 import Status
@@ -188,7 +188,7 @@ async def test_stopped_bookie_is_reported_once_as_a_failure() -> None:
         assert len(scene.told.failures) == 1
         assert scene.told.answers == {0: [Status.OK]}
         await scene.one.start()
-        scene.channel.registered_anew()  # no pause
+        scene.channel.reset_backoff()  # no pause
         scene.send(1, b"under way")
         await scene.answered(1)
         assert len(scene.streams) == 2
@@ -219,7 +219,7 @@ async def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
         await until(lambda: bool(scene.told.failures), "the failure is told")
         assert "a bug" in scene.told.failures[0]
         scene.one.bookie._replicas.add_run = whole  # type: ignore[method-assign]
-        scene.channel.registered_anew()  # no pause
+        scene.channel.reset_backoff()  # no pause
         scene.send(1, b"a")
         await scene.answered(1)
 
@@ -255,7 +255,7 @@ async def test_adds_are_not_requeued_when_a_response_breaks_the_stream() -> None
         scene.channel.send(1, KEY, 0, [record(1, 0, b"the first", -1), b"bad"], recovery=False)
         await until(lambda: bool(scene.told.failures), "the failure is told")
         detach()
-        scene.channel.registered_anew()  # no pause
+        scene.channel.reset_backoff()  # no pause
         scene.send(2, b"c")
         await scene.answered(2)
         assert scene.told.answers == {0: [Status.OK], 1: [Status.BAD_RECORD], 2: [Status.OK]}
@@ -267,7 +267,7 @@ async def test_finished_stream_ends_after_in_process_adds_are_answered() -> None
         stream, told = one.adds(), list[tuple[int, ...]]()
         await until(lambda: stream.in_process_api is not None, "the bookie serves the stream")
         at_hand = stream.in_process_api
-        assert isinstance(at_hand, AddsAtHand)
+        assert isinstance(at_hand, InProcessAdds)
         at_hand.begin(lambda *answer: told.append(answer))
         assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)
         at_hand.taken()

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from magnetar_bookie.client.context import LedgerContext
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import Unreadable
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment

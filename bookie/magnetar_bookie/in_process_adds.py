@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-__all__ = ["AddsAtHand", "Answered"]
+__all__ = ["Answered", "InProcessAdds"]
 
 # Ledger id, the first of the entries, how many there are, and the answer to each.
 Answered = Callable[[int, int, int, int], object]
 
 
 @runtime_checkable
-class AddsAtHand(Protocol):
+class InProcessAdds(Protocol):
     def begin(self, answered: Answered) -> None:
         """Answers leave by this call from now on, those to frames, too; some from within `take`."""
 

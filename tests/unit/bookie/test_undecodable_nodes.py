@@ -13,16 +13,15 @@ from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
-from magnetar_bookie.client import foreign_nodes
-from magnetar_bookie.client.foreign_nodes import ForeignNodes
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.collector import GarbageCollector
-from magnetar_metadata import compare_and_set
+from magnetar_metadata import compare_and_set, undecodable_nodes
 from magnetar_metadata.errors import ForeignValue
 from magnetar_metadata.store import ABSENT
+from magnetar_metadata.undecodable_nodes import UndecodableNodes
 from magnetar_protos import ledger_pb2
 from tests.unit.bookie.repair_scene import Scene
 
@@ -33,7 +32,7 @@ def told() -> Iterator[list[str]]:
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger(foreign_nodes.__name__)
+    logger = logging.getLogger(undecodable_nodes.__name__)
     logger.addHandler(handler)
     try:
         yield messages
@@ -49,16 +48,16 @@ def no_message(of: Scene) -> bytes:
 @pytest.mark.parametrize("name", ["hello", "", "2a", f"+{42:015x}", f"0x{42:014x}", f"{42:016X}", f"{10**15:_}"[:16]])
 def test_a_name_that_is_no_ledgers_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not a ledger id"):
-        paths.id_of(name)
+        paths.parse_ledger_id(name)
 
 
 def test_ids_and_names_belong_together() -> None:
     for ledger_id in (0, 42, 2**63 - 1, 2**64 - 1):
-        assert paths.id_of(paths.name_of(ledger_id)) == ledger_id
+        assert paths.parse_ledger_id(paths.format_ledger_id(ledger_id)) == ledger_id
 
 
 def test_foreign_node_is_logged_once_until_its_problem_changes() -> None:
-    foreign = ForeignNodes()
+    foreign = UndecodableNodes()
     with told() as messages:
         for reason in ("one", "one", "another", "another"):
             foreign.pass_over("/a", reason)
@@ -67,7 +66,7 @@ def test_foreign_node_is_logged_once_until_its_problem_changes() -> None:
 
 
 def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
-    foreign = ForeignNodes()
+    foreign = UndecodableNodes()
     with told() as messages:
         for number in range(3000):
             foreign.pass_over(f"/{number}", "one")
@@ -155,7 +154,7 @@ async def test_an_intent_that_cant_be_read_is_not_due_all_the_time() -> None:
         assert sweeper.next_due() is None
         await of.store.delete(paths.ledger(orphan.ledger_id), stored.version + 1)
         await of.over(sweeper.sweep(lambda: True))
-        assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
+        assert await of.store.children(paths.INTENTS) == [paths.format_ledger_id(70)]
 
 
 async def test_unreadable_decommission_mark_raises_an_error_with_its_path() -> None:

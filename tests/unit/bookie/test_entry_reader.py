@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead
-from magnetar_bookie.read.read_answer import Lack
+from magnetar_bookie.read.entry_reader import EntryReader, Fault, NotRead
+from magnetar_bookie.read.read_answer import MissingReason
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2 as pb
@@ -91,7 +91,7 @@ async def test_faulty_replica_is_reported_and_next_one_is_read(
     scene.bookies["b0"].damage(LEDGER, 9)
     found, faults = await scene.read_all(0, 19)
     assert found == entries(0, 19)
-    expected = [Fault("b0", 9, Lack.DAMAGED), Fault("b1", 1, Lack.ABSENT)]
+    expected = [Fault("b0", 9, MissingReason.DAMAGED), Fault("b1", 1, MissingReason.ABSENT)]
     if striping.write_quorum == striping.ensemble_size:  # only whoever is asked is found out
         expected = expected[:1]
     assert sorted(set(faults), key=str) == expected
@@ -143,10 +143,10 @@ async def test_unreadable_entry_error_reports_reason_per_bookie() -> None:
         await scene.read(3, 4)
     assert raised.value.reasons == {
         "b0": "b0 is not to be reached",
-        "b1": Lack.ABSENT.value,
-        "b2": Lack.DAMAGED.value,
+        "b1": MissingReason.ABSENT.value,
+        "b2": MissingReason.DAMAGED.value,
     }
-    assert set(raised.value.faults) == {Fault("b1", 3, Lack.ABSENT), Fault("b2", 3, Lack.DAMAGED)}
+    assert set(raised.value.faults) == {Fault("b1", 3, MissingReason.ABSENT), Fault("b2", 3, MissingReason.DAMAGED)}
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 3, 2), Striping(3, 2, 2)], ids=str)

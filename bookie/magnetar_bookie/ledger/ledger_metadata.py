@@ -34,7 +34,7 @@ from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2
 
-__all__ = ["FragmentChanged", "LedgerMetadata", "LedgerState", "SomebodyElseClosed"]
+__all__ = ["FragmentChanged", "LedgerAlreadyClosed", "LedgerMetadata", "LedgerState"]
 
 
 class LedgerState(enum.Enum):
@@ -44,7 +44,7 @@ class LedgerState(enum.Enum):
     TOMBSTONE = ledger_pb2.TOMBSTONE
 
 
-class SomebodyElseClosed(LedgerError):
+class LedgerAlreadyClosed(LedgerError):
     """The ledger was closed by another than the one who wanted to: `metadata` counts."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
@@ -90,7 +90,7 @@ class LedgerMetadata:
     def last_fragment(self) -> Fragment:
         return self.fragments[-1]
 
-    def last_entry_of(self, index: int) -> int | None:
+    def last_entry_of_fragment(self, index: int) -> int | None:
         """The last entry of the fragment at this index, None for that which still grows."""
         if index + 1 < len(self.fragments):
             return self.fragments[index + 1].first_entry_id - 1
@@ -163,7 +163,7 @@ def _check_fragments(fragments: Sequence[Fragment], striping: Striping) -> None:
         raise LedgerError(f"a fragment does not name {striping.ensemble_size} different bookies")
 
 
-def in_new_ensemble(current: LedgerMetadata | None, fragment: Fragment) -> LedgerMetadata:
+def replace_last_fragment(current: LedgerMetadata | None, fragment: Fragment) -> LedgerMetadata:
     """The writer's: from this entry on the ledger is written to these bookies."""
     current = _to_be_written(current)
     return replace(
@@ -173,7 +173,7 @@ def in_new_ensemble(current: LedgerMetadata | None, fragment: Fragment) -> Ledge
     )
 
 
-def closed_by_writer(
+def close_by_writer(
     current: LedgerMetadata | None, last: int, length: int, now_ms: int, properties: Mapping[str, bytes] | None = None
 ) -> LedgerMetadata:
     """The writer's close at its LAC, with properties of its owner's.
@@ -184,13 +184,13 @@ def closed_by_writer(
     return _closed(replace(current, properties={**current.properties, **(properties or {})}), last, length, now_ms)
 
 
-def begin_recovery(current: LedgerMetadata | None) -> LedgerMetadata:
+def start_recovery(current: LedgerMetadata | None) -> LedgerMetadata:
     """OPEN becomes IN_RECOVERY; anything later stays. The result is what recovery is based on."""
     current = _existing(current)
     return replace(current, state=LedgerState.IN_RECOVERY) if current.state is LedgerState.OPEN else current
 
 
-def closed_by_recovery(
+def close_by_recovery(
     current: LedgerMetadata | None,
     begun_with: Fragment,
     own_fragments: Sequence[Fragment],
@@ -200,11 +200,11 @@ def closed_by_recovery(
 ) -> LedgerMetadata:
     """What a recovery found, and the ensembles that it wrote to instead of `begun_with`, the last one when it began.
 
-    Raises `SomebodyElseClosed` with what counts, or `FragmentChanged` where the recovery was based on something else.
+    Raises `LedgerAlreadyClosed` with what counts, or `FragmentChanged` where the recovery was based on something else.
     """
     current = _existing(current)
     if current.closed:
-        raise SomebodyElseClosed(current)
+        raise LedgerAlreadyClosed(current)
     if current.state is not LedgerState.IN_RECOVERY or current.last_fragment != begun_with:
         raise FragmentChanged("the ledger's last fragment changed during its recovery")
     fragments = current.fragments
@@ -215,7 +215,7 @@ def closed_by_recovery(
     return _closed(replace(current, fragments=fragments, former_bookies=former), last, length, now_ms)
 
 
-def with_bookie_replaced(
+def replace_bookie(
     current: LedgerMetadata | None, first_entry_id: int, slot: int, old: str, new: str
 ) -> LedgerMetadata:
     """Repair's: another bookie holds what `old` held of one fragment. Not of a last fragment that still grows."""
@@ -227,14 +227,14 @@ def with_bookie_replaced(
     fragment = current.fragments[index]
     if fragment.bookies[slot] != old or new in fragment.bookies:
         raise FragmentChanged(f"the fragment from entry {first_entry_id} on has other bookies now")
-    if current.last_entry_of(index) is None:
+    if current.last_entry_of_fragment(index) is None:
         raise FragmentChanged("the last fragment of an open ledger may be changed only by its writer")
     bookies = (*fragment.bookies[:slot], new, *fragment.bookies[slot + 1 :])
     fragments = (*current.fragments[:index], Fragment(first_entry_id, bookies), *current.fragments[index + 1 :])
     return replace(current, fragments=fragments, former_bookies=_with_former(current, (old,), ()))
 
 
-def with_holder(current: LedgerMetadata | None, *bookies: str) -> LedgerMetadata:
+def add_holders(current: LedgerMetadata | None, *bookies: str) -> LedgerMetadata:
     """Bookies that hold entries, or are about to, though nothing names them: a tombstone waits for them as well."""
     current = _existing(current)
     named = (*current.former_bookies, *current.bookies())
@@ -242,11 +242,11 @@ def with_holder(current: LedgerMetadata | None, *bookies: str) -> LedgerMetadata
     return replace(current, former_bookies=(*current.former_bookies, *new)) if new else current
 
 
-def with_recovery_writing_to(current: LedgerMetadata | None, bookies: Iterable[str]) -> LedgerMetadata:
-    """Before a recovery writes to bookies of its own choice. Raises `SomebodyElseClosed` where it comes too late."""
+def add_recovery_holders(current: LedgerMetadata | None, bookies: Iterable[str]) -> LedgerMetadata:
+    """Before a recovery writes to bookies of its own choice. Raises `LedgerAlreadyClosed` where it comes too late."""
     if current is not None and current.closed:
-        raise SomebodyElseClosed(current)
-    return with_holder(current, *bookies)
+        raise LedgerAlreadyClosed(current)
+    return add_holders(current, *bookies)
 
 
 def tombstone(current: LedgerMetadata | None) -> LedgerMetadata:
@@ -259,7 +259,7 @@ def tombstone(current: LedgerMetadata | None) -> LedgerMetadata:
     return replace(current, state=LedgerState.TOMBSTONE, holders=holders)
 
 
-def without_holders(current: LedgerMetadata, bookies: Iterable[str]) -> LedgerMetadata:
+def remove_holders(current: LedgerMetadata, bookies: Iterable[str]) -> LedgerMetadata:
     """Of a tombstone: these have dropped the ledger, or do not exist any more."""
     gone = set(bookies)
     return replace(current, holders=tuple(bookie for bookie in current.holders if bookie not in gone))

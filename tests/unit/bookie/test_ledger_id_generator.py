@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar_bookie.client.ledger_ids import LedgerIds
+from magnetar_bookie.ledger.ledger_id_generator import LedgerIdGenerator
 from magnetar_metadata.errors import NotSent
 from tests.running import until
 
@@ -18,7 +18,7 @@ class Counter:
         self.last = 0
         self.draws: list[int] = []
         self.fails: Exception | None = None
-        self.ids = LedgerIds(self.draw)
+        self.ids = LedgerIdGenerator(self.draw)
         self._let_go = asyncio.Semaphore(0)
 
     async def draw(self, count: int) -> int:

@@ -22,7 +22,8 @@ A change takes the slots that it replaces out of all masks, and has the pending 
 Nothing completes during a change, so the LAC that its fragment was made from is still the LAC when it is made.
 
 Bookies that lag are noted, too (`set_lagging`). Before it calls `settle` the caller asks which of them the ledger can
-do without (`dispensable`), leaves those, and reports them as failed. The rule is in ensemble_change.py.
+do without (`dispensable`), leaves those, and reports them as failed. The rule is in
+bookie/magnetar_bookie/ledger/ensemble_rules.py.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from magnetar_bookie.core.ensemble_change import Change, Choose, Ensemble
 from magnetar_bookie.errors import AddFailed, NotEnoughBookies
+from magnetar_bookie.ledger.ensemble_rules import Change, Choose, Ensemble
 from magnetar_bookie.read.striping import Fragment, Striping
 
 __all__ = ["Action", "AddPipeline", "Complete", "Fail", "Send"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_store import LedgerStore, MadeLedger
-from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore, NewLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import SessionState
@@ -23,7 +23,7 @@ class Scene:
         self.server = MemoryServer(self.clock)
         self.randomness = SeededRandomness(1)
         self.store = self.connect()
-        self.ledgers = LedgerStore(self.store, self.clock, self.randomness)
+        self.ledgers = LedgerMetadataStore(self.store, self.clock, self.randomness)
 
     def connect(self) -> MemoryStore:
         """A store whose connection comes back as soon as it is lost."""
@@ -36,12 +36,12 @@ class Scene:
         store.session.listen(changed)
         return store
 
-    async def make(self) -> MadeLedger:
+    async def make(self) -> NewLedger:
         return await self.ledgers.make(
             ["b1"], Striping(1, 1, 1), wanted_ensemble_size=1, purpose="a test", cookie_checks=[]
         )
 
-    async def record(self, made: MadeLedger) -> None:
+    async def record(self, made: NewLedger) -> None:
         await self.ledgers.record(made, "/owner", lambda old: (old or b"") + b"%d " % made.ledger_id)
 
     async def sweep(self, ledger_id: int) -> None:
@@ -55,7 +55,7 @@ class Scene:
         return stored.payload if stored else None
 
     async def intents(self) -> list[int]:
-        return [paths.id_of(name) for name in await self.store.children(paths.INTENTS)]
+        return [paths.parse_ledger_id(name) for name in await self.store.children(paths.INTENTS)]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_new_ledger_has_an_intent_until_it_is_recorded(scene: Scene) -> No
 
 
 async def test_ledger_ids_increase_across_stores(scene: Scene) -> None:
-    other = LedgerStore(scene.connect(), scene.clock, scene.randomness)
+    other = LedgerMetadataStore(scene.connect(), scene.clock, scene.randomness)
     ids = []
     for _ in range(3):
         ids.append((await scene.make()).ledger_id)
@@ -131,11 +131,11 @@ async def test_ledger_change_is_applied_once_after_lost_response(scene: Scene) -
     made = await scene.make()
     scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
     closed = await scene.ledgers.change(
-        made.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 3, 30, 5)
+        made.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 3, 30, 5)
     )
     assert closed == await scene.ledgers.read(made.ledger_id, fresh=True)
     unchanged = await scene.store.get(paths.ledger(made.ledger_id))
-    await scene.ledgers.change(made.ledger_id, ledger_metadata.begin_recovery)
+    await scene.ledgers.change(made.ledger_id, ledger_metadata.start_recovery)
     assert await scene.store.get(paths.ledger(made.ledger_id)) == unchanged
 
 
@@ -143,4 +143,4 @@ async def test_missing_ledger_raises_no_such_ledger(scene: Scene) -> None:
     with pytest.raises(NoSuchLedger):
         await scene.ledgers.read(5)
     with pytest.raises(NoSuchLedger):
-        await scene.ledgers.change(5, ledger_metadata.begin_recovery)
+        await scene.ledgers.change(5, ledger_metadata.start_recovery)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["LedgerIds"]
+__all__ = ["LedgerIdGenerator"]
 
 
 class _Asker:
@@ -26,7 +26,7 @@ class _Asker:
         self.error: Exception | None = None
 
 
-class LedgerIds:
+class LedgerIdGenerator:
     def __init__(self, draw: Callable[[int], Awaitable[int]]) -> None:
         """`draw(count)` raises the counter by so many, and returns what it is then."""
         self._draw = draw

@@ -1,4 +1,4 @@
-"""Adds to one ledger's last fragment: what core/add_pipeline.py decides, done.
+"""Adds to one ledger's last fragment: what ledger/add_rules.py decides, done.
 
 The writer adds through it, and recovery does with the records that it keeps. It keeps the pending records, sends them
 to the ensemble's bookies, and hands what bookies answer to the rules. After the answers of one turn of the event loop
@@ -19,15 +19,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.client.bookies import Bookies
-from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
-from magnetar_bookie.core.ensemble_change import Change
-from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
+from magnetar_bookie.ledger.add_channel import AddChannel
+from magnetar_bookie.ledger.add_rules import AddPipeline, Complete, Fail
+from magnetar_bookie.ledger.bookies import Bookies
+from magnetar_bookie.ledger.ensemble_rules import Change
+from magnetar_bookie.ledger.placement import Placement
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock

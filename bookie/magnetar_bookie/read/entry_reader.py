@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from magnetar_bookie.read.read_answer import BadAnswer, Lack, LedgerGone, ReadEntries, read_entries
+from magnetar_bookie.read.read_answer import BadAnswer, LedgerGone, MissingReason, ReadEntries, read_entries
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
@@ -55,7 +55,7 @@ class Fault:
 
     bookie_id: str
     entry_id: int
-    lack: Lack
+    lack: MissingReason
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class _Lane:
                     largest = max(largest, *map(len, read.records))
                     continue
             for found in read.entries.values():
-                if isinstance(found, Lack):
+                if isinstance(found, MissingReason):
                     # Another goes on from here; this one is asked again when nobody else is left.
                     self._bookies = [*(other for other in self._bookies if other != winner), winner]
                     break
@@ -315,15 +315,15 @@ class _Race:
         else:
             for entry_id, found in read.entries.items() if read.records is None else ():
                 # What may be lost in limbo the bookie repairs by itself.
-                if found is Lack.ABSENT or found is Lack.DAMAGED:
+                if found is MissingReason.ABSENT or found is MissingReason.DAMAGED:
                     self._faults[Fault(bookie_id, entry_id, found)] = None
             first = read.entries[self._request.first_entry_id]
-            if not isinstance(first, Lack):
+            if not isinstance(first, MissingReason):
                 self._won = self._won or (bookie_id, read)
                 self._over.set()
             else:
                 self.reasons[bookie_id] = first.value
-                self.absent += first is Lack.ABSENT
-                self.unknown += first is Lack.UNKNOWN
+                self.absent += first is MissingReason.ABSENT
+                self.unknown += first is MissingReason.UNKNOWN
         self._under_way -= 1
         self._ask_next(tasks)

@@ -2,10 +2,11 @@
 
     ledger_id, errors first: after the first add that fails all later ones fail, and what is left is `close`
 
-`append_run` makes the records, once: with the LAC of this moment and the bytes of all entries so far. They are taken as
-long as there is room: less than `max_pending_entries` and `max_pending_bytes` are pending, and no bookie lags that the
-ledger needs. `room` waits for that, `on_room` is called when it comes about, and `add` waits for room and for the
-completion too. A caller of `add` that is cancelled leaves the add with the ledger: it is decided like any other.
+`append_entries` makes the records, once: with the LAC of this moment and the bytes of all entries so far. They are
+taken as long as there is room: less than `max_pending_entries` and `max_pending_bytes` are pending, and no bookie lags
+that the ledger needs. `room` waits for that, `on_capacity` is called when it comes about, and `add` waits for room and
+for the completion too. A caller of `add` that is cancelled leaves the add with the ledger: it is decided like any
+other.
 
 `close` waits until nothing is pending and closes the ledger at its LAC. If it returns, no failed add will ever be read.
 If it raises `CloseLost`, somebody else has closed the ledger or is about to. If it raises `OutcomeNotKnown` or an error
@@ -22,14 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from magnetar_bookie.client.context import LedgerContext
-from magnetar_bookie.client.explicit_lac import ExplicitLac
-from magnetar_bookie.client.ledger_store import KnownLedger, MadeLedger
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ensemble_change import Change
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.ensemble_rules import Change
+from magnetar_bookie.ledger.explicit_lac import ExplicitLac
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache, NewLedger
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
@@ -49,7 +50,7 @@ class LedgerWriter:
     def __init__(
         self,
         client: LedgerContext,
-        made: MadeLedger,
+        made: NewLedger,
         ended: Callable[[], object] = lambda: None,
         *,
         explicit_lac: bool = True,
@@ -57,7 +58,7 @@ class LedgerWriter:
         self.ledger_id = made.ledger_id
         # As this writer last saw or made it.
         self.metadata = made.metadata
-        self._node = KnownLedger(made.stored)
+        self._node = LedgerNodeCache(made.stored)
         self._client = client
         self._ended = ended
         settings = client.settings
@@ -92,7 +93,7 @@ class LedgerWriter:
         # Those that wait for room, first come first served.
         self._waiting: list[asyncio.Future[None]] = []
         # Called when there is room that no completion has made: the last bookie that the writer waited for caught up.
-        self.on_room: Callable[[], object] | None = None
+        self.on_capacity: Callable[[], object] | None = None
 
     @property
     def last_add_confirmed(self) -> int:
@@ -128,7 +129,7 @@ class LedgerWriter:
         return [self._adds.fragment.bookies[slot] for slot in self._adds.absent]
 
     @property
-    def wants_roll(self) -> bool:
+    def should_roll(self) -> bool:
         """Another ledger would do better: this one has fewer bookies than were asked for, and by now as many could be
         had; or its bookies have come and gone so often that its metadata grow large.
         """
@@ -138,13 +139,13 @@ class LedgerWriter:
         return metadata.degraded and len(self._client.bookies.writable()) >= metadata.wanted_ensemble_size
 
     def append(self, entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
-        """As `append_run`, for one."""
-        return self.append_run([entry], lambda result, _count: done(result))
+        """As `append_entries`, for one."""
+        return self.append_entries([entry], lambda result, _count: done(result))
 
-    def append_run(self, entries: Sequence[bytes], done: Appended) -> int:
+    def append_entries(self, entries: Sequence[bytes], done: Appended) -> int:
         """Adds the entries and returns the id of the first. `done` is called later, in order, maybe for some at a time.
 
-        As many as there is room for, by `room_entries` and `room_bytes`; one of any size where there is any. Raises
+        As many as there is room for, by `free_entries` and `free_bytes`; one of any size where there is any. Raises
         `TooManyPending` when there is none and `TooLarge` for more than `MAX_ENTRY_BYTES`, and takes nothing.
         """
         largest = max(map(len, entries))
@@ -261,7 +262,7 @@ class LedgerWriter:
         def closed(current: LedgerMetadata | None) -> LedgerMetadata:
             if clean and current is not None and current.closed and current.last_entry_id == last:
                 return current  # as it would be by our own hand
-            return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms(), properties)
+            return ledger_metadata.close_by_writer(current, last, length, self._client.clock.time_ms(), properties)
 
         try:
             self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)
@@ -287,12 +288,12 @@ class LedgerWriter:
         self._wake()
 
     @property
-    def room_entries(self) -> int:
-        """How many more `append_run` takes."""
+    def free_entries(self) -> int:
+        """How many more `append_entries` takes."""
         return self._max_entries - self._adds.pending_entries
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """How much more memory, by `count_entry_memory` of the records; the entry that passes this is still taken."""
         return self._max_bytes - self._adds.pending_bytes
 
@@ -312,8 +313,8 @@ class LedgerWriter:
     def _released(self) -> None:
         if self.has_room():
             self._wake()
-            if self.on_room is not None:
-                self.on_room()
+            if self.on_capacity is not None:
+                self.on_capacity()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -324,7 +325,7 @@ class LedgerWriter:
     async def _publish(self, change: Change) -> None:
         self.metadata = await self._client.ledgers.change(
             self.ledger_id,
-            lambda current: ledger_metadata.in_new_ensemble(current, change.fragment),
+            lambda current: ledger_metadata.replace_last_fragment(current, change.fragment),
             self._client.bookies.cookie_checks(change.named),
             self._node,
         )

@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 `send` puts records in line. Records in line leave in frames: the first when the event loop comes round, the next with
 all records that gathered while the frame before was being sent. So work is done per frame, and a busy writer's frames
-grow by themselves. Every record is *unanswered* from `send` until the bookie's answer (core/unanswered_adds.py).
+grow by themselves. Every record is *unanswered* from `send` until the bookie's answer (ledger/unanswered_adds.py).
 
-A bookie in this process takes the records in line as they are (`adds_at_hand.py`), once in a turn of the loop, and
+A bookie in this process takes the records in line as they are (`in_process_adds.py`), once in a turn of the loop, and
 answers by a call, without frames, streams of bytes and tasks in between. Records that it does not take so, for want of
 capacity say, go in a frame like any other. The stream is there all the same: it ends when the bookie does.
 
@@ -18,7 +18,7 @@ another stream. A bookie whose streams break without an answer is left alone for
 pause fails at once, which is better for a ledger that has a spare bookie than to wait.
 
 A bookie that lags, by more unanswered bytes than `max_bookie_lag_bytes`, breaks nothing. Each ledger with unanswered
-records there is notified (`bookie_lags`), and decides for itself (core/ensemble_change.py). A ledger that can complete
+records there is notified (`bookie_lags`), and decides for itself (ledger/ensemble_rules.py). A ledger that can complete
 its adds without the bookie leaves it (`abandon`), and its records are dropped from the line. A ledger that needs the
 bookie adds nothing more until `bookie_caught_up`. A ledger that has nothing there is notified
 once it sends something. So memory is bounded: beyond the bound there are at most the adds that ledgers had pending when
@@ -44,10 +44,10 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from magnetar_bookie.adds_at_hand import AddsAtHand
-from magnetar_bookie.core.unanswered_adds import UnansweredAdds
+from magnetar_bookie.in_process_adds import InProcessAdds
+from magnetar_bookie.ledger.unanswered_adds import UnansweredAdds
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.frame import FrameBuilder
@@ -95,7 +95,7 @@ class _Link:
         # What the sender waits for when there is nothing to send.
         self.idle: asyncio.Future[None] | None = None
         # The bookie, where it is in this process, and how many frames it was sent nevertheless.
-        self.at_hand: AddsAtHand | None = None
+        self.at_hand: InProcessAdds | None = None
         self.frames = 0
         # What is in line is handed over in the next turn of the loop.
         self.handing = False
@@ -217,7 +217,7 @@ class AddChannel:
                 link.handing = True
                 asyncio.get_running_loop().call_soon(self._hand_over, link)
 
-    def registered_anew(self) -> None:
+    def reset_backoff(self) -> None:
         """The bookie is there again: no reason to spare it."""
         self._pause_s = self._not_before = 0.0
 
@@ -243,7 +243,7 @@ class AddChannel:
         self._break(link, reason)
 
     async def _send_frames(self, link: _Link) -> str:
-        if isinstance(link.stream.in_process_api, AddsAtHand):
+        if isinstance(link.stream.in_process_api, InProcessAdds):
             link.at_hand = link.stream.in_process_api
             link.at_hand.begin(partial(self._answered_at_hand, link))
         while link is self._link:

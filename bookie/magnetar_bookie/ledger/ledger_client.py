@@ -12,18 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from magnetar_bookie.client.context import LedgerContext
-from magnetar_bookie.client.ensemble_choice import EnsembleChoice
-from magnetar_bookie.client.ledger_reader import LedgerReader
-from magnetar_bookie.client.ledger_recovery import recover
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import EnsembleOutdated
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.ensemble_choice import EnsembleChoice
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_reader import LedgerReader
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
+from magnetar_bookie.ledger.placement import Placement
+from magnetar_bookie.ledger.recovery import recover
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -68,9 +68,9 @@ class LedgerClient(LedgerContext):
         properties: Mapping[str, bytes] | None = None,
         *,
         explicit_lac: bool = True,
-    ) -> tuple[MadeLedger, LedgerWriter]:
-        """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept. Without `explicit_lac` a
-        silent writer does not send its LAC, for ledgers that nobody reads before they are recovered.
+    ) -> tuple[NewLedger, LedgerWriter]:
+        """Makes a ledger. Its owner records it with `LedgerMetadataStore.record`, or it will be swept. Without
+        `explicit_lac` a silent writer does not send its LAC, for ledgers that nobody reads before they are recovered.
 
         With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
         raises `NotEnoughBookies`, which says who is missing and why: `wait_for_bookies` and try again.

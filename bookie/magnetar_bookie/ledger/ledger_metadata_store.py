@@ -1,6 +1,6 @@
 """The ledgers' metadata: made with an intent, read, and changed by compare-and-set.
 
-Everybody who changes a ledger's node does it through `change` with one of the functions of core/ledger_metadata.py.
+Everybody who changes a ledger's node does it through `change` with one of the functions of ledger/ledger_metadata.py.
 """
 
 from __future__ import annotations
@@ -10,28 +10,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node
-from magnetar_bookie.client.ledger_ids import LedgerIds
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import EnsembleOutdated, IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_id_generator import LedgerIdGenerator
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import BadVersion, NodeExists, NoNode, OutcomeUnknown
 from magnetar_metadata.store import ABSENT, Change, Check, Delete, MetadataStore, Put
+from magnetar_metadata.undecodable_nodes import UndecodableNodes, decode_node
 from magnetar_protos.ledger_pb2 import LedgerIdCounter, LedgerIntent
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["KnownLedger", "LedgerStore", "MadeLedger"]
+__all__ = ["LedgerMetadataStore", "LedgerNodeCache", "NewLedger"]
 
 _MASTER_KEY_BYTES: Final = 16
 
 Update = Callable[[LedgerMetadata | None], LedgerMetadata]
 
 
-class KnownLedger:
-    """A ledger's node as its holder has read or changed it last: given to `LedgerStore.change`, it saves a read."""
+class LedgerNodeCache:
+    """A ledger's node as its holder has read or changed it last: given to `LedgerMetadataStore.change`, it saves a
+    read."""
 
     __slots__ = ("stored",)
 
@@ -40,7 +41,7 @@ class KnownLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeLedger:
+class NewLedger:
     """A new ledger. Until its owner has recorded it, with `release` in the same transaction, it may be swept."""
 
     ledger_id: int
@@ -54,15 +55,15 @@ class MadeLedger:
         return Delete(paths.intent(self.ledger_id), 0)
 
 
-class LedgerStore:
+class LedgerMetadataStore:
     """One process' access to the ledgers' metadata."""
 
     def __init__(self, store: MetadataStore, clock: Clock, randomness: Randomness) -> None:
         self.store = store
-        self.foreign = ForeignNodes()
+        self.foreign = UndecodableNodes()
         self._clock = clock
         self._randomness = randomness
-        self._ids = LedgerIds(self._draw)
+        self._ids = LedgerIdGenerator(self._draw)
 
     async def make(
         self,
@@ -73,7 +74,7 @@ class LedgerStore:
         purpose: str,
         cookie_checks: Sequence[Check],
         properties: Mapping[str, bytes] | None = None,
-    ) -> MadeLedger:
+    ) -> NewLedger:
         """Makes a ledger and its intent, under an id above all there ever were.
 
         `cookie_checks` are those of the ensemble (`Bookies.cookie_checks`): `EnsembleOutdated` if one is refused.
@@ -106,7 +107,7 @@ class LedgerStore:
                 if error.index < len(puts):
                     raise
                 raise _outdated(f"ledger {ledger_id} was not created", ensemble) from error
-            return MadeLedger(ledger_id, metadata, compare_and_set.decode_stored(values[paths.ledger(ledger_id)]))
+            return NewLedger(ledger_id, metadata, compare_and_set.decode_stored(values[paths.ledger(ledger_id)]))
 
     async def _draw(self, count: int) -> int:
         """The last of so many ids."""
@@ -131,7 +132,7 @@ class LedgerStore:
 
     async def record(
         self,
-        made: MadeLedger,
+        made: NewLedger,
         owner: str,
         update: compare_and_set.Update,
         along: Sequence[Change] = (),
@@ -151,7 +152,9 @@ class LedgerStore:
                 f"ledger {made.ledger_id} was not claimed in time and is being deleted: create another one"
             ) from None
 
-    async def read(self, ledger_id: int, *, fresh: bool = False, known: KnownLedger | None = None) -> LedgerMetadata:
+    async def read(
+        self, ledger_id: int, *, fresh: bool = False, known: LedgerNodeCache | None = None
+    ) -> LedgerMetadata:
         """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`. Fills in `known`."""
         stored = await compare_and_set.read(self.store, paths.ledger(ledger_id), fresh=fresh)
         if known is not None:
@@ -165,7 +168,7 @@ class LedgerStore:
         ledger_id: int,
         update: Update,
         cookie_checks: Sequence[Check] = (),
-        known: KnownLedger | None = None,
+        known: LedgerNodeCache | None = None,
     ) -> LedgerMetadata:
         """Changes what stands there to what `update` makes of it, and returns that. Starts from `known`, and fills it
         in.
@@ -201,14 +204,14 @@ class LedgerStore:
     async def ledger_ids(self) -> AsyncIterator[int]:
         """All ledgers, in order: those there are during the whole walk, and perhaps some that come or go."""
         async for name in self._names(paths.LEDGERS, 4):
-            yield paths.id_of(name)
+            yield paths.parse_ledger_id(name)
 
-    async def ids_under(self, path: str) -> list[int]:
+    async def list_ledger_ids(self, path: str) -> list[int]:
         """The ledgers that this node's children are about."""
         ledger_ids = []
         for name in await self.store.children(path):
             try:
-                ledger_ids.append(paths.id_of(name))
+                ledger_ids.append(paths.parse_ledger_id(name))
             except ValueError as error:
                 self.foreign.pass_over(f"{path}/{name}", error)
         return ledger_ids

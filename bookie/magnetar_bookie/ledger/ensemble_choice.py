@@ -14,8 +14,8 @@ import asyncio
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.errors import ClientClosed, NotEnoughBookies
+from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import Unavailable
 from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
@@ -65,7 +65,7 @@ class EnsembleChoice:
 
     async def _available(self, striping: Striping) -> list[str]:
         ensemble = self._new_ensemble(striping)
-        if len(ensemble) < striping.ack_quorum and self._client.bookies.in_quarantine():
+        if len(ensemble) < striping.ack_quorum and self._client.bookies.quarantined():
             await self._ask_those_in_quarantine()
             ensemble = self._new_ensemble(striping)
         return ensemble
@@ -77,7 +77,7 @@ class EnsembleChoice:
     async def _ask_those_in_quarantine(self) -> None:
         """A trouble of our own network puts all bookies into quarantine; those that answer now need not stay."""
         bookies = self._client.bookies
-        await asyncio.gather(*(self._forgive_if_there(bookie_id) for bookie_id in bookies.in_quarantine()))
+        await asyncio.gather(*(self._forgive_if_there(bookie_id) for bookie_id in bookies.quarantined()))
 
     async def _forgive_if_there(self, bookie_id: str) -> None:
         request = LastAddConfirmedRequest(ledger_id=0, above=-1)
@@ -88,7 +88,7 @@ class EnsembleChoice:
             pass  # an answer, whatever it says
         except TransportError:
             return
-        bookies.forgive(bookie_id)
+        bookies.end_quarantine(bookie_id)
 
     async def _too_few(self, striping: Striping) -> NotEnoughBookies:
         bookies = self._client.bookies
@@ -98,7 +98,7 @@ class EnsembleChoice:
             members = []  # those that were seen must do
         writable = bookies.writable()
         reasons = {
-            bookie_id: bookies.why_not(bookie_id)
+            bookie_id: bookies.explain_unavailable(bookie_id)
             for bookie_id in sorted({*members, *bookies.seen()})
             if bookie_id not in writable
         }

@@ -7,11 +7,11 @@ grows old.
 
 from __future__ import annotations
 
-from magnetar_bookie.client.bookies import Bookies
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.client.recovery_budget import RecoveryBudget
-from magnetar_bookie.core.placement import Placement, SpreadPlacement
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.bookies import Bookies
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
+from magnetar_bookie.ledger.placement import Placement, SpreadPlacement
+from magnetar_bookie.ledger.recovery_budget import RecoveryBudget
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -34,6 +34,6 @@ class LedgerContext:
         self.randomness = randomness
         self.settings = settings or LedgerClientSettings()
         self.placement = placement or SpreadPlacement()
-        self.ledgers = LedgerStore(metadata, clock, randomness)
+        self.ledgers = LedgerMetadataStore(metadata, clock, randomness)
         self.bookies = Bookies(metadata, transport, clock, self.settings)
         self.recovery_budget = RecoveryBudget(self.settings.max_recovery_bytes)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from magnetar_bookie.client.context import LedgerContext
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.errors import LedgerFenced
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_protos.ledger_pb2 import ConfirmAnswer, ConfirmRequest, Status

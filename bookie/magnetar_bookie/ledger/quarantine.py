@@ -48,7 +48,7 @@ class Quarantine:
         timer = self._clock.call_later(length_s, lambda: self._end(bookie_id))
         self._stays[bookie_id] = _Stay(now, length_s, timer)
 
-    def forgive(self, bookie_id: str, *, tell: bool = True) -> None:
+    def end_quarantine(self, bookie_id: str, *, tell: bool = True) -> None:
         stay = self._stays.pop(bookie_id, None)
         if stay is not None and stay.timer is not None:
             stay.timer.cancel()
@@ -58,7 +58,7 @@ class Quarantine:
     def close(self) -> None:
         self._closed = True
         for bookie_id in list(self._stays):
-            self.forgive(bookie_id, tell=False)
+            self.end_quarantine(bookie_id, tell=False)
 
     def _end(self, bookie_id: str) -> None:
         self._stays[bookie_id].timer = None

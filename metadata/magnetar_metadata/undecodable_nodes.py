@@ -17,7 +17,7 @@ from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
 from magnetar_metadata.store import Change, MetadataStore, Put
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["ForeignNodes", "decode_node", "replace_undecodable"]
+__all__ = ["UndecodableNodes", "decode_node", "replace_undecodable"]
 
 _log = logging.getLogger(__name__)
 # So many are remembered. Were there more, some would be told of again.
@@ -29,7 +29,7 @@ _LOGGED_BYTES: Final = 1_024
 M = TypeVar("M", bound=Message)
 
 
-class ForeignNodes:
+class UndecodableNodes:
     """Those that one process has met."""
 
     def __init__(self) -> None:

@@ -2,10 +2,10 @@
 
 `recover` takes the ledger into recovery and makes attempts until one of them, or somebody else, has closed it. An
 attempt is based on the metadata with which it began: it fences the last fragment's bookies, reads upwards from the LAC
-(core/recovery.py decides what that shows; the first entries come with the answers to the fences), writes what is kept
-to an ack quorum, and closes. Everything that it relies on is checked by the compare-and-set of the close; an attempt
-that comes to nothing has at most written records to more bookies, and the next one starts over. So a recoverer may be
-stopped, or wake up late, anywhere. Those bookies are among the former ones in the metadata before they are sent
+(ledger/recovery_rules.py decides what that shows; the first entries come with the answers to the fences), writes what
+is kept to an ack quorum, and closes. Everything that it relies on is checked by the compare-and-set of the close; an
+attempt that comes to nothing has at most written records to more bookies, and the next one starts over. So a recoverer
+may be stopped, or wake up late, anywhere. Those bookies are among the former ones in the metadata before they are sent
 anything: the deletion of the ledger waits for them.
 
 What is read ahead is bounded for each recovery, and in bytes for all of the process (recovery_budget.py). The first
@@ -30,20 +30,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from magnetar_bookie.client.context import LedgerContext
-from magnetar_bookie.client.ledger_store import KnownLedger
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
-from magnetar_bookie.core.ensemble_change import Change
-from magnetar_bookie.core.ledger_metadata import (
-    FragmentChanged,
-    LedgerMetadata,
-    LedgerState,
-    SomebodyElseClosed,
-    begin_recovery,
-    closed_by_recovery,
-    with_recovery_writing_to,
-)
-from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.errors import (
     AddFailed,
     EnsembleOutdated,
@@ -54,7 +40,21 @@ from magnetar_bookie.errors import (
     OutcomeNotKnown,
     RecoveryUndecided,
 )
-from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.ensemble_rules import Change
+from magnetar_bookie.ledger.ledger_metadata import (
+    FragmentChanged,
+    LedgerAlreadyClosed,
+    LedgerMetadata,
+    LedgerState,
+    add_recovery_holders,
+    close_by_recovery,
+    start_recovery,
+)
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache
+from magnetar_bookie.ledger.recovery_rules import FenceAnswers, RecoveryReads, first_to_recover
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
+from magnetar_bookie.read.entry_reader import EntryReader, NotRead
 from magnetar_bookie.read.read_answer import BadAnswer, ReadEntries, read_entries, status_name
 from magnetar_bookie.read.record import NO_ENTRY, check_record
 from magnetar_bookie.read.striping import Fragment
@@ -87,7 +87,7 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
     """
     deadline = client.clock.monotonic() + client.settings.recovery_timeout_seconds
     pause_s = _FIRST_PAUSE_S
-    node = KnownLedger()
+    node = LedgerNodeCache()
     # Closed is for ever, however stale the read is. Anything else is decided by the change below.
     with suppress(NoSuchLedger, Unavailable):
         metadata = await client.ledgers.read(ledger_id, known=node)
@@ -95,11 +95,11 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
             return metadata
     while True:
         try:
-            metadata = await client.ledgers.change(ledger_id, begin_recovery, known=node)
+            metadata = await client.ledgers.change(ledger_id, start_recovery, known=node)
             if metadata.closed:
                 return metadata
             return await _Attempt(client, ledger_id, metadata, node, deadline).run()
-        except SomebodyElseClosed as closed:
+        except LedgerAlreadyClosed as closed:
             return closed.metadata
         except (EnsembleOutdated, FragmentChanged, OutcomeNotKnown, _Failed) as error:
             if isinstance(error, EnsembleOutdated):
@@ -121,7 +121,7 @@ class _Attempt:
     """One attempt, based on the metadata as it was when it began."""
 
     def __init__(
-        self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, node: KnownLedger, deadline: float
+        self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, node: LedgerNodeCache, deadline: float
     ) -> None:
         self._client = client
         self._clock = client.clock
@@ -143,7 +143,7 @@ class _Attempt:
         self._pulse = asyncio.Event()
         # Why the attempt can't go on; and what says that no attempt has to.
         self._broken = ""
-        self._decided: SomebodyElseClosed | LedgerDeleted | NoSuchLedger | None = None
+        self._decided: LedgerAlreadyClosed | LedgerDeleted | NoSuchLedger | None = None
 
     async def run(self) -> LedgerMetadata:
         try:
@@ -161,7 +161,7 @@ class _Attempt:
         own = dict.fromkeys(bookie_id for fragment in self._own_fragments for bookie_id in fragment.bookies)
         return await self._client.ledgers.change(
             self._ledger_id,
-            lambda current: closed_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
+            lambda current: close_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
             self._client.bookies.cookie_checks([one for one in own if one not in self._fragment.bookies]),
             self._node,
         )
@@ -299,10 +299,10 @@ class _Attempt:
             try:
                 await self._client.ledgers.change(
                     self._ledger_id,
-                    lambda current: with_recovery_writing_to(current, change.fragment.bookies),
+                    lambda current: add_recovery_holders(current, change.fragment.bookies),
                     known=self._node,
                 )
-            except (SomebodyElseClosed, LedgerDeleted, NoSuchLedger) as error:
+            except (LedgerAlreadyClosed, LedgerDeleted, NoSuchLedger) as error:
                 self._decided = error
                 self._broken = str(error)
                 self._tell()

@@ -35,12 +35,12 @@ from contextlib import aclosing, suppress
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.context import LedgerContext
-from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoSuchEntry, Unreadable
-from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead, RangeRead
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.read.entry_reader import EntryReader, Fault, NotRead, RangeRead
 from magnetar_bookie.read.record import entry_of
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError, Unavailable
@@ -109,7 +109,7 @@ class LedgerReader:
         """The highest entry that may be read; of a closed ledger its last. Never falls."""
         return self._last_add_confirmed
 
-    def told_confirmed(self, entry_id: int) -> None:
+    def raise_last_add_confirmed(self, entry_id: int) -> None:
         """Up to this entry may be read: its writer says so, or the list that the closed ledger is in."""
         self._raise_to(entry_id)
 
