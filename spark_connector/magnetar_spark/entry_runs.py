@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from magnetar_bookie.read.entry_reader import EntryReader, NotRead
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
@@ -181,12 +181,12 @@ def _begun(ledger: _Ledger, first: int, last: int) -> _Range:
     return _Range(ledger, first, last, asyncio.get_running_loop().create_task(ledger.read(first, last)))
 
 
-def _is_lost(error: NotRead, known: Whereabouts) -> bool:
+def _is_lost(error: EntriesNotRead, known: Whereabouts) -> bool:
     """`known`: where the entry was looked for."""
-    return error.settled and (not error.may_arrive or known.is_final(error.entry_id))
+    return error.all_answered and (not error.may_still_arrive or known.is_final(error.entry_id))
 
 
-def _gone_to(error: NotRead, known: Whereabouts, last: int) -> int:
+def _gone_to(error: EntriesNotRead, known: Whereabouts, last: int) -> int:
     """The last of the entries from the error's on of which all replicas have said that they lack it."""
     lacking = Counter(fault.entry_id for fault in error.faults)
     entry_id = error.entry_id
@@ -199,7 +199,7 @@ def _gone_to(error: NotRead, known: Whereabouts, last: int) -> int:
     return entry_id
 
 
-def _why(error: NotRead, where: Whereabouts | Deleted) -> str:
+def _why(error: EntriesNotRead, where: Whereabouts | Deleted) -> str:
     return f"{where.value} was deleted, and {error}" if isinstance(where, Deleted) else str(error)
 
 
@@ -229,7 +229,7 @@ class _Ledger:
         if self.planning is None:
             try:
                 return await self._read(first, last)
-            except NotRead:
+            except EntriesNotRead:
                 if self.planning is None:
                     self.planning = asyncio.get_running_loop().create_task(self._plan_anew())
         await asyncio.wait([self.planning])
@@ -242,7 +242,7 @@ class _Ledger:
         while True:
             try:
                 return await self._read(first, last)
-            except NotRead as error:
+            except EntriesNotRead as error:
                 if _is_lost(error, self._known):
                     return Gone(piece, first, _gone_to(error, self._known, last), _why(error, where))
                 if self._clock.monotonic() + pause_s > deadline:

@@ -175,7 +175,7 @@ class ChainOwner:
             self.waits_for = ""
             self._log.say("made", made.ledger_id)
             try:
-                stored = await self._client.ledgers.record(
+                stored = await self._client.ledgers.claim_ledger(
                     made, CHAINS + self._chain, self._update(made=made.ledger_id)
                 )
             except IntentSwept:

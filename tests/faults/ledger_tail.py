@@ -58,7 +58,7 @@ async def _read_back(client: LedgerClient, ledger_id: int, seen: Log, clock: Clo
     """Until it has been read whole, or is no more."""
     while True:
         try:
-            metadata = await client.ledgers.read(ledger_id, fresh=True)
+            metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
             if metadata.state is LedgerState.CLOSED:
                 assert metadata.last_entry_id is not None
                 seen.say("reads", ledger_id, metadata.last_entry_id)

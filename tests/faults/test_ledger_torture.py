@@ -188,7 +188,7 @@ async def _dies(cluster: TortureCluster, client: LedgerClient, name: str) -> Non
 
 async def _writer(client: LedgerClient) -> LedgerWriter:
     made, writer = await client.create(STRIPING, "a test")
-    await client.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"")
+    await client.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"")
     return writer
 
 

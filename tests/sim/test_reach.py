@@ -22,7 +22,7 @@ _BRANCHES: Final = [
     Branch("RecordReader._in_line", "max_bytes -= len(record)"),
     Branch("CommitGroup._status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
-    Branch("ReplicatedAdds._leave_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
+    Branch("ReplicatedAdds._abandon_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
     Branch("ReplicatedAdds._settle", "self._released()"),
     Branch("Bookie._look_for_room", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
@@ -31,8 +31,8 @@ _BRANCHES: Final = [
     Branch("GarbageCollector._look_through", "unexplained[ledger_id] = None"),
     Branch("LongPolls.gone", "self.risen(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.
-    Branch("LedgerMetadataStore.make", "continue"),
-    Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
+    Branch("LedgerMetadataStore.create_ledger", "continue"),
+    Branch("ReplicatedAdds._publish_change", "MetadataUnknown"),
     Branch("_Attempt._read_and_write", "raise self._decided"),
     Branch("Sweeper._take", "intent.sweeping = True"),
     # Auto-recovery.

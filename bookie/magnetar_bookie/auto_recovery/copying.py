@@ -16,7 +16,7 @@ from magnetar_bookie.auto_recovery.reading import SlotReader
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK
 
@@ -101,7 +101,7 @@ async def _write(
 
 
 class _Batch:
-    """The `AddSink` of one batch."""
+    """The `AddCallbacks` of one batch."""
 
     def __init__(self, records: Mapping[int, bytes]) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -112,7 +112,7 @@ class _Batch:
         last = first_entry_id + count - 1
         decided = [one for one in self._pending if first_entry_id <= one <= last]
         if decided and status != OK:
-            self._fail(f"{status_name(status)} for entry {decided[0]}")
+            self._fail(f"{format_status(status)} for entry {decided[0]}")
         for entry_id in decided:
             del self._pending[entry_id]
         if not self._pending:

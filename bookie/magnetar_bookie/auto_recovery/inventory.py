@@ -8,7 +8,7 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.core.repair import FillSlot, missing_entries
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest
 from magnetar_wire.transport import TransportError
@@ -34,7 +34,7 @@ async def lacking(
         except TransportError as error:
             raise CannotRepair(f"bookie {step.target} does not list its entries: {error}") from None
         if answer.status != OK:
-            raise CannotRepair(f"bookie {step.target} does not list its entries: {status_name(answer.status)}")
+            raise CannotRepair(f"bookie {step.target} does not list its entries: {format_status(answer.status)}")
         end = min(answer.next_entry_id, last + 1)
         if end <= at:
             raise CannotRepair(f"bookie {step.target} repeats entry {at} in the list of its entries")

@@ -32,7 +32,7 @@ from magnetar_bookie.ledger.ledger_metadata import (
     add_holders,
     replace_bookie,
 )
-from magnetar_bookie.read.striping import fragment_of
+from magnetar_bookie.read.striping import find_fragment
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
@@ -75,7 +75,7 @@ class LedgerRepair:
 
     async def _attempt(self, named: Sequence[str]) -> str:
         client, lost = self._client, self._cluster.lost
-        metadata = await client.ledgers.read(self._ledger_id, fresh=True)
+        metadata = await client.ledgers.read_metadata(self._ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return ""
         # After the metadata: a bookie that it names has had its cookie by then.
@@ -117,7 +117,7 @@ class LedgerRepair:
             )
         except ReadOnlyTarget:
             # It can't be given what it lacks: another takes its place, and it goes on serving what it has.
-            fragment = fragment_of(metadata.fragments, step.first_entry_id)
+            fragment = find_fragment(metadata.fragments, step.first_entry_id)
             choose = partial(self._client.placement.replacement, randomness=self._client.randomness)
             target = successor(fragment.bookies, fragment, view.writable, choose)
             if target is None:
@@ -141,7 +141,7 @@ async def put_in_place(
 ) -> None:
     """Fills the slot, and then has the target stand in it."""
     if step.replaces:
-        await client.ledgers.change(ledger_id, lambda current: add_holders(current, step.target))
+        await client.ledgers.change_metadata(ledger_id, lambda current: add_holders(current, step.target))
     try:
         await fill_slot(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
     except TargetFailed:
@@ -150,7 +150,7 @@ async def put_in_place(
         raise
     if step.replaces:
         try:
-            await client.ledgers.change(
+            await client.ledgers.change_metadata(
                 ledger_id,
                 lambda current: replace_bookie(current, step.first_entry_id, step.slot, step.listed, step.target),
                 client.bookies.cookie_checks([step.target]),

@@ -96,14 +96,14 @@ async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySe
 
 
 async def _repair(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int) -> None:
-    metadata = await client.ledgers.read(ledger_id, fresh=True)
+    metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
     if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
         return
     if not metadata.closed and (
         metadata.state is LedgerState.IN_RECOVERY or bookie.bookie_id in metadata.last_fragment.bookies
     ):
         await client.recover(ledger_id)
-        metadata = await client.ledgers.read(ledger_id, fresh=True)
+        metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return
 

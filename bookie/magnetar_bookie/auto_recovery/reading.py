@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from magnetar_bookie.core.repair import FillSlot, Run, runs, sources
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import BadAnswer, MissingReason, read_entries
+from magnetar_bookie.read.read_answer import BadAnswer, MissingReason, parse_read_answer
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.transport import TransportError
 
@@ -78,7 +78,7 @@ class SlotReader:
             answer = await self._client.bookies.call(
                 bookie_id, "read", request, ReadAnswer, timeout_s=self._client.settings.read_entry_timeout_seconds
             )
-            read = read_entries(request, answer)
+            read = parse_read_answer(request, answer)
         except TransportError as error:
             self._not_reached[bookie_id] = str(error)
             return {}

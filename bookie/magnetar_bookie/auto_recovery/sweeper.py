@@ -73,7 +73,7 @@ class Sweeper:
         if not await self._take(ledger_id):
             return  # claimed
         with contextlib.suppress(NoSuchLedger):  # its holders were faster: the tombstone was there before
-            await self._client.ledgers.change(ledger_id, tombstone)
+            await self._client.ledgers.change_metadata(ledger_id, tombstone)
         await self._change(ledger_id, lambda payload: LEAVE if payload is None else DELETE)
         _log.info("Deleted ledger %s, which was never claimed", ledger_id)
 

@@ -54,14 +54,14 @@ from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.protobuf_fields import encode_field_head
 from magnetar_wire.transport import Stream, TransportError
 
-__all__ = ["AddChannel", "AddSink"]
+__all__ = ["AddCallbacks", "AddChannel"]
 
 log = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
 
 
-class AddSink(Protocol):
+class AddCallbacks(Protocol):
     """A ledger that is written to."""
 
     def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
@@ -126,7 +126,7 @@ class AddChannel:
         self._max_lag_bytes = settings.lag_bound_bytes
         self._recovery = recovery
         # By ledger; several recoveries of one ledger may run in one process.
-        self._sinks: dict[int, list[AddSink]] = {}
+        self._sinks: dict[int, list[AddCallbacks]] = {}
         self._line: deque[_Run] = deque()
         self._unanswered = UnansweredAdds(self._max_lag_bytes)
         # Ledgers that were notified of the lag that lasts now, and those that are to be.
@@ -151,7 +151,7 @@ class AddChannel:
         """Memory of the unanswered records, estimated."""
         return self._unanswered.bytes
 
-    def attach(self, ledger_id: int, sink: AddSink) -> Callable[[], None]:
+    def attach(self, ledger_id: int, sink: AddCallbacks) -> Callable[[], None]:
         """Notifies the sink of the ledger's answers, of failures and of lag. Returns the function that ends that.
 
         If the bookie lags now, the sink is notified before this returns.
@@ -170,7 +170,7 @@ class AddChannel:
 
         return detach
 
-    def abandon(self, ledger_id: int, sink: AddSink) -> None:
+    def abandon(self, ledger_id: int, sink: AddCallbacks) -> None:
         """Ends the sink's attachment. Records of a ledger without another sink are sent no more, if that can be."""
         sinks = self._sinks.get(ledger_id, [])
         if sink in sinks:
@@ -266,7 +266,7 @@ class AddChannel:
             try:
                 while line and at_hand.ready(link.frames):
                     run = line.popleft()
-                    unanswered.hand_over(run.ledger_id, run.first, run.first + len(run.records), now)
+                    unanswered.mark_sent(run.ledger_id, run.first, run.first + len(run.records), now)
                     left = at_hand.take(run.ledger_id, run.master_key, run.first, run.records, recovery=self._recovery)
                     if link is not self._link:  # it broke by what was answered: nothing of it is in line any more
                         break
@@ -311,7 +311,7 @@ class AddChannel:
                 if builder.run_count > len(runs):
                     runs.append(AddRun(master_key=run.master_key, recovery=self._recovery))
             if taken:
-                self._unanswered.hand_over(run.ledger_id, run.first, run.first + taken, now)
+                self._unanswered.mark_sent(run.ledger_id, run.first, run.first + taken, now)
             if taken < len(run.records):
                 run.first, run.records = run.first + taken, run.records[taken:]
                 break
@@ -384,7 +384,7 @@ class AddChannel:
     # ── the time-out ──
 
     def _watch_oldest(self) -> None:
-        if self._timer is None and self._unanswered.is_handed_over:
+        if self._timer is None and self._unanswered.has_sent_adds:
             self._check_in(self._timeout_s)
 
     def _check_in(self, seconds: float) -> None:
@@ -394,8 +394,8 @@ class AddChannel:
     def _check_oldest(self) -> None:
         self._timer = None
         now, grace_s = self._clock.monotonic(), self._timeout_s / 10
-        self._unanswered.find_oldest(now)
-        if not self._unanswered.is_handed_over:
+        self._unanswered.advance_oldest(now)
+        if not self._unanswered.has_sent_adds:
             return
         due = self._unanswered.oldest_since + self._timeout_s
         if now > self._check_at + grace_s:

@@ -35,7 +35,7 @@ from magnetar_bookie.errors import AddFailed, NotEnoughBookies
 from magnetar_bookie.ledger.ensemble_rules import Change, Choose, Ensemble
 from magnetar_bookie.read.striping import Fragment, Striping
 
-__all__ = ["Action", "AddPipeline", "Complete", "Fail", "Send"]
+__all__ = ["Action", "Complete", "Fail", "PendingAdds", "Send"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Fail:
 Action = Complete | Change | Fail
 
 
-class AddPipeline:
+class PendingAdds:
     """One ledger's pending adds."""
 
     def __init__(
@@ -154,9 +154,9 @@ class AddPipeline:
         """The lagging bookies that the ledger goes on with: it adds nothing more until they have caught up."""
         return [] if self.failed is not None else self._ensemble.held_up_by
 
-    def bookies_came(self) -> None:
+    def refill_absent_slots(self) -> None:
         """Absent slots may be filled again."""
-        self._ensemble.refill()
+        self._ensemble.refill_absent_slots()
 
     def lose(self, error: AddFailed) -> None:
         """The ledger is lost, or given up. The first reason stays."""
@@ -164,13 +164,13 @@ class AddPipeline:
             self.failed = error
             self._masks.clear()
 
-    def change_refused(self) -> None:
+    def abort_change(self) -> None:
         """The metadata will not have the change that is under way: the next `settle` chooses other bookies."""
-        self._ensemble.change_refused()
+        self._ensemble.abort_change()
 
-    def change_made(self) -> list[Send]:
+    def commit_change(self) -> list[Send]:
         """The metadata has the change that is under way."""
-        change = self._ensemble.change_made()
+        change = self._ensemble.commit_change()
         if self.failed is not None:
             return []
         assert change.fragment.first_entry_id == self.last_add_confirmed + 1, "an add completed during a change"
@@ -197,7 +197,7 @@ class AddPipeline:
         if entry_id > self.last_add_confirmed:
             self.last_add_confirmed = entry_id
             actions.append(Complete(entry_id))
-        short = self._ensemble.short_write_set()
+        short = self._ensemble.find_short_write_set()
         if short is not None:
             self.lose(NotEnoughBookies(self._too_few(short)))
             actions += self._tell_failure()

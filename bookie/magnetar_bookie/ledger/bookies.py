@@ -64,7 +64,7 @@ class BookieInfo:
     # By the names of its listeners, where it has several.
     listeners: tuple[tuple[str, str], ...] = ()
 
-    def address_at(self, listener_name: str) -> str:
+    def get_address_at(self, listener_name: str) -> str:
         """Where those reach it who name that listener; a bookie that has none of that name is reached as by brokers."""
         return dict(self.listeners).get(listener_name, self.address)
 
@@ -149,7 +149,7 @@ class Bookies:
     def address(self, bookie_id: str, listener_name: str = "") -> str:
         """Where it is reached, or was when it was registered last; empty: it has not been seen."""
         info = self._known.get(bookie_id)
-        return "" if info is None else info.address_at(listener_name)
+        return "" if info is None else info.get_address_at(listener_name)
 
     def explain_unavailable(self, bookie_id: str) -> str:
         """What keeps a bookie that is not `writable` from being chosen, in words that follow its name."""

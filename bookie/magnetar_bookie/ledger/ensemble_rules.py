@@ -120,7 +120,7 @@ class Ensemble:
         """The bookies that lag and take entries still."""
         return [self.bookies[slot] for slot in self._lagging]
 
-    def refill(self) -> None:
+    def refill_absent_slots(self) -> None:
         """Bookies came: absent slots are looked at again by the next `begin_change`."""
         self._refill = bool(self._absent)
 
@@ -146,7 +146,7 @@ class Ensemble:
         self.changing = Change(Fragment(first_entry_id, tuple(bookies)), tuple(replaced))
         return self.changing
 
-    def change_refused(self) -> None:
+    def abort_change(self) -> None:
         """The metadata will not have it: the slots wait for other bookies."""
         change = self.changing
         assert change is not None
@@ -155,7 +155,7 @@ class Ensemble:
             del self._absent[slot]
             self._failed[slot] = None
 
-    def change_made(self) -> Change:
+    def commit_change(self) -> Change:
         """The metadata has it."""
         change = self.changing
         assert change is not None
@@ -166,7 +166,7 @@ class Ensemble:
             del self._absent[slot]
         return change
 
-    def short_write_set(self) -> list[int] | None:
+    def find_short_write_set(self) -> list[int] | None:
         """The slots of a write set that has too few present ones for an ack quorum; None: all have enough."""
         if self.all_present:
             return None

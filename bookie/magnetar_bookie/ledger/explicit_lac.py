@@ -16,7 +16,7 @@ from typing import Final
 from magnetar_bookie.errors import LedgerFenced
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_protos.ledger_pb2 import ConfirmAnswer, ConfirmRequest, Status
 from magnetar_wire.clock import Timer
@@ -104,7 +104,7 @@ class ExplicitLac:
         except TransportError:
             return
         if answer.status in (Status.FENCED, Status.DELETED):
-            said = f"bookie {bookie_id} answered {status_name(answer.status)}"
+            said = f"bookie {bookie_id} answered {format_status(answer.status)}"
             self._adds.lose(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {said}"))
         # Whoever refuses would refuse again: the next LAC is soon enough.
         self._told_to[bookie_id] = last

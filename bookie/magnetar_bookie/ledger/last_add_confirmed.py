@@ -15,7 +15,7 @@ from typing import Final
 from magnetar_bookie.errors import Unreadable
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import SessionLost
@@ -132,7 +132,7 @@ async def _ask(client: LedgerContext, bookie_id: str, ledger_id: int, above: int
         timeout_s=client.settings.read_entry_timeout_seconds + wait_ms / 1000,
     )
     if answer.status != ledger_pb2.OK:
-        raise _Refused(f"it answered {status_name(answer.status)}")
+        raise _Refused(f"it answered {format_status(answer.status)}")
     return answer.last_add_confirmed
 
 

@@ -69,7 +69,7 @@ class LedgerClient(LedgerContext):
         *,
         explicit_lac: bool = True,
     ) -> tuple[NewLedger, LedgerWriter]:
-        """Makes a ledger. Its owner records it with `LedgerMetadataStore.record`, or it will be swept. Without
+        """Makes a ledger. Its owner records it with `LedgerMetadataStore.claim_ledger`, or it will be swept. Without
         `explicit_lac` a silent writer does not send its LAC, for ledgers that nobody reads before they are recovered.
 
         With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
@@ -81,7 +81,7 @@ class LedgerClient(LedgerContext):
             size = len(ensemble)
             actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
             try:
-                made = await self.ledgers.make(
+                made = await self.ledgers.create_ledger(
                     ensemble,
                     actual,
                     wanted_ensemble_size=striping.ensemble_size,
@@ -128,4 +128,4 @@ class LedgerClient(LedgerContext):
         No error if it is a tombstone already; `NoSuchLedger` when that has gone too. `OutcomeNotKnown`: it is deleted
         or not; ask again.
         """
-        await self.ledgers.change(ledger_id, ledger_metadata.tombstone)
+        await self.ledgers.change_metadata(ledger_id, ledger_metadata.tombstone)

@@ -31,8 +31,7 @@ Update = Callable[[LedgerMetadata | None], LedgerMetadata]
 
 
 class LedgerNodeCache:
-    """A ledger's node as its holder has read or changed it last: given to `LedgerMetadataStore.change`, it saves a
-    read."""
+    """A ledger's node as its holder last read or changed it. `LedgerMetadataStore` starts from it, which saves a read."""
 
     __slots__ = ("stored",)
 
@@ -65,7 +64,7 @@ class LedgerMetadataStore:
         self._randomness = randomness
         self._ids = LedgerIdGenerator(self._draw)
 
-    async def make(
+    async def create_ledger(
         self,
         ensemble: Sequence[str],
         striping: Striping,
@@ -130,7 +129,7 @@ class LedgerMetadataStore:
         stored = await compare_and_set.read(self.store, paths.LEDGER_IDS)
         return decode_node(LedgerIdCounter, paths.LEDGER_IDS, stored.payload).last_ledger_id if stored else 0
 
-    async def record(
+    async def claim_ledger(
         self,
         made: NewLedger,
         owner: str,
@@ -152,7 +151,7 @@ class LedgerMetadataStore:
                 f"ledger {made.ledger_id} was not claimed in time and is being deleted: create another one"
             ) from None
 
-    async def read(
+    async def read_metadata(
         self, ledger_id: int, *, fresh: bool = False, known: LedgerNodeCache | None = None
     ) -> LedgerMetadata:
         """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`. Fills in `known`."""
@@ -163,7 +162,7 @@ class LedgerMetadataStore:
             raise NoSuchLedger(f"there is no ledger {ledger_id}")
         return ledger_metadata.decode(stored.payload)
 
-    async def change(
+    async def change_metadata(
         self,
         ledger_id: int,
         update: Update,

@@ -40,8 +40,8 @@ from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoS
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.read.entry_reader import EntryReader, Fault, NotRead, RangeRead
-from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader, Fault, RangeRead
+from magnetar_bookie.read.record import extract_entry
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError, Unavailable
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
@@ -89,7 +89,7 @@ class LedgerReader:
     @classmethod
     async def open(cls, client: LedgerContext, ledger_id: int) -> LedgerReader:
         """A reader that knows the present LAC, as far as a bookie can be reached that tells it."""
-        metadata = await client.ledgers.read(ledger_id, fresh=True)
+        metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         _check_not_deleted(ledger_id, metadata)
         reader = cls(client, ledger_id, metadata)
         if not metadata.closed:
@@ -136,7 +136,7 @@ class LedgerReader:
                 break
             if left is not None and entries and len(records[0]) > left:
                 break
-            entries += map(entry_of, records)
+            entries += map(extract_entry, records)
             if left is not None:
                 left -= sum(map(len, records))
                 if left < len(records[-1]):  # hardly room for one more
@@ -191,7 +191,7 @@ class LedgerReader:
                     asked.appendleft((end, self._ask_for(first, end)))
                 self._note_size(records)
                 self._ask_ahead(asked, most, begin, first, last)
-                yield begin, list(map(entry_of, records))
+                yield begin, list(map(extract_entry, records))
         finally:
             await _drop(asked)
 
@@ -271,7 +271,7 @@ class LedgerReader:
         self._raise_to(await ask_last_add_confirmed(self._client, self.ledger_id, self._metadata))
 
     async def _reread(self, *, fresh: bool = False) -> None:
-        metadata = await self._client.ledgers.read(self.ledger_id, fresh=fresh)
+        metadata = await self._client.ledgers.read_metadata(self.ledger_id, fresh=fresh)
         _check_not_deleted(self.ledger_id, metadata)
         if self._metadata.closed and not metadata.closed:
             return  # a server that lags: what is closed stays closed
@@ -287,7 +287,7 @@ class LedgerReader:
         before = self._metadata
         try:
             read = await self._entries.read(first, last, max_bytes)
-        except NotRead as error:
+        except EntriesNotRead as error:
             await self._report(error.faults)
             try:
                 await self._reread(fresh=True)
@@ -298,7 +298,7 @@ class LedgerReader:
                     entry_id=error.entry_id,
                 ) from None
             became_final = _is_final(self._metadata, error.entry_id) and not _is_final(before, error.entry_id)
-            if self._metadata.fragments == before.fragments and not (error.may_arrive and became_final):
+            if self._metadata.fragments == before.fragments and not (error.may_still_arrive and became_final):
                 raise _unreadable(error, before) from None
             read = await self._read_again(first, last, max_bytes)
         if read.faults:
@@ -311,7 +311,7 @@ class LedgerReader:
         before = self._metadata
         try:
             return await self._entries.read(first, last, max_bytes)
-        except NotRead as error:
+        except EntriesNotRead as error:
             await self._report(error.faults)
             raise _unreadable(error, before) from None
 
@@ -344,7 +344,7 @@ class LedgerReader:
             fault.bookie_id,
             fault.entry_id,
             self.ledger_id,
-            fault.lack.value,
+            fault.reason.value,
         )
         task = RepairTask(found_ms=self._client.clock.time_ms()).SerializeToString()
         try:
@@ -370,9 +370,9 @@ def _is_final(metadata: LedgerMetadata, entry_id: int) -> bool:
     return metadata.closed or entry_id < metadata.last_fragment.first_entry_id
 
 
-def _unreadable(error: NotRead, before: LedgerMetadata) -> Unreadable:
+def _unreadable(error: EntriesNotRead, before: LedgerMetadata) -> Unreadable:
     """`before`: the metadata before the read."""
-    settled = error.settled and (not error.may_arrive or _is_final(before, error.entry_id))
+    settled = error.all_answered and (not error.may_still_arrive or _is_final(before, error.entry_id))
     return Unreadable(str(error), error.reasons, settled=settled, entry_id=error.entry_id)
 
 

@@ -35,10 +35,10 @@ from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
-__all__ = ["Appended", "LedgerWriter"]
+__all__ = ["AppendCallback", "LedgerWriter"]
 
 # Called with the id of the first of so many entries, or with what they failed with.
-Appended = Callable[[int | AddFailed, int], object]
+AppendCallback = Callable[[int | AddFailed, int], object]
 
 # Each has some 100 bytes in the metadata, which hold a million.
 _MANY_FRAGMENTS: Final = 200
@@ -142,7 +142,7 @@ class LedgerWriter:
         """As `append_entries`, for one."""
         return self.append_entries([entry], lambda result, _count: done(result))
 
-    def append_entries(self, entries: Sequence[bytes], done: Appended) -> int:
+    def append_entries(self, entries: Sequence[bytes], done: AppendCallback) -> int:
         """Adds the entries and returns the id of the first. `done` is called later, in order, maybe for some at a time.
 
         As many as there is room for, by `free_entries` and `free_bytes`; one of any size where there is any. Raises
@@ -170,7 +170,7 @@ class LedgerWriter:
         adds.add(first, records, partial(self._decided, done))
         return first
 
-    def _decided(self, done: Appended, first: int, records: Sequence[bytes], error: AddFailed | None) -> None:
+    def _decided(self, done: AppendCallback, first: int, records: Sequence[bytes], error: AddFailed | None) -> None:
         if error is None:
             self.length_bytes += sum(map(len, records)) - RECORD_HEADER_BYTES * len(records)
             done(first, len(records))
@@ -225,7 +225,7 @@ class LedgerWriter:
     ) -> None:
         """In a task of its own: a caller that is cancelled does not leave the close half made."""
         try:
-            await self._adds.wait_all()
+            await self._adds.wait_until_idle()
             if self._abandoned:
                 raise CloseLost(self._given_up())
             self._stop()
@@ -265,7 +265,7 @@ class LedgerWriter:
             return ledger_metadata.close_by_writer(current, last, length, self._client.clock.time_ms(), properties)
 
         try:
-            self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)
+            self.metadata = await self._client.ledgers.change_metadata(self.ledger_id, closed, known=self._node)
         except LedgerFenced as error:
             raise CloseLost(
                 f"ledger {self.ledger_id} was closed by another client before its writer could close it at "
@@ -323,7 +323,7 @@ class LedgerWriter:
                 room.set_result(None)
 
     async def _publish(self, change: Change) -> None:
-        self.metadata = await self._client.ledgers.change(
+        self.metadata = await self._client.ledgers.change_metadata(
             self.ledger_id,
             lambda current: ledger_metadata.replace_last_fragment(current, change.fragment),
             self._client.bookies.cookie_checks(change.named),

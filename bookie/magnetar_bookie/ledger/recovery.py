@@ -54,8 +54,8 @@ from magnetar_bookie.ledger.ledger_metadata import (
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache
 from magnetar_bookie.ledger.recovery_rules import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
-from magnetar_bookie.read.entry_reader import EntryReader, NotRead
-from magnetar_bookie.read.read_answer import BadAnswer, ReadEntries, read_entries, status_name
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
+from magnetar_bookie.read.read_answer import BadAnswer, ReadEntries, format_status, parse_read_answer
 from magnetar_bookie.read.record import NO_ENTRY, check_record
 from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import Unavailable
@@ -90,12 +90,12 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
     node = LedgerNodeCache()
     # Closed is for ever, however stale the read is. Anything else is decided by the change below.
     with suppress(NoSuchLedger, Unavailable):
-        metadata = await client.ledgers.read(ledger_id, known=node)
+        metadata = await client.ledgers.read_metadata(ledger_id, known=node)
         if metadata.state is LedgerState.CLOSED:
             return metadata
     while True:
         try:
-            metadata = await client.ledgers.change(ledger_id, start_recovery, known=node)
+            metadata = await client.ledgers.change_metadata(ledger_id, start_recovery, known=node)
             if metadata.closed:
                 return metadata
             return await _Attempt(client, ledger_id, metadata, node, deadline).run()
@@ -159,7 +159,7 @@ class _Attempt:
             length = await self._length_up_to(last)
         now_ms = self._clock.time_ms()
         own = dict.fromkeys(bookie_id for fragment in self._own_fragments for bookie_id in fragment.bookies)
-        return await self._client.ledgers.change(
+        return await self._client.ledgers.change_metadata(
             self._ledger_id,
             lambda current: close_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
             self._client.bookies.cookie_checks([one for one in own if one not in self._fragment.bookies]),
@@ -185,7 +185,7 @@ class _Attempt:
                         self._tell()
                         return
                     self._refused(bookie_id, answer.status)
-                    said[bookie_id] = f"it answered {status_name(answer.status)}"
+                    said[bookie_id] = f"it answered {format_status(answer.status)}"
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -217,7 +217,7 @@ class _Attempt:
                     step=1,
                 )
                 with suppress(BadAnswer):
-                    self._first_reads[slot] = read_entries(asked, answer.read)
+                    self._first_reads[slot] = parse_read_answer(asked, answer.read)
                 held = [one for read in self._first_reads.values() for one in read.entries.values()]
                 records = [one for one in held if isinstance(one, bytes)]
                 self._share.set_held(count_entry_memory(records), writing=False)
@@ -297,7 +297,7 @@ class _Attempt:
     def _begin_adds(self, first: int) -> ReplicatedAdds:
         async def publish(change: Change) -> None:
             try:
-                await self._client.ledgers.change(
+                await self._client.ledgers.change_metadata(
                     self._ledger_id,
                     lambda current: add_recovery_holders(current, change.fragment.bookies),
                     known=self._node,
@@ -334,7 +334,7 @@ class _Attempt:
         """Reads from one bookie what it is asked for, until the end is found."""
         pause_s = _FIRST_PAUSE_S
         while reads.last_entry_id is None:
-            if reads.owes_an_answer(slot):
+            if reads.is_answer_missing(slot):
                 # Before it is read ahead: that may wait for bytes which are free only after this answer.
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -376,7 +376,7 @@ class _Attempt:
                 bookie_id, "read", request, ReadAnswer, timeout_s=self._client.settings.read_entry_timeout_seconds
             )
             self._refused(bookie_id, answer.status)
-            reads.answered(slot, read_entries(request, answer))
+            reads.answered(slot, parse_read_answer(request, answer))
             if answer.next_entry_id <= last:
                 self._answer_bytes[slot] = min(2 * self._answer_bytes[slot], _ANSWER_BYTES)
         except (TransportError, BadAnswer) as error:
@@ -407,8 +407,8 @@ class _Attempt:
         while last > NO_ENTRY:
             try:
                 read = await reader.read(last, last)
-            except NotRead as error:
-                if not error.settled:
+            except EntriesNotRead as error:
+                if not error.all_answered:
                     raise _Failed(f"the ledger's length is unknown: {error}") from error
                 last, step = last - step, 2 * step
             else:

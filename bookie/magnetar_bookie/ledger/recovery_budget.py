@@ -12,8 +12,8 @@ it comes with a read if there is room (`try_reserve`), and without it else.
 
 Two recoveries that both hold records and both wait for bytes would wait for ever. So a recovery that can't go on by
 itself is granted one entry at once, whatever the budget: it has no read in flight, no record to write, and none being
-written (`stalled`). All that it holds then are records above the first undecided entry, and only a read of that one is
-granted (`is_needed`): what it brings is written before the next is granted. The most that is held is the budget, and
+written (`is_stalled`). All that it holds then are records above the first undecided entry, and only a read of that one
+is granted (`is_needed`): what it brings is written before the next is granted. The most that is held is the budget, and
 for each recovery one entry more; and an answer may be larger than what was reserved for it, if its first entry alone
 is. All counts are of memory (magnetar_wire.entry_memory), so that small entries can't pass the bound.
 """
@@ -69,7 +69,7 @@ class RecoveryBudget:
         """Grant what fits, in order; and one entry to the share that changed, if it can't go on without."""
         while self._waiting and self.used_bytes + self._waiting[0].size_bytes <= self._max_bytes:
             self._grant_to(self._waiting[0], self._waiting[0].size_bytes)
-        if changed.waiting and changed.stalled:
+        if changed.waiting and changed.is_stalled:
             for waiter in [one for one in self._waiting if one.share is changed and not one.granted.cancelled()]:
                 if waiter.is_needed():
                     self._grant_to(waiter, 1)
@@ -98,7 +98,7 @@ class RecoveryShare:
         self._writing = False
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Nothing will change before another entry is read."""
         return not self.reads and not self._writing
 

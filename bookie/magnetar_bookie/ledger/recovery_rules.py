@@ -96,7 +96,7 @@ class RecoveryReads:
     def needs(self, slot: int) -> bool:
         """Return whether the slot must be asked for the undecided entry, for the first time or again."""
         asked = self.ask(slot)
-        return (asked is not None and asked[0] == self.undecided) or self.owes_an_answer(slot)
+        return (asked is not None and asked[0] == self.undecided) or self.is_answer_missing(slot)
 
     def answered(self, slot: int, read: ReadEntries) -> None:
         self._next[slot] = read.next_entry_id
@@ -116,7 +116,7 @@ class RecoveryReads:
             if self._open(slot, entry_id):
                 self._say(slot, entry_id, reason)
 
-    def owes_an_answer(self, slot: int) -> bool:
+    def is_answer_missing(self, slot: int) -> bool:
         """The slot was asked for the entry on which all waits, and gave no answer: `ask_again`, after a pause."""
         return (
             self.last_entry_id is None
@@ -126,7 +126,7 @@ class RecoveryReads:
         )
 
     def ask_again(self, slot: int) -> None:
-        if self.owes_an_answer(slot):
+        if self.is_answer_missing(slot):
             self._next[slot] = self.undecided
 
     @property

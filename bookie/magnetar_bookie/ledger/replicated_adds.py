@@ -21,11 +21,11 @@ from typing import Final
 
 from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
 from magnetar_bookie.ledger.add_channel import AddChannel
-from magnetar_bookie.ledger.add_rules import AddPipeline, Complete, Fail
+from magnetar_bookie.ledger.add_rules import Complete, Fail, PendingAdds
 from magnetar_bookie.ledger.bookies import Bookies
 from magnetar_bookie.ledger.ensemble_rules import Change
 from magnetar_bookie.ledger.placement import Placement
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError
@@ -34,13 +34,13 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["Done", "ReplicatedAdds"]
+__all__ = ["AddCallback", "ReplicatedAdds"]
 
 log = logging.getLogger(__name__)
 
 # Called with some adds of a run, from the first that was not told on: its entry id, their records, and what they came
 # to; None: they have completed.
-Done = Callable[[int, Sequence[bytes], AddFailed | None], object]
+AddCallback = Callable[[int, Sequence[bytes], AddFailed | None], object]
 # What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
 _PASSING: Final = frozenset({Status.READ_ONLY})
 _OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
@@ -52,7 +52,7 @@ class _Run:
 
     first: int
     records: Sequence[bytes]
-    done: Done
+    done: AddCallback
 
 
 class ReplicatedAdds:
@@ -87,7 +87,7 @@ class ReplicatedAdds:
         self._publish = publish
         self._randomness = randomness
         self._recovery = recovery
-        self._pipeline = AddPipeline(ledger_id, striping, fragment, next_entry_id, self._choose)
+        self._pipeline = PendingAdds(ledger_id, striping, fragment, next_entry_id, self._choose)
         # By entry id, without gaps from `_first_pending` on: the records that are pending; and whom to tell.
         self._pending: dict[int, bytes] = {}
         self._first_pending = next_entry_id
@@ -141,7 +141,7 @@ class ReplicatedAdds:
         """The bookies that `held_up` is due to."""
         return self._pipeline.held_up_by
 
-    def add(self, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
+    def add(self, first_entry_id: int, records: Sequence[bytes], done: AddCallback) -> None:
         """Sends the records. `done` is called when their fate is known here, in order, never from within this call."""
         run = _Run(first_entry_id, records, done)
         if self._pipeline.failed is not None or self._ended is not None:
@@ -158,7 +158,7 @@ class ReplicatedAdds:
             for slot in slots:
                 self._channels[slot].send(self._ledger_id, self._master_key, first, some, recovery=self._recovery)
 
-    async def wait_all(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Returns when nothing is pending and no ensemble change is under way: all done, or failed."""
         while not self._resting():
             resting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,10 +194,10 @@ class ReplicatedAdds:
         if status == _OK:
             self._pipeline.acked(bookie_id, first_entry_id, count)
         elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
-            said = f"bookie {bookie_id} answered {status_name(status)}"
+            said = f"bookie {bookie_id} answered {format_status(status)}"
             self._pipeline.lose(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {said}"))
         else:
-            self._bookie_failed(bookie_id, f"it refused an add: {status_name(status)}", passes=status in _PASSING)
+            self._bookie_failed(bookie_id, f"it refused an add: {format_status(status)}", passes=status in _PASSING)
         self._settle_soon()
 
     def bookie_failed(self, bookie_id: str, reason: str) -> None:
@@ -214,7 +214,7 @@ class ReplicatedAdds:
         self._pipeline.set_lagging(bookie_id, False)
         self._settle_soon()
 
-    def _leave_dispensable(self) -> None:
+    def _abandon_dispensable(self) -> None:
         """Sends the bookies that lag, and that the ledger can do without, nothing more. Others' adds there go on."""
         for bookie_id in self._pipeline.dispensable():
             slot = self._pipeline.fragment.bookies.index(bookie_id)
@@ -242,7 +242,7 @@ class ReplicatedAdds:
                 self._pipeline.bookie_failed(bookie_id)
         elif not self._pipeline.absent:
             return
-        self._pipeline.bookies_came()
+        self._pipeline.refill_absent_slots()
         self._settle_soon()
 
     def _candidates(self) -> list[str]:
@@ -262,7 +262,7 @@ class ReplicatedAdds:
     def _settle(self) -> None:
         self._settling = False
         if not self._stopped:
-            self._leave_dispensable()
+            self._abandon_dispensable()
         # After the end nothing but a failure is left to be told.
         for action in self._pipeline.settle() if not self._stopped or self._pipeline.failed else ():
             if isinstance(action, Complete):
@@ -320,9 +320,9 @@ class ReplicatedAdds:
         if self._bookies.closed:
             self.lose(WriterClosed(f"ledger {self._ledger_id} can't be written any more: the ledger client is closed"))
         else:
-            self._publishing = self._bookies.spawn(self._make_known(change))
+            self._publishing = self._bookies.spawn(self._publish_change(change))
 
-    async def _make_known(self, change: Change) -> None:
+    async def _publish_change(self, change: Change) -> None:
         fragment, refused = change.fragment, False
         try:
             await self._publish(change)
@@ -342,13 +342,13 @@ class ReplicatedAdds:
             )
         self._publishing = None
         if refused:
-            self._pipeline.change_refused()
+            self._pipeline.abort_change()
         elif self._pipeline.failed is None:
-            self._take_on(fragment)
+            self._adopt_fragment(fragment)
         self._settle_soon()
 
-    def _take_on(self, fragment: Fragment) -> None:
-        sends = self._pipeline.change_made()
+    def _adopt_fragment(self, fragment: Fragment) -> None:
+        sends = self._pipeline.commit_change()
         self._attach(fragment)
         for send in sends:
             channel = self._channels[send.slot]

@@ -1,6 +1,6 @@
 """The adds that one bookie has not answered: how much memory they take, and which of them is overdue.
 
-An add is unanswered from `put` until `answered`. In between it waits in line, and at `hand_over` it leaves the process.
+An add is unanswered from `put` until `answered`. In between it waits in line, and at `mark_sent` it leaves the process.
 
 **Lag.** The bookie lags once its unanswered adds take more than `max_bytes`, and until they take at most half of that.
 The gap keeps a writer that waits for the bookie from stopping and starting with each answer.
@@ -37,14 +37,14 @@ class UnansweredAdds:
         self._handed: deque[tuple[int, int, int]] = deque()
         # The oldest add: this entry of the first of these.
         self._oldest = 0
-        # When the time-out of the oldest add began; meaningless while `is_handed_over` is False.
+        # When the time-out of the oldest add began; meaningless while `has_sent_adds` is False.
         self.oldest_since = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._sizes)
 
     @property
-    def is_handed_over(self) -> bool:
+    def has_sent_adds(self) -> bool:
         """Whether the time-out runs."""
         return bool(self._handed)
 
@@ -67,7 +67,7 @@ class UnansweredAdds:
         if self.bytes > self._max_bytes:
             self.lags = True
 
-    def hand_over(self, ledger_id: int, first_entry_id: int, end_entry_id: int, now: float) -> None:
+    def mark_sent(self, ledger_id: int, first_entry_id: int, end_entry_id: int, now: float) -> None:
         """These adds leave the process."""
         if not self._handed:
             self._oldest = first_entry_id
@@ -88,7 +88,7 @@ class UnansweredAdds:
         if handed and handed[0][0] == ledger_id and first_entry_id <= self._oldest < end:
             self._oldest = min(handed[0][2], end)
             self.oldest_since = now
-            self.find_oldest(now)
+            self.advance_oldest(now)
         if self.lags:
             self._check_lag()
 
@@ -96,7 +96,7 @@ class UnansweredAdds:
         """Forgets the adds of the ledgers for which `is_dropped` is true: no answer to them is waited for."""
         for key in [key for key in self._sizes if is_dropped(key[0])]:
             self.bytes -= self._sizes.pop(key)
-        self.find_oldest(now)
+        self.advance_oldest(now)
         self._check_lag()
 
     def clear(self) -> None:
@@ -105,7 +105,7 @@ class UnansweredAdds:
         self.bytes = 0
         self.lags = False
 
-    def find_oldest(self, now: float) -> None:
+    def advance_oldest(self, now: float) -> None:
         """Passes over the adds at the front that are unanswered no more."""
         handed, sizes = self._handed, self._sizes
         while handed:

@@ -96,7 +96,7 @@ class GarbageCollector:
             await ledgers.store.sync()
         for ledger_id in held:
             try:
-                metadata = await ledgers.read(ledger_id)
+                metadata = await ledgers.read_metadata(ledger_id)
             except NoSuchLedger:
                 if self._bookie.is_deleted(ledger_id):
                     self._bookie.settle(ledger_id)
@@ -120,7 +120,7 @@ class GarbageCollector:
             bookie.settle(ledger_id)
         elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
             try:
-                await ledgers.change(ledger_id, lambda current: add_holders(current, bookie.bookie_id))
+                await ledgers.change_metadata(ledger_id, lambda current: add_holders(current, bookie.bookie_id))
             except LedgerError as error:
                 _log.info("Ledger %d is checked again in the next round: %s", ledger_id, error)
 

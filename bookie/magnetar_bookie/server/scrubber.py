@@ -122,7 +122,7 @@ class Scrubber:
 
     async def _repairable(self, ledger_id: int, damaged: Sequence[int], client: LedgerClient) -> list[int]:
         try:
-            metadata = await client.ledgers.read(ledger_id, fresh=True)
+            metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         except NoSuchLedger:
             return []
         except (ForeignValue, LedgerError) as error:

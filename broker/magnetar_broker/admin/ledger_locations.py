@@ -88,10 +88,10 @@ class LedgerLocations:
 
     async def _read(self, ledger_id: int, *, fresh: bool) -> LedgerLocation | None:
         try:
-            metadata = await self._client.ledgers.read(ledger_id, fresh=fresh)
+            metadata = await self._client.ledgers.read_metadata(ledger_id, fresh=fresh)
             if metadata.state in (LedgerState.OPEN, LedgerState.IN_RECOVERY) and not fresh:
                 # The list has it as closed: the server lags, and returned an older value.
-                metadata = await self._client.ledgers.read(ledger_id, fresh=True)
+                metadata = await self._client.ledgers.read_metadata(ledger_id, fresh=True)
         except (NoSuchLedger, LedgerDeleted):
             return None
         except (LedgerError, MetadataError) as error:

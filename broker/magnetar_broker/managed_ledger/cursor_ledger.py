@@ -87,7 +87,7 @@ async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckSta
     except BadCursorRecord as error:
         raise damaged_cursor(whose, f"its ledger {ledger_id} has an invalid record: {error}") from error
     except (LedgerError, MetadataError) as error:
-        if isinstance(error, Unreadable) and error.settled:
+        if isinstance(error, Unreadable) and error.is_lost:
             raise damaged_cursor(whose, str(error)) from error
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, f"{whose} can't be opened now: {error}") from error
 

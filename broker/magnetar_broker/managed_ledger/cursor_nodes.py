@@ -220,7 +220,7 @@ class CursorNodes:
             known.set(await self._change(path, update, self._claimed, known.stored))
         else:
             try:
-                known.set(await self._client.ledgers.record(made, path, update, self._claimed, known.stored))
+                known.set(await self._client.ledgers.claim_ledger(made, path, update, self._claimed, known.stored))
             except (MetadataError, BrokerError) as error:
                 raise _translate_error(error, self._topic) from error
 

@@ -480,7 +480,7 @@ class ManagedLedger:
         if isinstance(error, Unreadable):
             if error.entry_id is not None:
                 place = Position(place.ledger_id, error.entry_id)
-            if error.settled:
+            if error.is_lost:
                 lost = LostEntry(place, error)
                 self.lost.report(lost)
                 return lost

@@ -117,7 +117,7 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
         except WireError as error:
             lost.report(DamagedEntry(position, error))
         except Unreadable as error:
-            if not error.settled:
+            if not error.is_lost:
                 raise
             lost.report(LostEntry(position, error))
         return None

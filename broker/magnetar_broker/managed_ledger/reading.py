@@ -106,7 +106,7 @@ class LedgerReads:
         reader = self._readers.pop(ledger_id, None)
         if reader is None:
             if metadata is None:
-                metadata = await self._client.ledgers.read(ledger_id)
+                metadata = await self._client.ledgers.read_metadata(ledger_id)
                 if metadata.state is LedgerState.TOMBSTONE:
                     raise LedgerDeleted(f"ledger {ledger_id} was deleted")
             reader = LedgerReader(self._client, ledger_id, metadata)

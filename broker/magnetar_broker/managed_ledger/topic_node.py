@@ -233,7 +233,7 @@ class TopicNode:
         along += [Delete(page_path(self.name, number), ANY) for number in gone]
         try:
             if made is not None:
-                stored = await self._client.ledgers.record(made, self._path, changed, along, self._stored)
+                stored = await self._client.ledgers.claim_ledger(made, self._path, changed, along, self._stored)
             else:
                 stored = await self._changed_to(changed, along, self._stored)
         except OutcomeUnknown as error:

@@ -53,7 +53,7 @@ async def write(
     made, writer = await client.create(striping, "magnetar ledgers write")
     if claim:
         owner = f"{_OWNERS}/{paths.format_ledger_id(made.ledger_id)}"
-        await client.ledgers.record(made, owner, lambda payload: payload or b"")
+        await client.ledgers.claim_ledger(made, owner, lambda payload: payload or b"")
     began = client.clock.monotonic()
     failed: list[AddFailed] = []
     completed = 0
@@ -99,7 +99,7 @@ async def read_back(client: LedgerClient, ledger_id: int, tell: Callable[[int], 
 async def delete(client: LedgerClient, ledger_id: int) -> None:
     """The owner's note goes first: were the deletion to fail, it can be asked for again."""
     owner = f"{_OWNERS}/{paths.format_ledger_id(ledger_id)}"
-    await client.ledgers.read(ledger_id, fresh=True)
+    await client.ledgers.read_metadata(ledger_id, fresh=True)
     await compare_and_set.change(
         client.ledgers.store,
         owner,

@@ -77,7 +77,7 @@ def show_ledger(
     """Show one ledger and the bookies of its replicas; with --check, also how many entries they have."""
 
     async def look(client: LedgerClient) -> LedgerView:
-        found = await client.ledgers.read(ledger_id, fresh=True)
+        found = await client.ledgers.read_metadata(ledger_id, fresh=True)
         places = replicas(client, found)
         answers = await asyncio.gather(*(_held(client, ledger_id, found, one) for one in places)) if check else []
         return LedgerView(ledger_id, found, places, dict(zip(places, answers, strict=False)))
@@ -124,7 +124,7 @@ def recover(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Meta
     """Recover a ledger, which closes it. Its writer, if it has one, can add nothing more."""
 
     async def act(client: LedgerClient) -> None:
-        await client.ledgers.read(ledger_id, fresh=True)  # says which there is not
+        await client.ledgers.read_metadata(ledger_id, fresh=True)  # says which there is not
         found = await client.recover(ledger_id)
         print(f"ledger {ledger_id} is closed: {found.last_entry_id + 1} entries of {found.length_bytes} bytes")
 

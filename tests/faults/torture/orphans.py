@@ -56,7 +56,7 @@ async def ledgers_in(store: MetadataStore) -> Ledgers:
 
 async def _lives(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
     try:
-        return (await ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
+        return (await ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
     except NoSuchLedger:  # bookies are done with it by now
         return False
 

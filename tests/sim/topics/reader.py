@@ -27,7 +27,7 @@ class LeasedReader(TopicOwner):
         world = self.world
         last = grant.entries[ledger_id] - 1
         try:
-            reader = LedgerReader(client, ledger_id, await client.ledgers.read(ledger_id))
+            reader = LedgerReader(client, ledger_id, await client.ledgers.read_metadata(ledger_id))
             reader.raise_last_add_confirmed(last)
             first = self.chance.below(last + 1)
             entries = await reader.read(first, last)

@@ -191,7 +191,7 @@ class ChainOwner:
             # A slow owner: the sweeper may be faster, and may come just then.
             await host.clock.sleep(self._claims_after_s())
         try:
-            stored = await client.ledgers.record(made, self._path, self._update(made=made.ledger_id))
+            stored = await client.ledgers.claim_ledger(made, self._path, self._update(made=made.ledger_id))
         except IntentSwept:
             writer.abandon()
             self._world.count("an intent was swept")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.ledger.add_channel import AddChannel, AddSink
+from magnetar_bookie.ledger.add_channel import AddCallbacks, AddChannel
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from tests.sim.invariants import Checker
 
@@ -59,7 +59,7 @@ class _WatchedChannel:
         self._bound_bytes = bound_bytes
         self._checker = checker
         # By ledger and the sink that it gave.
-        self._sinks: dict[tuple[int, AddSink], _WatchedSink] = {}
+        self._sinks: dict[tuple[int, AddCallbacks], _WatchedSink] = {}
         # By ledger: the entries that were sent and are not answered.
         self._unanswered: dict[int, set[int]] = {}
         # The ledgers that have been notified since the bound was passed; None: it is not passed.
@@ -104,7 +104,7 @@ class _WatchedChannel:
             else:
                 self._pass_turn(self._notified, [ledger_id], _TURNS)
 
-    def _watched_attach(self, ledger_id: int, sink: AddSink) -> Callable[[], None]:
+    def _watched_attach(self, ledger_id: int, sink: AddCallbacks) -> Callable[[], None]:
         watched = self._sinks[ledger_id, sink] = _WatchedSink(self, ledger_id, sink)
         detach = self._attach(ledger_id, watched)
 
@@ -117,7 +117,7 @@ class _WatchedChannel:
 
         return watched_detach
 
-    def _watched_abandon(self, ledger_id: int, sink: AddSink) -> None:
+    def _watched_abandon(self, ledger_id: int, sink: AddCallbacks) -> None:
         self._abandon(ledger_id, self._sinks.pop((ledger_id, sink), sink))
         self._forget_detached(ledger_id)
 
@@ -139,7 +139,7 @@ class _WatchedSink:
 
     channel: _WatchedChannel
     ledger_id: int
-    sink: AddSink
+    sink: AddCallbacks
 
     def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         self.channel.answered(self.ledger_id, range(first_entry_id, first_entry_id + count))

@@ -151,7 +151,7 @@ class Scene:
     async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2, *, claim: bool = True) -> LedgerWriter:
         made, writer = await self.client.create(Striping(ensemble, write, ack), "a test")
         if claim:
-            await self.client.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine")
+            await self.client.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"mine")
         return writer
 
     async def ledger(self, entries: int, ensemble: int = 3, write: int = 3, ack: int = 2) -> int:
@@ -163,7 +163,7 @@ class Scene:
         return writer.ledger_id
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        return await self.client.ledgers.read(ledger_id, fresh=True)
+        return await self.client.ledgers.read_metadata(ledger_id, fresh=True)
 
     async def over(self, work: Coroutine[Any, Any, Any]) -> Any:
         """What the work comes to; time passes as long as it takes."""

@@ -76,7 +76,7 @@ async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
         assert current is not None
         return remove_holders(current, [bookie_id])
 
-    await of.client.ledgers.change(ledger_id, update)
+    await of.client.ledgers.change_metadata(ledger_id, update)
 
 
 async def test_decommission_of_an_unknown_bookie_is_refused() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar_bookie.read.entry_reader import EntryReader, Fault, NotRead
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader, Fault
 from magnetar_bookie.read.read_answer import MissingReason
-from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
+from magnetar_bookie.read.record import RECORD_HEADER_BYTES, extract_entry
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2 as pb
 from magnetar_testing.clock import ManualClock
@@ -42,7 +42,7 @@ class Scene:
 
     async def read(self, first: int, last: int, max_bytes: int = BIG) -> tuple[list[bytes], list[Fault]]:
         read = await patiently(self.clock, self.reader.read(first, last, max_bytes))
-        return [entry_of(record) for record in read.records], list(read.faults)
+        return [extract_entry(record) for record in read.records], list(read.faults)
 
     async def read_all(self, first: int, last: int, max_bytes: int = BIG) -> tuple[list[bytes], list[Fault]]:
         entries: list[bytes] = []
@@ -139,7 +139,7 @@ async def test_unreadable_entry_error_reports_reason_per_bookie() -> None:
     scene.bookies["b0"].failing.add("read")
     del scene.bookies["b1"].ledger(LEDGER).records[3]
     scene.bookies["b2"].damage(LEDGER, 3)
-    with pytest.raises(NotRead) as raised:
+    with pytest.raises(EntriesNotRead) as raised:
         await scene.read(3, 4)
     assert raised.value.reasons == {
         "b0": "b0 is not to be reached",
@@ -249,7 +249,7 @@ async def test_a_bookie_that_lies_is_a_failed_replica(lie: Lie) -> None:
     assert "b2" in scene.asked()
     for bookie in scene.bookies.values():
         bookie.lie = told
-    with pytest.raises(NotRead):
+    with pytest.raises(EntriesNotRead):
         await scene.read(4, 19)
 
 

@@ -37,12 +37,12 @@ class Scene:
         return store
 
     async def make(self) -> NewLedger:
-        return await self.ledgers.make(
+        return await self.ledgers.create_ledger(
             ["b1"], Striping(1, 1, 1), wanted_ensemble_size=1, purpose="a test", cookie_checks=[]
         )
 
     async def record(self, made: NewLedger) -> None:
-        await self.ledgers.record(made, "/owner", lambda old: (old or b"") + b"%d " % made.ledger_id)
+        await self.ledgers.claim_ledger(made, "/owner", lambda old: (old or b"") + b"%d " % made.ledger_id)
 
     async def sweep(self, ledger_id: int) -> None:
         intent = LedgerIntent(sweeping=True).SerializeToString()
@@ -66,7 +66,7 @@ async def scene() -> Scene:
 async def test_new_ledger_has_an_intent_until_it_is_recorded(scene: Scene) -> None:
     made = await scene.make()
     assert await scene.intents() == [made.ledger_id]
-    assert await scene.ledgers.read(made.ledger_id) == made.metadata
+    assert await scene.ledgers.read_metadata(made.ledger_id) == made.metadata
     await scene.record(made)
     assert await scene.intents() == []
     assert await scene.owner() == b"%d " % made.ledger_id
@@ -77,7 +77,7 @@ async def test_ledger_ids_increase_across_stores(scene: Scene) -> None:
     ids = []
     for _ in range(3):
         ids.append((await scene.make()).ledger_id)
-        made = await other.make(
+        made = await other.create_ledger(
             ["b1"],
             Striping(1, 1, 1),
             wanted_ensemble_size=1,
@@ -130,17 +130,17 @@ async def test_record_with_lost_response_is_detected_as_done(scene: Scene) -> No
 async def test_ledger_change_is_applied_once_after_lost_response(scene: Scene) -> None:
     made = await scene.make()
     scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
-    closed = await scene.ledgers.change(
+    closed = await scene.ledgers.change_metadata(
         made.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 3, 30, 5)
     )
-    assert closed == await scene.ledgers.read(made.ledger_id, fresh=True)
+    assert closed == await scene.ledgers.read_metadata(made.ledger_id, fresh=True)
     unchanged = await scene.store.get(paths.ledger(made.ledger_id))
-    await scene.ledgers.change(made.ledger_id, ledger_metadata.start_recovery)
+    await scene.ledgers.change_metadata(made.ledger_id, ledger_metadata.start_recovery)
     assert await scene.store.get(paths.ledger(made.ledger_id)) == unchanged
 
 
 async def test_missing_ledger_raises_no_such_ledger(scene: Scene) -> None:
     with pytest.raises(NoSuchLedger):
-        await scene.ledgers.read(5)
+        await scene.ledgers.read_metadata(5)
     with pytest.raises(NoSuchLedger):
-        await scene.ledgers.change(5, ledger_metadata.start_recovery)
+        await scene.ledgers.change_metadata(5, ledger_metadata.start_recovery)

@@ -142,7 +142,7 @@ async def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(10))
         reader = await cluster.client.open(ledger_id)
-        await cluster.client.ledgers.change(
+        await cluster.client.ledgers.change_metadata(
             ledger_id, lambda current: replace_last_fragment(current, Fragment(10, ("b3", "b4", "b5")))
         )
         await cluster.put(ledger_id, range(10, 15))
@@ -163,7 +163,9 @@ async def test_reader_uses_bookies_added_by_repair() -> None:
         assert list(raised.value.reasons) == ["b0"]
         for entry_id in range(20):
             cluster["b1"].keep(ledger_id, record_of(ledger_id, entry_id))
-        await cluster.client.ledgers.change(ledger_id, lambda current: replace_bookie(current, 0, 0, "b0", "b1"))
+        await cluster.client.ledgers.change_metadata(
+            ledger_id, lambda current: replace_bookie(current, 0, 0, "b0", "b1")
+        )
         assert await reader.read(0, 19) == entries(0, 19)
         assert reader.metadata.fragments == (Fragment(0, ("b1",)),)
 
@@ -194,7 +196,9 @@ async def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
         reader = await cluster.client.open(ledger_id)
         for entry_id in range(20):
             cluster["b2"].keep(ledger_id, record_of(ledger_id, entry_id))
-        await cluster.client.ledgers.change(ledger_id, lambda current: replace_bookie(current, 0, 0, "b0", "b2"))
+        await cluster.client.ledgers.change_metadata(
+            ledger_id, lambda current: replace_bookie(current, 0, 0, "b0", "b2")
+        )
         cluster["b0"].damage(ledger_id, 6)
         assert await reader.read(0, 19) == entries(0, 19)
         assert await repair_task(cluster, ledger_id) is None
@@ -272,7 +276,7 @@ async def test_a_deleted_ledger_is_not_read() -> None:
             await cluster.client.open(77)
         ledger_id = await closed_ledger(cluster, 5)
         reader = await cluster.client.open(ledger_id)
-        await cluster.client.ledgers.change(ledger_id, tombstone)
+        await cluster.client.ledgers.change_metadata(ledger_id, tombstone)
         for bookie in cluster.bookies.values():
             bookie.ledger(ledger_id).deleted = True
         with pytest.raises(LedgerDeleted):
@@ -356,7 +360,7 @@ async def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_b
         tail = Tail(reader.tail())
         await cluster.put(ledger_id, range(3))
         await tail.has(2)
-        await cluster.client.ledgers.change(
+        await cluster.client.ledgers.change_metadata(
             ledger_id, lambda current: replace_last_fragment(current, Fragment(3, ("b3", "b4", "b5")))
         )
         await tail.has(3)  # the fragment itself says so

@@ -45,7 +45,7 @@ async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     assert outcomes.told == list(range(20, 520))
     assert (metadata.closed, metadata.last_entry_id) == (True, 519)
     assert metadata.length_bytes == sum(len(b"entry %d" % number) for number in range(20)) + 2000
-    assert metadata == await scene.clients[0].ledgers.read(writer.ledger_id)
+    assert metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id)
     for bookie in scene.ensemble(writer):
         assert len(bookie.entries(writer.ledger_id)) == 520
         assert max(bookie.frames) > 100  # what gathered left together
@@ -234,7 +234,7 @@ async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scen
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, ledger_metadata.start_recovery)
+    await ledgers.change_metadata(writer.ledger_id, ledger_metadata.start_recovery)
     for bookie in scene.ensemble(writer)[:2]:
         bookie.fenced.add(writer.ledger_id)
     outcomes = Outcomes(writer)
@@ -253,18 +253,20 @@ async def test_writer_changes_no_ensemble_during_recovery(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    recovered = await ledgers.change(writer.ledger_id, ledger_metadata.start_recovery)
+    recovered = await ledgers.change_metadata(writer.ledger_id, ledger_metadata.start_recovery)
     await scene.ensemble(writer)[0].go()
     with pytest.raises(LedgerFenced):
         await writer.add(b"b")
-    assert await ledgers.read(writer.ledger_id) == recovered
+    assert await ledgers.read_metadata(writer.ledger_id) == recovered
 
 
 async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_failed(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    theirs = await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
+    theirs = await ledgers.change_metadata(
+        writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1)
+    )
     assert await writer.close() == theirs
 
 
@@ -278,7 +280,9 @@ async def test_a_close_by_somebody_else_is_lost_where_an_add_failed() -> None:
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
         ledgers = (await scene.client(scene.server.connect())).ledgers
-        await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
+        await ledgers.change_metadata(
+            writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1)
+        )
         with pytest.raises(CloseLost):
             await writer.close()
 
@@ -287,7 +291,7 @@ async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
     """STO-4: whoever closed it may have kept an add that the writer never completed."""
     writer = await scene.writer()
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
+    await ledgers.change_metadata(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
     with pytest.raises(CloseLost, match="closed by another client"):
         await writer.close()
 
@@ -312,7 +316,7 @@ async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault)
         await scene.settled(lambda: outcomes.told == [1])
         assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 1]
         assert spare.bookie_id in writer.metadata.last_fragment.bookies
-        assert writer.metadata == await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True)
+        assert writer.metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id, fresh=True)
         await writer.close()
 
 
@@ -450,13 +454,13 @@ async def test_a_caller_that_is_cancelled_leaves_its_add_in_the_ledger(scene: Sc
 async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
-    before = await scene.clients[0].ledgers.read(writer.ledger_id)
+    before = await scene.clients[0].ledgers.read_metadata(writer.ledger_id)
     writer.abandon()
     with pytest.raises(CloseLost):
         await writer.close()
     with pytest.raises(WriterClosed):
         await writer.add(b"b")
-    assert await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True) == before
+    assert await scene.clients[0].ledgers.read_metadata(writer.ledger_id, fresh=True) == before
 
 
 async def test_idle_writer_sends_lac_until_all_bookies_have_it() -> None:
@@ -596,7 +600,7 @@ async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: S
     client = scene.clients[0]
     await client.delete(writer.ledger_id)
     await client.delete(writer.ledger_id)
-    metadata = await client.ledgers.read(writer.ledger_id)
+    metadata = await client.ledgers.read_metadata(writer.ledger_id)
     assert metadata.state is ledger_metadata.LedgerState.TOMBSTONE
     assert set(metadata.holders) == set(writer.metadata.last_fragment.bookies)
     for bookie in scene.ensemble(writer):

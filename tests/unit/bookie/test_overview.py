@@ -89,7 +89,7 @@ async def test_ledger_listing_names_missing_bookies() -> None:
         whole = await of.make(striping, Fragment(0, ("b0", "b1")))
         lacking = await of.make(striping, Fragment(0, ("b0", "away")), Fragment(5, ("b1", "b2")))
         deleted = await of.make(striping, Fragment(0, ("b1", "b2")))
-        await of.client.ledgers.change(deleted, tombstone)
+        await of.client.ledgers.change_metadata(deleted, tombstone)
         await of.store.put(paths.ledger(77), b"nothing of ours", ABSENT)
         found = {one.ledger_id: one async for one in ledgers(of.client)}
         assert list(found) == [whole, lacking, deleted]

@@ -15,7 +15,7 @@ from magnetar_bookie.read.record import (
     are_valid_records,
     check_record,
     encode_record,
-    entry_of,
+    extract_entry,
     find_highest_lac,
 )
 from magnetar_wire.limits import MAX_ENTRY_BYTES
@@ -29,7 +29,7 @@ def test_encoded_record_round_trips(ledger_id: int, entry_id: int, ledger_bytes:
     confirmed = entry_id - 1
     record = encode_record(ledger_id, entry_id, confirmed, ledger_bytes, entry)
     assert check_record(record, ledger_id, entry_id) == Header(ledger_id, entry_id, confirmed, ledger_bytes)
-    assert entry_of(record) == entry
+    assert extract_entry(record) == entry
 
 
 def test_the_layout_is_as_documented() -> None:

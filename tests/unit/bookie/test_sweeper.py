@@ -84,7 +84,7 @@ async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     of.clock.advance(19)
     await sweeper.sweep(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
-    await of.client.ledgers.record(orphan, "/owners/1", lambda _: b"mine")
+    await of.client.ledgers.claim_ledger(orphan, "/owners/1", lambda _: b"mine")
     of.clock.advance(1000)
     await sweeper.sweep(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
@@ -104,7 +104,7 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):
-            await of.over(of.client.ledgers.record(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
+            await of.over(of.client.ledgers.claim_ledger(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
         sweeping.cancel()
         await asyncio.wait([sweeping])
@@ -123,7 +123,7 @@ async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
         owner = await quiet_client(of)
         of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
         of.server.lag(of.store)  # so that the sweeper sees the intent still
-        claiming = of.spawn(owner.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
+        claiming = of.spawn(owner.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
         of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
         await of.until(claiming.done, "the claim is over")
@@ -139,7 +139,7 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     clock, randomness = of.clock, of.randomness
     await compare_and_set.change(of.store, "/owners/1", lambda _: b"before", clock=clock, randomness=randomness)
     of.server.next_request(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
-    claiming = of.spawn(owner.ledgers.record(made, "/owners/1", lambda _: b"mine"))
+    claiming = of.spawn(owner.ledgers.claim_ledger(made, "/owners/1", lambda _: b"mine"))
     await of.passes(1)
     await Sweeper(of.client, 0).sweep(always)
     assert of.server.release(owner.ledgers.store) == 0  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ async def test_a_sweeping_that_lands_after_the_claim_has_no_effect(of: Scene) ->
     of.server.next_request(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     sweeping = of.spawn(Sweeper(other, 0).sweep(always))
     await of.passes(1)
-    await of.over(of.client.ledgers.record(made, "/owners/1", lambda _: b"mine"))
+    await of.over(of.client.ledgers.claim_ledger(made, "/owners/1", lambda _: b"mine"))
     of.server.release(store)  # type: ignore[arg-type]
     of.server.resume(store)  # type: ignore[arg-type]
     await of.until(sweeping.done, "the sweeper has ended")
@@ -327,7 +327,7 @@ async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -
 
     async def comes() -> None:
         await late.come()
-        ledger = await of.client.ledgers.make(
+        ledger = await of.client.ledgers.create_ledger(
             ["b1", "b9"], Striping(2, 2, 1), wanted_ensemble_size=2, purpose="a test", cookie_checks=[]
         )
         await of.client.delete(ledger.ledger_id)

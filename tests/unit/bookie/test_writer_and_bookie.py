@@ -11,7 +11,7 @@ from magnetar_bookie.errors import AddFailed, CloseLost, RecoveryUndecided
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.ledger.ledger_writer import LedgerWriter
-from magnetar_bookie.read.striping import Striping, fragment_of
+from magnetar_bookie.read.striping import Striping, find_fragment
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_testing.randomness import SeededRandomness
@@ -154,7 +154,7 @@ class Fight:
         expected = [b"entry %d" % number for number in range(metadata.last_entry_id + 1)]
         assert metadata.length_bytes == sum(map(len, expected))
         for number in range(metadata.last_entry_id + 1):
-            bookies = fragment_of(metadata.fragments, number).bookies
+            bookies = find_fragment(metadata.fragments, number).bookies
             slots = metadata.striping.write_set(number)
             holders = {
                 bookie.bookie_id: bookie.disk.durable_record(writer.ledger_id, number) for bookie in self.bookies

@@ -84,7 +84,7 @@ class CursorScene:
         return [one async for one in ledgers.ledger_ids() if one != but and await self._lives(one)]
 
     async def _lives(self, ledger_id: int) -> bool:
-        return (await self.cluster.client.ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
+        return (await self.cluster.client.ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
 
     async def intents(self) -> list[int]:
         return await self.cluster.client.ledgers.list_ledger_ids("/ledger-intents")

@@ -187,13 +187,13 @@ class Scene(SmallCluster):
         intents = [int(name, 16) for name in await fresh.children(bookie_paths.INTENTS)]
         ledgers = LedgerMetadataStore(fresh, self.clock, SeededRandomness(0))
         async for ledger_id in ledgers.ledger_ids():
-            deleted = (await ledgers.read(ledger_id)).state.name == "TOMBSTONE"
+            deleted = (await ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE"
             assert (ledger_id in listed) != (deleted or ledger_id in node.deleting or ledger_id in intents), ledger_id
 
     async def every_ledger_is_deleted(self) -> None:
         ledgers = LedgerMetadataStore(self.server.connect(), self.clock, SeededRandomness(0))
         async for ledger_id in ledgers.ledger_ids():
-            assert (await ledgers.read(ledger_id)).state.name == "TOMBSTONE", ledger_id
+            assert (await ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE", ledger_id
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
         table = await CursorTable.open(log, self.client, CursorSettings(), self.clock, SeededRandomness(5))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, NotEnoughBookies
-from magnetar_bookie.ledger.add_rules import AddPipeline, Complete, Fail
+from magnetar_bookie.ledger.add_rules import Complete, Fail, PendingAdds
 from magnetar_bookie.ledger.ensemble_rules import Change
 from magnetar_bookie.read.striping import Fragment, Striping
 from tests.examples import scaled
@@ -42,7 +42,7 @@ class Adding:
         # Bookies came since the last time that nothing was in the way of using them.
         self.came = False
         self.failure_told = False
-        self.pipeline = AddPipeline(1, Striping(*sizes), self.published[-1], first, lambda others: self._choose(others))
+        self.pipeline = PendingAdds(1, Striping(*sizes), self.published[-1], first, lambda others: self._choose(others))
 
     def _choose(self, others: Sequence[str]) -> str | None:
         left = [name for name in self.candidates if name not in others]
@@ -104,7 +104,7 @@ class Adding:
     def bookies_change(self) -> None:
         self.candidates = self.chance.sample(BOOKIES, self.chance.randint(0, len(BOOKIES)))
         self.came = True
-        self.pipeline.bookies_came()
+        self.pipeline.refill_absent_slots()
 
     def settle(self) -> None:
         self._settle()
@@ -177,14 +177,14 @@ class Adding:
         change, self.asked = self.asked, None
         assert change is not None
         if self.error is not None:
-            assert self.pipeline.change_made() == []
+            assert self.pipeline.commit_change() == []
             return
         if self.published[-1].first_entry_id == change.fragment.first_entry_id:
             self.published.pop()
         self.published.append(change.fragment)
         self.down -= set(change.replaced)
         self.counted = {(slot, entry) for slot, entry in self.counted if slot not in change.replaced}
-        sends = {send.slot: list(send.entry_ids) for send in self.pipeline.change_made()}
+        sends = {send.slot: list(send.entry_ids) for send in self.pipeline.commit_change()}
         pending = range(self.completed + 1, self.next)
         assert sends == {
             slot: [entry for entry in pending if slot in self._write_set(entry)] for slot in change.replaced
@@ -204,7 +204,7 @@ class Adding:
             return
         self.candidates = [name for name in self.candidates if name not in self.asked.named]
         self.asked = None
-        self.pipeline.change_refused()
+        self.pipeline.abort_change()
 
     def lose(self) -> None:
         if self.error is not None:

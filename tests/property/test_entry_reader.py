@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.read.entry_reader import EntryReader, NotRead
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
 from magnetar_bookie.read.read_answer import MissingReason
-from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
-from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from magnetar_bookie.read.record import RECORD_HEADER_BYTES, extract_entry
+from magnetar_bookie.read.striping import Fragment, Striping, find_fragment
 from magnetar_protos import ledger_pb2 as pb
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.transport import DeadlinePassed
@@ -38,7 +38,7 @@ async def test_entries_of_any_replica_are_read_and_missing_ones_reported(
     faults: set[tuple[str, int, MissingReason]] = set()
     for entry_id in range(count):
         for slot in striping.write_set(entry_id):
-            name = fragment_of(fragments, entry_id).bookies[slot]
+            name = find_fragment(fragments, entry_id).bookies[slot]
             state = data.draw(_STATES)
             if state != "absent":
                 bookies[name].keep(_LEDGER, record_of(_LEDGER, entry_id))
@@ -68,17 +68,17 @@ async def test_entries_of_any_replica_are_read_and_missing_ones_reported(
         reasons: dict[str, str] = {}
         try:
             read = await patiently(clock, reader.read(first, count - 1, max_bytes))
-        except NotRead as error:
+        except EntriesNotRead as error:
             found, told, reasons = [], list(error.faults), error.reasons
         else:
             found, told = read.records, list(read.faults)
             assert found
             assert len(found) == 1 or sum(map(len, found)) <= max_bytes
             assert all(len(record) > RECORD_HEADER_BYTES for record in found)
-        assert [entry_of(record) for record in found] == [entry(first + place) for place in range(len(found))]
-        assert {(fault.bookie_id, fault.entry_id, fault.lack) for fault in told} <= faults
+        assert [extract_entry(record) for record in found] == [entry(first + place) for place in range(len(found))]
+        assert {(fault.bookie_id, fault.entry_id, fault.reason) for fault in told} <= faults
         if not found:
             assert not readable[first]
             write_set = striping.write_set(first)
-            assert set(reasons) == {fragment_of(fragments, first).bookies[slot] for slot in write_set}
+            assert set(reasons) == {find_fragment(fragments, first).bookies[slot] for slot in write_set}
         first += len(found) or 1
