@@ -1,8 +1,8 @@
-"""Adds of a client in the bookie's process: by calls, beside a stream of adds that stays open meanwhile.
+"""Adds of a client in the bookie's process: by function calls, beside an open stream of adds.
 
-The bookie puts this at its end of the stream (`Stream.in_process_api`). A client that finds it there may call it
-instead of sending frames. It is still the one stream: adds are decided in the order in which they were sent, by either
-way. So no call is accepted while frames are in flight, or while the bookie doesn't read the stream.
+The bookie offers this at its end of the stream (`Stream.in_process_api`), and a client in the same process may call it
+instead of sending frames. There is still only one stream: adds are decided in the order in which they were sent, in
+either way. So calls are not accepted while frames are in flight, or while the bookie does not read the stream.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from typing import Protocol, runtime_checkable
 
 __all__ = ["Answered", "InProcessAdds"]
 
-# Ledger id, the first of the entries, how many there are, and the answer to each.
+# Called with the ledger id, the first entry id, the number of entries, and the status of all of them.
 Answered = Callable[[int, int, int, int], object]
 
 
 @runtime_checkable
 class InProcessAdds(Protocol):
+    """The end of an `add` stream in the bookie."""
+
     def begin(self, answered: Answered) -> None:
-        """Answers leave by this call from now on, those to frames, too; some from within `take`."""
+        """Answer by this callback from now on, also to frames, and possibly within `take`."""
 
     def ready(self, frames: int) -> bool:
-        """Whether it takes something now. `frames`: that were sent."""
+        """Return whether `take` accepts entries now. `frames`: how many were sent."""
 
     def take(
         self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
     ) -> Sequence[int]:
-        """Decides on these entries. Returns those that it did not take: they have to come in a frame."""
+        """Decide on these entries. Return those that were not accepted: they have to be sent in a frame."""
 
     def taken(self) -> None:
-        """That was all for the moment."""
+        """Commit what was accepted."""

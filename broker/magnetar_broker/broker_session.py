@@ -139,7 +139,7 @@ class BrokerSession:
             clock,
             randomness,
             sweep_interval_s,
-            self.client.ledgers.foreign,
+            self.client.ledgers.undecodable_nodes,
             counters.count_lapsed_namespace_leases,
         )
         self._clock = clock

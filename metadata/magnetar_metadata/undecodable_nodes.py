@@ -1,7 +1,7 @@
-"""Nodes in the metadata store that hold what nobody of ours has written: told of once each, and passed over.
+"""Nodes whose values can't be decoded: each is logged once and ignored, or replaced by an empty one.
 
-An operator's slip or a damaged disk may leave such a node anywhere. Whoever goes through many nodes meets it in every
-round, and it must keep nobody from the others.
+An operator's mistake or a damaged disk may leave such a node anywhere. Code that reads many nodes finds it again and
+again, and must process the other nodes nevertheless.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from magnetar_wire.randomness import Randomness
 __all__ = ["UndecodableNodes", "decode_node", "replace_undecodable"]
 
 _log = logging.getLogger(__name__)
-# So many are remembered. Were there more, some would be told of again.
-_REMEMBERED: Final = 1000
+# Maximum number of nodes that are remembered. If there are more, some are logged again.
+_MAX_REMEMBERED: Final = 1000
 
-# How many bytes of a node that can't be decoded are logged.
+# Maximum number of bytes of a value that are logged.
 _LOGGED_BYTES: Final = 1_024
 
 M = TypeVar("M", bound=Message)
 
 
 class UndecodableNodes:
-    """Those that one process has met."""
+    """The undecodable nodes that one process has found."""
 
     def __init__(self) -> None:
-        # By path, what is wrong with it. Oldest first.
-        self._told: dict[str, str] = {}
+        # By path: the logged error. Oldest first.
+        self._logged: dict[str, str] = {}
 
-    def pass_over(self, path: str, error: object) -> None:
-        """Says so, unless it was said before."""
+    def log_once(self, path: str, error: object) -> None:
+        """Log that a node is ignored, unless the same was logged before."""
         reason = str(error)
-        if self._told.get(path) == reason:
+        if self._logged.get(path) == reason:
             return
-        if len(self._told) >= _REMEMBERED:
-            del self._told[next(iter(self._told))]
-        self._told[path] = reason
+        if len(self._logged) >= _MAX_REMEMBERED:
+            del self._logged[next(iter(self._logged))]
+        self._logged[path] = reason
         _log.error("%s can't be decoded, and is ignored until it is repaired: %s", path, reason)
 
 
 def decode_node(kind: type[M], path: str, payload: bytes) -> M:
-    """Raises `ForeignValue`."""
+    """Return the message in a node. Raises `ForeignValue`."""
     try:
         return kind.FromString(payload)
     except DecodeError as error:
@@ -58,9 +58,9 @@ def decode_node(kind: type[M], path: str, payload: bytes) -> M:
 async def replace_undecodable(
     kind: type[Message], store: MetadataStore, path: str, randomness: Randomness, along: Sequence[Change] = ()
 ) -> None:
-    """Log a node that holds no `kind`, and replace it by an empty one at the version that was read.
+    """Log a node that contains no `kind`, and replace it by an empty one at the version that was read.
 
-    A node that decodes by now, or that another writer changes meanwhile, is left as it is. Raises `MetadataError`:
+    A node that can be decoded by now, or is changed at the same time, is left as it is. Raises `MetadataError`:
     `Refused` if one of `along` is refused.
     """
     node = await store.get_after_sync(path)

@@ -195,7 +195,7 @@ class ChainOwner:
         """Returns when the ledger is to be closed."""
         plan, chance, appended = self._plan, self._chance, 0
         roll = 1 + chance.below(plan.roll_entries)
-        while writer.failed is None and (self._again or (appended < roll and not self.stopping)):
+        while writer.failure is None and (self._again or (appended < roll and not self.stopping)):
             if writer.should_roll and appended:
                 self._log.say("note", writer.ledger_id, "rolls, since it was made with too few bookies")
                 return
@@ -204,7 +204,7 @@ class ChainOwner:
                 try:
                     self._append(writer, number, size)
                 except TooManyPending:
-                    await writer.room()
+                    await writer.wait_for_capacity()
                     break
                 if self._again:
                     self._again.pop(0)
@@ -214,7 +214,7 @@ class ChainOwner:
             if chance.below(3):
                 await self._clock.sleep(chance.random() * plan.rest_s)
             else:  # all of it is decided before anything follows
-                while writer.pending_entries and writer.failed is None and not self.stopping:
+                while writer.pending_entries and writer.failure is None and not self.stopping:
                     await self._clock.sleep(0.005)
 
     def _size(self) -> int:

@@ -183,7 +183,7 @@ async def _client(cluster: TortureCluster, options: LedgerClientSettings) -> Asy
 async def _dies(cluster: TortureCluster, client: LedgerClient, name: str) -> None:
     """And everybody knows."""
     await cluster.kill(name)
-    await until(lambda: name not in client.bookies.alive(), f"{name} is not registered any more")
+    await until(lambda: name not in client.bookies.registered(), f"{name} is not registered any more")
 
 
 async def _writer(client: LedgerClient) -> LedgerWriter:

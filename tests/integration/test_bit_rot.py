@@ -85,7 +85,7 @@ def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> N
             client = LedgerClient(store, GrpcTransport(), SystemClock(), SystemRandomness(), patient)
             await client.start()
             try:
-                await until(lambda: len(client.bookies.alive()) == 3, "all bookies are registered")
+                await until(lambda: len(client.bookies.registered()) == 3, "all bookies are registered")
                 made, writer = await client.create(Striping(3, 3, 3), "a test")
                 await client.ledgers.claim_ledger(made, "/owner", lambda _: b"mine")
                 await asyncio.gather(*(writer.add(payload(entry_id)) for entry_id in range(_ENTRIES)))

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, NotEnoughBookies
 from magnetar_bookie.ledger.add_rules import Complete, Fail, PendingAdds
-from magnetar_bookie.ledger.ensemble_rules import Change
+from magnetar_bookie.ledger.ensemble_rules import EnsembleChange
 from magnetar_bookie.read.striping import Fragment, Striping
 from tests.examples import scaled
 
@@ -30,7 +30,7 @@ class Adding:
         self.candidates = list(BOOKIES)
         # As in the metadata, and what the rules were told of it.
         self.published = [Fragment(0, tuple(BOOKIES[: self.size]))]
-        self.asked: Change | None = None
+        self.asked: EnsembleChange | None = None
         self.first, self.next, self.completed = first, first, first - 1
         # What really is on each bookie's disk, and what each was sent in all.
         self.disk: dict[str, set[int]] = {name: set() for name in BOOKIES}
@@ -42,7 +42,7 @@ class Adding:
         # Bookies came since the last time that nothing was in the way of using them.
         self.came = False
         self.failure_told = False
-        self.pipeline = PendingAdds(1, Striping(*sizes), self.published[-1], first, lambda others: self._choose(others))
+        self.rules = PendingAdds(1, Striping(*sizes), self.published[-1], first, lambda others: self._choose(others))
 
     def _choose(self, others: Sequence[str]) -> str | None:
         left = [name for name in self.candidates if name not in others]
@@ -57,7 +57,8 @@ class Adding:
     def add(self) -> None:
         if self.error is not None:
             return
-        slots = self.pipeline.add(self.next)
+        [(slots, first, count)] = self.rules.add(self.next, 1)
+        assert (first, count) == (self.next, 1)
         expected = self._write_set(self.next) - self.down
         assert set(slots) == expected
         assert len(slots) == len(expected)
@@ -83,19 +84,19 @@ class Adding:
         if bookie in self._ensemble():
             slot = self._ensemble().index(bookie)
             self.counted |= {(slot, entry) for entry in range(first, first + count) if slot in self._write_set(entry)}
-        self.pipeline.acked(bookie, first, count)
+        self.rules.mark_acked(bookie, first, count)
 
     def acknowledge_nonsense(self) -> None:
         """Entries that are done already or were never made."""
         bookie = self.chance.choice(BOOKIES)
-        self.pipeline.acked(bookie, self.chance.randrange(50) + self.next, 2**32 - 1)
-        self.pipeline.acked(bookie, 0, self.completed + 1)
+        self.rules.mark_acked(bookie, self.chance.randrange(50) + self.next, 2**32 - 1)
+        self.rules.mark_acked(bookie, 0, self.completed + 1)
 
     def fail(self) -> None:
         bookie = self.chance.choice([*BOOKIES, *self._ensemble() * 3])
         if self.chance.random() < 0.6:  # otherwise it may be chosen again at once
             self.candidates = [name for name in self.candidates if name != bookie]
-        news = self.pipeline.bookie_failed(bookie)
+        news = self.rules.mark_bookie_failed(bookie)
         slot = self._ensemble().index(bookie) if bookie in self._ensemble() else None
         assert news == (self.error is None and slot is not None and slot not in self.down)
         if slot is not None:
@@ -104,21 +105,21 @@ class Adding:
     def bookies_change(self) -> None:
         self.candidates = self.chance.sample(BOOKIES, self.chance.randint(0, len(BOOKIES)))
         self.came = True
-        self.pipeline.refill_absent_slots()
+        self.rules.ensemble.retry_absent_slots()
 
-    def settle(self) -> None:
-        self._settle()
+    def decide(self) -> None:
+        self._decide()
 
-    def _settle(self) -> None:
+    def _decide(self) -> None:
         changing = self.asked is not None
-        actions = self.pipeline.settle()
+        actions = self.rules.decide()
         assert len([action for action in actions if not isinstance(action, Fail)]) <= 1, "failures go first"
         if self.asked is not None and self.error is None:
             assert not actions, "nothing may happen during a change"
         for action in actions:
             if isinstance(action, Complete):
                 self._check_complete(action.up_to)
-            elif isinstance(action, Change):
+            elif isinstance(action, EnsembleChange):
                 self._check_change(action)
             elif isinstance(action, Fail):
                 assert not self.failure_told
@@ -143,7 +144,7 @@ class Adding:
             assert sum(entry in self.disk[name] for name in holders) >= self.ack
         self.completed = up_to
 
-    def _check_change(self, change: Change) -> None:
+    def _check_change(self, change: EnsembleChange) -> None:
         assert self.asked is None
         assert self.error is None
         assert change.fragment.first_entry_id == self.completed + 1
@@ -177,14 +178,14 @@ class Adding:
         change, self.asked = self.asked, None
         assert change is not None
         if self.error is not None:
-            assert self.pipeline.commit_change() == []
+            assert self.rules.commit_change() == []
             return
         if self.published[-1].first_entry_id == change.fragment.first_entry_id:
             self.published.pop()
         self.published.append(change.fragment)
         self.down -= set(change.replaced)
         self.counted = {(slot, entry) for slot, entry in self.counted if slot not in change.replaced}
-        sends = {send.slot: list(send.entry_ids) for send in self.pipeline.commit_change()}
+        sends = {send.slot: list(send.entry_ids) for send in self.rules.commit_change()}
         pending = range(self.completed + 1, self.next)
         assert sends == {
             slot: [entry for entry in pending if slot in self._write_set(entry)] for slot in change.replaced
@@ -196,26 +197,26 @@ class Adding:
         if self.asked is None or self.error is not None:
             return
         self.error = LedgerFenced("it is closed") if self.chance.random() < 0.5 else MetadataUnknown("no answer")
-        self.pipeline.lose(self.error)
+        self.rules.fail(self.error)
 
     def bookies_refused(self) -> None:
         """One of the bookies is being decommissioned, and is not chosen any more."""
         if self.asked is None:
             return
-        self.candidates = [name for name in self.candidates if name not in self.asked.named]
+        self.candidates = [name for name in self.candidates if name not in self.asked.new_bookies]
         self.asked = None
-        self.pipeline.abort_change()
+        self.rules.ensemble.abort_change()
 
     def lose(self) -> None:
         if self.error is not None:
             return
         self.error = LedgerFenced("a bookie says so")
-        self.pipeline.lose(self.error)
+        self.rules.fail(self.error)
 
     def they_agree(self) -> None:
-        assert self.pipeline.last_add_confirmed == self.completed
-        assert self.pipeline.fragment == self.published[-1] or self.error is not None
-        assert self.pipeline.failed is self.error
+        assert self.rules.last_add_confirmed == self.completed
+        assert self.rules.fragment == self.published[-1] or self.error is not None
+        assert self.rules.failure is self.error
 
     def answer_all(self) -> None:
         """When every bookie that takes entries answers all it was sent, nothing stays pending."""
@@ -227,18 +228,18 @@ class Adding:
             for bookie in self._ensemble():
                 for entry in sorted(self.sent[bookie]):
                     self._acknowledge(bookie, entry, 1)
-            self._settle()
+            self._decide()
         if self.error is None:
             assert self.completed + 1 == self.next
         elif not self.failure_told:
-            self._settle()
+            self._decide()
             assert self.failure_told
 
 
 WEIGHTS: dict[Callable[[Adding], None], int] = {
     Adding.add: 20,
     Adding.acknowledge: 40,
-    Adding.settle: 25,
+    Adding.decide: 25,
     Adding.fail: 6,
     Adding.bookies_change: 4,
     Adding.metadata_changed: 15,

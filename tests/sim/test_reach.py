@@ -17,13 +17,13 @@ _MOST_SEEDS: Final = 500
 _BRANCHES: Final = [
     # Limits, and what comes of them.
     Branch("LedgerWriter.append_entries", "raise TooManyPending"),
-    Branch("EnsembleChoice.choose", "raise await self._too_few(striping)"),
+    Branch("EnsembleChoice.choose", "raise await self._describe_shortage(striping)"),
     Branch("GroupCommit.room", "self._room_waiters[woken] = None"),
     Branch("RecordReader._in_line", "max_bytes -= len(record)"),
     Branch("CommitGroup._status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
     Branch("ReplicatedAdds._abandon_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
-    Branch("ReplicatedAdds._settle", "self._released()"),
+    Branch("ReplicatedAdds._decide", "self._on_unblocked()"),
     Branch("Bookie._look_for_room", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
     Branch("LedgerReplicas._refusal", "return Status.LIMBO"),

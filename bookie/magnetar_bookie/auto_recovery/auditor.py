@@ -40,7 +40,6 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.ledger.tombstone import remove_tombstone_holders
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
@@ -132,7 +131,7 @@ class Auditor:
             try:
                 metadata, version = decoded(read)
             except (LedgerError, ForeignValue) as error:
-                self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                self._client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
                 whole = False
                 continue
             for bookie_id in _names(metadata, view):
@@ -147,7 +146,7 @@ class Auditor:
             except OutcomeUnknown as error:
                 _log.info("Ledger %s is postponed to the next audit: %s", ledger_id, error)
             except (LedgerError, ForeignValue) as error:  # since it was read
-                self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                self._client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
                 self._checker.schedule.scanned(ledger_id, version)
@@ -166,7 +165,7 @@ class Auditor:
             try:
                 progress = await decommission_progress(self._client, bookie_id)
             except ForeignValue as error:
-                self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+                self._client.ledgers.undecodable_nodes.log_once(paths.leaving(bookie_id), error)
                 continue
             if progress is not None and not progress.done:
                 marks[bookie_id] = progress.mark
@@ -176,7 +175,7 @@ class Auditor:
         try:
             await note_ledgers_left(self._client, bookie_id, mark, ledgers_left)
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+            self._client.ledgers.undecodable_nodes.log_once(paths.leaving(bookie_id), error)
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         lost, grace_s = self._cluster.lost, self._settings.open_ledger_rereplication_grace_period_seconds
@@ -197,10 +196,10 @@ class Auditor:
             await client.ledgers.store.sync()
             gone = [one for one in metadata.holders if await client.ledgers.store.exists(paths.cookie(one)) is None]
             if gone or not metadata.holders:
-                await remove_tombstone_holders(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
+                await client.ledgers.remove_tombstone_holders(ledger_id, gone)
         if ledger_id in self._lingering:
             for one in metadata.holders:
-                if one in client.bookies.alive():
+                if one in client.bookies.registered():
                     await self._tell(one, ledger_id, metadata.master_key)
 
     async def _tell(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:

@@ -66,10 +66,10 @@ class Checker:
     async def _whole_at(self, ledger_id: int) -> int | None:
         """The version of the metadata by which nothing is lacking; None: something is, or it can't be told."""
         stored = await compare_and_set.read(self._client.ledgers.store, paths.ledger(ledger_id))
-        metadata = ledger_metadata.decode(stored.payload) if stored else None
+        metadata = ledger_metadata.decode_metadata(stored.payload) if stored else None
         if stored is None or metadata is None or not metadata.closed:
             return None
-        alive = self._client.bookies.alive()
+        alive = self._client.bookies.registered()
         if any(one not in alive for one in metadata.bookies()):
             return None
         for step in settled_slots(metadata):

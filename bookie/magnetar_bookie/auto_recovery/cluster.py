@@ -37,7 +37,7 @@ class Cluster:
             cookies=tuple(cookies),
             alive=tuple(alive),
             writable=tuple(writable),
-            read_only=tuple(one for one, info in bookies.alive().items() if info.read_only),
+            read_only=tuple(one for one, info in bookies.registered().items() if info.read_only),
             leaving=tuple(leaving),
         )
         self.lost.observe(view, self._client.clock.monotonic())
@@ -47,11 +47,11 @@ class Cluster:
         """Notes who comes and goes at the time, and tells; returns what ends that."""
 
         def heard() -> None:
-            alive, known = tuple(self._client.bookies.alive()), self.lost.view
+            alive, known = tuple(self._client.bookies.registered()), self.lost.view
             # Who registers has a cookie. One that came after the last look is to be missed, too, when it goes.
             cookies = tuple(sorted(dict.fromkeys((*known.cookies, *alive))))
             view = replace(known, cookies=cookies, alive=alive)
             self.lost.observe(view, self._client.clock.monotonic())
             changed()
 
-        return self._client.bookies.listen(heard)
+        return self._client.bookies.add_listener(heard)

@@ -85,7 +85,7 @@ def _unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
 async def _write(
     client: LedgerClient, ledger_id: int, master_key: bytes, target: str, records: Mapping[int, bytes]
 ) -> None:
-    channel = client.bookies.adds(target, recovery=True)
+    channel = client.bookies.get_add_channel(target, recovery=True)
     batch = _Batch(records)
     detach = channel.attach(ledger_id, batch)
     try:
@@ -108,7 +108,7 @@ class _Batch:
         self.failure = ""
         self._pending = dict.fromkeys(sorted(records))
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         last = first_entry_id + count - 1
         decided = [one for one in self._pending if first_entry_id <= one <= last]
         if decided and status != OK:
@@ -118,13 +118,13 @@ class _Batch:
         if not self._pending:
             self._end()
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self._fail(reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
         """There is nothing to do: a batch is small, and the next one waits for it."""
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
         pass
 
     def _fail(self, reason: str) -> None:

@@ -144,7 +144,7 @@ async def _change_with_cookie(
             along = [Put(path, value, stored.version)]
     except ForeignValue as error:
         # Nobody names a bookie whose cookie can't be read.
-        client.ledgers.foreign.pass_over(path, error)
+        client.ledgers.undecodable_nodes.log_once(path, error)
     try:
         await _change(client, bookie_id, update, along)
     except (BadVersion, NoNode) as error:

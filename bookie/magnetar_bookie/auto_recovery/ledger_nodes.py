@@ -38,7 +38,7 @@ def decoded(read: compare_and_set.StoredValue | ForeignValue) -> tuple[LedgerMet
     """With the node's version. Raises `ForeignValue` or `LedgerError` where it can't be read."""
     if isinstance(read, ForeignValue):
         raise read
-    return ledger_metadata.decode(read.payload), read.version
+    return ledger_metadata.decode_metadata(read.payload), read.version
 
 
 async def _read_all(store: MetadataStore, ledger_ids: Sequence[int]) -> list[tuple[int, ReadNode]]:

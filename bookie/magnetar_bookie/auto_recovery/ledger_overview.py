@@ -52,13 +52,13 @@ async def ledgers(client: LedgerClient) -> AsyncIterator[LedgerSummary]:
         try:
             metadata, _ = decoded(read)
         except (LedgerError, ForeignValue) as error:
-            client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             continue
         yield summary(client, ledger_id, metadata)
 
 
 def summary(client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> LedgerSummary:
-    alive = client.bookies.alive()
+    alive = client.bookies.registered()
     tombstone = metadata.state is LedgerState.TOMBSTONE
     named = metadata.holders if tombstone else [one for one in metadata.bookies() if one not in alive]
     return LedgerSummary(ledger_id, metadata, tuple(named))
@@ -66,7 +66,7 @@ def summary(client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> L
 
 def replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
     """Where each lies, fragment by fragment."""
-    alive = client.bookies.alive()
+    alive = client.bookies.registered()
     return [
         Replica(fragment.first_entry_id, metadata.last_entry_of_fragment(index), slot, bookie_id, bookie_id in alive)
         for index, fragment in enumerate(metadata.fragments)

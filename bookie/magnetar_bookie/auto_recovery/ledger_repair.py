@@ -24,6 +24,7 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
 from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ensemble_rules import choose_replacement
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import (
     FragmentChanged,
@@ -86,7 +87,7 @@ class LedgerRepair:
         gone = [one for one in bookies if lost.lost(one, now) or (one in named and one not in view.alive)]
         grace_s = self._settings.open_ledger_rereplication_grace_period_seconds
         overdue = [one for one in bookies if lost.overdue(one, now, grace_s)]
-        choose = partial(client.placement.replacement, randomness=client.randomness)
+        choose = partial(choose_replacement, randomness=client.randomness)
         plan = plan_repair(metadata, view, gone, overdue, choose, everything=not gone)
         if plan.recover:
             await client.recover(self._ledger_id)
@@ -118,7 +119,7 @@ class LedgerRepair:
         except ReadOnlyTarget:
             # It can't be given what it lacks: another takes its place, and it goes on serving what it has.
             fragment = find_fragment(metadata.fragments, step.first_entry_id)
-            choose = partial(self._client.placement.replacement, randomness=self._client.randomness)
+            choose = partial(choose_replacement, randomness=self._client.randomness)
             target = successor(fragment.bookies, fragment, view.writable, choose)
             if target is None:
                 raise CannotRepair(f"{no_successor(step)} ({step.target} lacks entries and is read-only)") from None

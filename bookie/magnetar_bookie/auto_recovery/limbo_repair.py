@@ -58,7 +58,7 @@ async def repair_limbo(
         return
     settings = settings or AutoRecoverySettings()
     alarm = Alarm(client.clock)
-    stop = client.bookies.listen(alarm.ring)
+    stop = client.bookies.add_listener(alarm.ring)
     pause_s = settings.rw_rereplicate_backoff_seconds
     try:
         while left := await _round(bookie, client, settings):

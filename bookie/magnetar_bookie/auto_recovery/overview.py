@@ -83,7 +83,7 @@ async def members(client: LedgerClient) -> list[Member]:
             try:
                 progress = await decommission_progress(client, bookie_id)
             except ForeignValue as error:
-                client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+                client.ledgers.undecodable_nodes.log_once(paths.leaving(bookie_id), error)
         registration = registered.get(bookie_id)
         standing = _standing(registration, progress, leaving=bookie_id in leaving)
         where = (registration.address, registration.http_address) if registration else ("", "")
@@ -119,7 +119,7 @@ async def unclaimed(client: LedgerClient) -> list[Unclaimed]:
                 continue  # claimed or swept meanwhile
             intent = decode_node(LedgerIntent, paths.intent(ledger_id), stored.payload)
         except ForeignValue as error:
-            client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.intent(ledger_id), error)
             continue
         found.append(Unclaimed(ledger_id, intent.purpose, intent.created_ms, intent.sweeping))
     return found
@@ -135,7 +135,7 @@ async def _registrations(client: LedgerClient) -> dict[str, BookieRegistration]:
         try:
             found[bookie_id] = BookieRegistration.FromString(node.value)
         except DecodeError as error:
-            client.ledgers.foreign.pass_over(paths.available(bookie_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.available(bookie_id), error)
     return found
 
 

@@ -55,7 +55,7 @@ class SlotReader:
         asked: dict[str, list[int]] = {}
         for entry_id in entry_ids:
             answers = self._answers.setdefault(entry_id, {})
-            candidates = sources(self._metadata, self._step, entry_id, self._client.bookies.alive())
+            candidates = sources(self._metadata, self._step, entry_id, self._client.bookies.registered())
             for bookie_id in candidates:
                 if bookie_id in self._not_reached:
                     answers.setdefault(bookie_id, self._not_reached[bookie_id])

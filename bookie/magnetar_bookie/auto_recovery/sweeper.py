@@ -27,7 +27,7 @@ from collections.abc import Callable
 from magnetar_bookie import paths
 from magnetar_bookie.errors import LedgerError, NoSuchLedger, OutcomeNotKnown
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_bookie.ledger.ledger_metadata import tombstone
+from magnetar_bookie.ledger.ledger_metadata import make_tombstone
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
@@ -62,7 +62,7 @@ class Sweeper:
                 except (OutcomeUnknown, OutcomeNotKnown) as error:
                     _log.info("The deletion of unclaimed ledger %s is retried later: %s", ledger_id, error)
                 except (ForeignValue, LedgerError) as error:
-                    self._client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
+                    self._client.ledgers.undecodable_nodes.log_once(paths.intent(ledger_id), error)
                     self._unreadable[ledger_id] = None
 
     def next_due(self) -> float | None:
@@ -73,7 +73,7 @@ class Sweeper:
         if not await self._take(ledger_id):
             return  # claimed
         with contextlib.suppress(NoSuchLedger):  # its holders were faster: the tombstone was there before
-            await self._client.ledgers.change_metadata(ledger_id, tombstone)
+            await self._client.ledgers.change_metadata(ledger_id, make_tombstone)
         await self._change(ledger_id, lambda payload: LEAVE if payload is None else DELETE)
         _log.info("Deleted ledger %s, which was never claimed", ledger_id)
 

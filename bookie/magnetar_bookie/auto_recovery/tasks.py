@@ -50,7 +50,7 @@ async def repair_progress(client: LedgerClient) -> list[RepairProgress]:
         try:
             task = await tasks.read(ledger_id)
         except ForeignValue as error:
-            client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.task(ledger_id), error)
             continue
         if task is not None:
             progress.append(
@@ -132,7 +132,7 @@ class Tasks:
         try:
             await compare_and_set.change(self._store, path, update, clock=clock, randomness=randomness)
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(path, error)
+            self._client.ledgers.undecodable_nodes.log_once(path, error)
 
 
 def _decoded(ledger_id: int, payload: bytes) -> RepairTask:

@@ -111,7 +111,7 @@ class Worker:
             _log.info("The repair of ledger %s waits until the metadata store answers: %s", ledger_id, error)
             done = False
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
+            self._client.ledgers.undecodable_nodes.log_once(paths.task(ledger_id), error)
             done = False
         if done:
             self._pauses.pop(ledger_id, None)

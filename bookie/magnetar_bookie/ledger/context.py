@@ -1,15 +1,14 @@
-"""What every part of a ledger client works with: the metadata, the bookies, time, chance and the settings.
+"""What all parts of a ledger client share: the metadata, the bookies, clock, randomness and settings.
 
-`LedgerClient` is one, with the parts on top. A context is one metadata session's: when that is lost the client is
-closed and another one made, since its writers could not change an ensemble any more, and what it knows of the bookies
-grows old.
+`LedgerClient` is a context with the operations on ledgers. It belongs to one metadata session. When that is lost, the
+client is closed and another one created: its writers could not change an ensemble any more, and its view of the bookies
+would become stale.
 """
 
 from __future__ import annotations
 
 from magnetar_bookie.ledger.bookies import Bookies
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
-from magnetar_bookie.ledger.placement import Placement, SpreadPlacement
 from magnetar_bookie.ledger.recovery_budget import RecoveryBudget
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.store import MetadataStore
@@ -21,6 +20,8 @@ __all__ = ["LedgerContext"]
 
 
 class LedgerContext:
+    """What all parts of one ledger client share."""
+
     def __init__(
         self,
         metadata: MetadataStore,
@@ -28,12 +29,10 @@ class LedgerContext:
         clock: Clock,
         randomness: Randomness,
         settings: LedgerClientSettings | None = None,
-        placement: Placement | None = None,
     ) -> None:
         self.clock = clock
         self.randomness = randomness
         self.settings = settings or LedgerClientSettings()
-        self.placement = placement or SpreadPlacement()
         self.ledgers = LedgerMetadataStore(metadata, clock, randomness)
         self.bookies = Bookies(metadata, transport, clock, self.settings)
         self.recovery_budget = RecoveryBudget(self.settings.max_recovery_bytes)

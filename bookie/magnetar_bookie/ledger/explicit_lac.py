@@ -1,11 +1,11 @@
-"""A silent writer's LAC, told to the bookies.
+"""Sends the LAC of a writer that adds nothing to its bookies (BookKeeper's explicit LAC).
 
-Records carry the LAC of the moment they were made, so the bookies always know of one entry less than has completed. A
-reader that tails would wait for the last one until the next is added. So when nothing is pending for a while, and the
-LAC is above what the last record said, the writer sends it by itself to the ensemble, and again to those that it did
-not reach, until all have it or something is added.
+A record carries the LAC of the moment at which it was encoded, so the bookies never know of the last completed entry,
+and a tailing reader would wait for it until the next add. So when nothing has been pending for some time, and the LAC
+is above the one in the last record, the writer sends the LAC to the ensemble. It is resent to bookies that it did not
+reach, until all have it or an entry is added.
 
-One timer runs per silent writer, none while it is busy: an add only moves the moment since which the writer is silent.
+An idle writer has one timer, a busy one has none: a completed add only moves the time since which the writer is idle.
 """
 
 from __future__ import annotations
@@ -28,74 +28,74 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 class ExplicitLac:
+    """The explicit LAC of one writer."""
+
     def __init__(
         self, client: LedgerContext, ledger_id: int, master_key: bytes, adds: ReplicatedAdds, interval_s: float
     ) -> None:
-        """`interval_s`: 0: nothing is ever sent."""
+        """`interval_s`: idle time after which the LAC is sent; 0: it is never sent."""
         self._client = client
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._adds = adds
         self._interval_s = interval_s
-        # What the last record said, or each bookie that has answered since.
-        self._told = NO_ENTRY
-        self._told_to: dict[str, int] = {}
+        # The LAC in the last record, which the writer sets, and the one that each bookie has been sent since.
+        self.recorded_lac = NO_ENTRY
+        self._sent_lacs: dict[str, int] = {}
         self._idle_since = 0.0
         self._pause_s = self._interval_s
         self._timer: Timer | None = None
-        self._telling: asyncio.Task[None] | None = None
-        self._stopped = False
+        self._sending: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
-    def told(self, last_add_confirmed: int) -> None:
-        """A record leaves that says this."""
-        self._told = last_add_confirmed
-        self._pause_s = self._interval_s
-
-    def idle(self) -> None:
-        """Nothing is pending any more."""
+    def on_idle(self) -> None:
+        """Note that all adds have completed."""
         self._idle_since = self._client.clock.monotonic()
-        if self._timer is None and self._telling is None:
-            self._again_in(self._interval_s)
+        self._pause_s = self._interval_s
+        if self._timer is None and self._sending is None:
+            self._check_in(self._interval_s)
 
     def stop(self) -> None:
-        self._stopped = True
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
 
-    def _again_in(self, seconds: float) -> None:
-        if not self._stopped and self._interval_s > 0:
-            self._timer = self._client.clock.call_later(seconds, self._due)
+    def _check_in(self, seconds: float) -> None:
+        if not self._is_stopped and self._interval_s > 0:
+            self._timer = self._client.clock.call_later(seconds, self._check)
 
-    def _due(self) -> None:
+    def _check(self) -> None:
         self._timer = None
-        if self._adds.pending_entries or self._adds.failed is not None or not self._untold():
-            return  # what completes next begins anew
+        if self._adds.pending_entries or self._adds.rules.failure is not None or not self._bookies_without_lac():
+            return  # the next completed add starts the timer
         left_s = self._idle_since + self._interval_s - self._client.clock.monotonic()
         if left_s > 1e-9:
-            self._again_in(left_s)
+            self._check_in(left_s)
         else:
-            self._telling = self._client.bookies.spawn(self._tell())
+            self._sending = self._client.bookies.spawn(self._send())
 
-    def _untold(self) -> list[str]:
-        last = self._adds.last_add_confirmed
-        if last <= self._told:
+    def _bookies_without_lac(self) -> list[str]:
+        rules = self._adds.rules
+        last = rules.last_add_confirmed
+        if last <= self.recorded_lac:
             return []
-        return [bookie for bookie in self._adds.fragment.bookies if self._told_to.get(bookie, NO_ENTRY) < last]
+        return [bookie for bookie in rules.fragment.bookies if self._sent_lacs.get(bookie, NO_ENTRY) < last]
 
-    async def _tell(self) -> None:
-        last = self._adds.last_add_confirmed
-        await asyncio.gather(*(self._tell_one(bookie_id, last) for bookie_id in self._untold()))
-        self._telling = None
-        if self._adds.last_add_confirmed != last:
+    async def _send(self) -> None:
+        rules = self._adds.rules
+        last = rules.last_add_confirmed
+        await asyncio.gather(*(self._send_to(bookie_id, last) for bookie_id in self._bookies_without_lac()))
+        self._sending = None
+        if rules.last_add_confirmed != last:
             self._pause_s = self._interval_s
-        elif self._untold():
+        elif self._bookies_without_lac():
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-        if self._untold() and not self._adds.pending_entries:
-            self._again_in(self._pause_s)
+        if self._bookies_without_lac() and not self._adds.pending_entries:
+            self._check_in(self._pause_s)
 
-    async def _tell_one(self, bookie_id: str, last: int) -> None:
+    async def _send_to(self, bookie_id: str, last: int) -> None:
         request = ConfirmRequest(ledger_id=self._ledger_id, master_key=self._master_key, last_add_confirmed=last)
         try:
             answer = await self._client.bookies.call(
@@ -104,7 +104,7 @@ class ExplicitLac:
         except TransportError:
             return
         if answer.status in (Status.FENCED, Status.DELETED):
-            said = f"bookie {bookie_id} answered {format_status(answer.status)}"
-            self._adds.lose(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {said}"))
-        # Whoever refuses would refuse again: the next LAC is soon enough.
-        self._told_to[bookie_id] = last
+            reason = f"bookie {bookie_id} answered {format_status(answer.status)}"
+            self._adds.fail(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {reason}"))
+        # Other refusals would be repeated: the next LAC is soon enough.
+        self._sent_lacs[bookie_id] = last

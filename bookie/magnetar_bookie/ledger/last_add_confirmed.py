@@ -1,9 +1,8 @@
-"""Asks the bookies of an open ledger's last fragment how far it is confirmed, once or until there is more.
+"""Reads the LAC of an open ledger from the bookies of its last fragment, once or by long polls.
 
-Each answer is a true lower bound, so nobody in particular is needed. Asked once, answers from all but Qa - 1 bookies
-are enough, as with a fence: what an ack quorum was told, one of them was told. After a short time whatever has come is
-enough, as long as anybody has answered. Waiting for more, every bookie is polled for as long as it takes, and those
-that fail are tried again: the first to know of more ends it.
+Each answer is a true lower bound, so any bookie will do. To read once, answers from all but Qa - 1 bookies suffice, as
+for a fence: one of them is in every ack quorum. After the speculative timeout any answer suffices. To wait for a higher
+LAC, all bookies are polled until one reports it. Bookies that fail are polled again.
 """
 
 from __future__ import annotations
@@ -25,105 +24,110 @@ from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedR
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
 
-__all__ = ["ask_last_add_confirmed", "wait_last_add_confirmed"]
+__all__ = ["poll_last_add_confirmed", "read_last_add_confirmed"]
 
 _PAUSE_S: Final = 1.0
 
 
-async def ask_last_add_confirmed(client: LedgerContext, ledger_id: int, metadata: LedgerMetadata) -> int:
-    """The highest that is answered now. Raises `Unreadable` if nobody answers."""
+async def read_last_add_confirmed(client: LedgerContext, ledger_id: int, metadata: LedgerMetadata) -> int:
+    """Return the highest LAC that the bookies report now. Raises `Unreadable` if none answers."""
     bookies = metadata.last_fragment.bookies
-    heard: dict[str, int] = {}
+    answers: dict[str, int] = {}
     reasons: dict[str, str] = {}
-    late = False
+    is_late = False
     changed = asyncio.Event()
 
-    async def ask(bookie_id: str) -> None:
+    async def read(bookie_id: str) -> None:
         try:
-            heard[bookie_id] = await _ask(client, bookie_id, ledger_id, NO_ENTRY, 0)
+            answers[bookie_id] = await _call(client, bookie_id, ledger_id, NO_ENTRY, 0)
         except TransportError as error:
             reasons[bookie_id] = str(error)
         changed.set()
 
-    def enough() -> bool:
-        answered = len(heard)
-        return answered >= metadata.striping.fence_coverage or (late and answered > 0)
+    def are_enough() -> bool:
+        return len(answers) >= metadata.striping.fence_coverage or (is_late and bool(answers))
 
-    def is_late() -> None:
-        nonlocal late
-        late = True
+    def on_timeout() -> None:
+        nonlocal is_late
+        is_late = True
         changed.set()
 
-    timer = client.clock.call_later(client.settings.speculative_read_timeout_ms / 1000, is_late)
+    timer = client.clock.call_later(client.settings.speculative_read_timeout_ms / 1000, on_timeout)
     try:
         async with OrderedTaskGroup() as tasks:
             for bookie_id in bookies:
-                tasks.create_task(ask(bookie_id))
-            while not enough() and len(heard) + len(reasons) < len(bookies):
+                tasks.create_task(read(bookie_id))
+            while not are_enough() and len(answers) + len(reasons) < len(bookies):
                 changed.clear()
                 await changed.wait()
             tasks.cancel()
     finally:
         timer.cancel()
-    if not heard:
-        told = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
-        raise Unreadable(f"no bookie reports the LAC of ledger {ledger_id}: {told}", reasons)
-    return max(heard.values())
+    if not answers:
+        by_bookie = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
+        raise Unreadable(f"no bookie reports the LAC of ledger {ledger_id}: {by_bookie}", reasons)
+    return max(answers.values())
 
 
-async def wait_last_add_confirmed(
-    client: LedgerContext, ledger_id: int, fragment: Fragment, above: int, found: Callable[[int], object], watch: Watch
+async def poll_last_add_confirmed(
+    client: LedgerContext,
+    ledger_id: int,
+    fragment: Fragment,
+    above: int,
+    on_found: Callable[[int], object],
+    watch: Watch,
 ) -> bool:
-    """Waits until the metadata may have changed (True), or a bookie tells `found` of more than `above` (False).
+    """Wait until the metadata may have changed, and return True; or until a bookie reports an LAC higher than `above`,
+    call `on_found` with it, and return False.
 
-    False as well when the client is closed: nobody will tell any more. Raises `SessionLost`.
+    Returns False also when the client is closed. Raises `SessionLost`.
     """
-    over = asyncio.Event()
-    metadata_changed = False
+    is_over = asyncio.Event()
+    has_metadata_changed = False
     lost: SessionLost | None = None
     wait_ms = client.settings.long_poll_timeout_ms
 
     async def poll(bookie_id: str) -> None:
         while True:
-            asked_at = client.clock.monotonic()
+            called_at = client.clock.monotonic()
             try:
-                last_add_confirmed = await _ask(client, bookie_id, ledger_id, above, wait_ms)
+                last_add_confirmed = await _call(client, bookie_id, ledger_id, above, wait_ms)
             except TransportError:
                 last_add_confirmed = NO_ENTRY
-                if client.bookies.closed:
-                    over.set()
+                if client.bookies.is_closed:
+                    is_over.set()
                     return
             if last_add_confirmed > above:
-                found(last_add_confirmed)
-                over.set()
+                on_found(last_add_confirmed)
+                is_over.set()
                 return
-            # Whoever fails, or answers before it is time, is not asked in a loop.
-            early_s = wait_ms / 2000 - (client.clock.monotonic() - asked_at)
+            # A bookie that fails, or answers too early, must not be called in a busy loop.
+            early_s = wait_ms / 2000 - (client.clock.monotonic() - called_at)
             if early_s > 0:
                 await client.clock.sleep(min(early_s, _PAUSE_S))
 
     async def follow_metadata() -> None:
-        nonlocal metadata_changed, lost
+        nonlocal has_metadata_changed, lost
         try:
             await watch.wait()
         except SessionLost as error:
             lost = error
-        metadata_changed = True
-        over.set()
+        has_metadata_changed = True
+        is_over.set()
 
     async with OrderedTaskGroup() as tasks:
         tasks.create_task(follow_metadata())
         for bookie_id in fragment.bookies:
             tasks.create_task(poll(bookie_id))
-        await over.wait()
+        await is_over.wait()
         tasks.cancel()
     if lost is not None:
         raise lost
-    return metadata_changed
+    return has_metadata_changed
 
 
-async def _ask(client: LedgerContext, bookie_id: str, ledger_id: int, above: int, wait_ms: int) -> int:
-    """Raises `_Refused` for an answer that is none."""
+async def _call(client: LedgerContext, bookie_id: str, ledger_id: int, above: int, wait_ms: int) -> int:
+    """Return the LAC of one bookie. Raises `TransportError`."""
     answer = await client.bookies.call(
         bookie_id,
         "last_add_confirmed",
@@ -137,4 +141,4 @@ async def _ask(client: LedgerContext, bookie_id: str, ledger_id: int, above: int
 
 
 class _Refused(TransportError):
-    """Answered, but not with what was asked."""
+    """The bookie answered with another status than OK."""

@@ -1,10 +1,8 @@
-"""A process' way to the ledgers: makes, writes, reads, recovers and deletes them.
+"""The ledger client of a process: creates, opens, recovers and deletes ledgers.
 
-A client is one metadata session's; context.py says what that means.
-
-Each method says which `LedgerError` it raises. Besides, whatever goes to the metadata store raises `SessionLost` when
-the session is over, `Unavailable` where the store gave no answer for long, and then nothing was done, `StoreFull`, and
-`ForeignValue` or a plain `LedgerError` where what stands there can't be read.
+Each method documents the `LedgerError`s that it raises. Methods that use the metadata store also raise `SessionLost`
+when the session is over, `Unavailable` if the store did not answer for long, in which case nothing was done,
+`StoreFull`, and `ForeignValue` or a plain `LedgerError` if a node can't be decoded.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_bookie.ledger.ledger_writer import LedgerWriter
-from magnetar_bookie.ledger.placement import Placement
-from magnetar_bookie.ledger.recovery import recover
+from magnetar_bookie.ledger.recovery import recover_ledger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.store import MetadataStore
@@ -33,6 +30,8 @@ __all__ = ["LedgerClient"]
 
 
 class LedgerClient(LedgerContext):
+    """The ledger client of one metadata session (context.py)."""
+
     def __init__(
         self,
         metadata: MetadataStore,
@@ -40,22 +39,21 @@ class LedgerClient(LedgerContext):
         clock: Clock,
         randomness: Randomness,
         settings: LedgerClientSettings | None = None,
-        placement: Placement | None = None,
     ) -> None:
-        super().__init__(metadata, transport, clock, randomness, settings, placement)
-        # Those that are neither closed nor abandoned, oldest first.
+        super().__init__(metadata, transport, clock, randomness, settings)
+        # The writers that are neither closed nor abandoned, oldest first.
         self._writers: dict[int, LedgerWriter] = {}
         self._choice = EnsembleChoice(self)
 
     async def start(self) -> None:
-        """Returns when the bookies are known. Raises `ClientClosed` if it is closed meanwhile."""
+        """Read the bookies. Raises `ClientClosed` if the client is closed in the meantime."""
         await self.bookies.start()
 
     async def close(self) -> None:
-        """Abandons the writers that there are still.
+        """Close the client, and abandon its writers.
 
-        Their pending adds fail with `WriterClosed`, a close that is under way with `CloseLost` or `OutcomeNotKnown`.
-        Reads find no bookie any more, and tails end with `ClientClosed`.
+        Their pending adds fail with `WriterClosed`, and a close in flight with `CloseLost` or `OutcomeNotKnown`. Reads
+        reach no bookie any more, and tails end with `ClientClosed`.
         """
         for writer in list(self._writers.values()):
             writer.abandon()
@@ -69,19 +67,19 @@ class LedgerClient(LedgerContext):
         *,
         explicit_lac: bool = True,
     ) -> tuple[NewLedger, LedgerWriter]:
-        """Makes a ledger. Its owner records it with `LedgerMetadataStore.claim_ledger`, or it will be swept. Without
-        `explicit_lac` a silent writer does not send its LAC, for ledgers that nobody reads before they are recovered.
+        """Create a ledger. It is deleted unless its owner claims it in time (`LedgerMetadataStore.claim_ledger`).
 
-        With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
-        raises `NotEnoughBookies`, which says who is missing and why: `wait_for_bookies` and try again.
-        `ValueTooLarge`: the properties don't fit into a node.
+        `explicit_lac`: whether the writer sends its LAC when it is idle; not needed if nobody reads the ledger before
+        it is closed or recovered. If fewer bookies than an ensemble, but an ack quorum, are available, the ledger is
+        created degraded. If there are fewer, this raises `NotEnoughBookies` with the reason for each bookie: call
+        `wait_for_bookies` and try again. Raises `ValueTooLarge` if the properties don't fit into a node.
         """
         while True:
             ensemble = await self._choice.choose(striping)
             size = len(ensemble)
             actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
             try:
-                made = await self.ledgers.create_ledger(
+                new_ledger = await self.ledgers.create_ledger(
                     ensemble,
                     actual,
                     wanted_ensemble_size=striping.ensemble_size,
@@ -92,40 +90,40 @@ class LedgerClient(LedgerContext):
                 break
             except EnsembleOutdated as error:
                 await self.bookies.reread_cookies(error.bookie_ids)
-        writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None), explicit_lac=explicit_lac)
-        self._writers[made.ledger_id] = writer
-        return made, writer
+        ledger_id = new_ledger.ledger_id
+        writer = LedgerWriter(self, new_ledger, lambda: self._writers.pop(ledger_id, None), explicit_lac=explicit_lac)
+        self._writers[ledger_id] = writer
+        return new_ledger, writer
 
     async def wait_for_bookies(self, striping: Striping, at_most_s: float = math.inf) -> bool:
-        """Return True when there may be bookies enough for `create` to succeed, False after `at_most_s`.
+        """Wait until enough bookies for `create` may be available. Return False after `at_most_s`.
 
         Raises `ClientClosed`.
         """
         return await self._choice.wait(striping, at_most_s)
 
     async def open(self, ledger_id: int) -> LedgerReader:
-        """A reader, of a ledger that may still be written: up to what is confirmed.
+        """Open a reader of a ledger that may still be written. It reads up to the LAC.
 
-        Raises `NoSuchLedger` and `LedgerDeleted`. That no bookie answers is met by the reads.
+        Raises `NoSuchLedger` and `LedgerDeleted`. If no bookie answers, only the reads fail.
         """
         return await LedgerReader.open(self, ledger_id)
 
     async def recover(self, ledger_id: int) -> LedgerMetadata:
-        """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more.
+        """Close the ledger if it is not closed. Its writer can add nothing more after that.
 
-        Raises `RecoveryUndecided` where too few bookies could say what the ledger holds, `NoSuchLedger` and
-        `LedgerDeleted`. It may be called again, and by anybody.
+        Raises `RecoveryUndecided` if too few bookies answered, `NoSuchLedger` and `LedgerDeleted`. The call may be repeated,
+        and several clients may recover a ledger at a time.
         """
-        return await recover(self, ledger_id)
+        return await recover_ledger(self, ledger_id)
 
     async def open_with_recovery(self, ledger_id: int) -> LedgerReader:
-        """A reader of the ledger, closed. Raises what `recover` raises."""
+        """Recover the ledger, and open a reader of it. Raises what `recover` raises."""
         return LedgerReader(self, ledger_id, await self.recover(ledger_id))
 
     async def delete(self, ledger_id: int) -> None:
-        """Makes the ledger a tombstone; bookies drop their entries by and by, and the last of them its node.
+        """Make the ledger a tombstone. Its bookies drop their entries later, and the last of them its node.
 
-        No error if it is a tombstone already; `NoSuchLedger` when that has gone too. `OutcomeNotKnown`: it is deleted
-        or not; ask again.
+        Nothing is done if it is a tombstone already. Raises `NoSuchLedger`, and `OutcomeNotKnown`: try again.
         """
-        await self.ledgers.change_metadata(ledger_id, ledger_metadata.tombstone)
+        await self.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)

@@ -1,13 +1,13 @@
-"""Ids for new ledgers, each above all that were given out before it was asked for.
+"""Generates ledger ids: each is higher than all that were generated before it was requested.
 
-One counter in the metadata store is raised for each of them. A broker that takes over a thousand topics makes a
-thousand ledgers at once: if each raised the counter for itself, all of them would be refused by turns but one. So there
-is one change at a time in a process, and it raises the counter for all who wait for it. Whoever asks while it is under
-way waits for the next one: what is read of the counter before somebody asks must be below the id that he gets, since a
-topic's floor and a bookie's limbo rely on it.
+The ids come from one counter in the metadata store. A broker that takes over a thousand topics creates a thousand
+ledgers at a time. If each raised the counter by itself, most of these changes would be refused. So one process makes
+one change at a time, which raises the counter for all requests that wait. A request that arrives while a change is in
+flight waits for the next one: an id must be above the counter's value at the time of its request, since a topic's floor
+and a bookie's limbo rely on that.
 
-Whoever is next in line makes the change for those who wait with him. If he is cancelled in the middle they wait for the
-next one, and the numbers that may have been drawn are nobody's.
+The first waiting request makes the change for all others. If it is cancelled, they wait for the next change, and ids
+that may have been generated are not used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 __all__ = ["LedgerIdGenerator"]
 
 
-class _Asker:
+class _Request:
     __slots__ = ("error", "ledger_id")
 
     def __init__(self) -> None:
@@ -27,38 +27,40 @@ class _Asker:
 
 
 class LedgerIdGenerator:
-    def __init__(self, draw: Callable[[int], Awaitable[int]]) -> None:
-        """`draw(count)` raises the counter by so many, and returns what it is then."""
-        self._draw = draw
-        self._drawing = asyncio.Lock()
-        self._waiting: list[_Asker] = []
+    """Generates the ids of the ledgers that one process creates."""
 
-    async def next(self) -> int:
-        """Raises what `draw` raises."""
-        asker = _Asker()
-        self._waiting.append(asker)
+    def __init__(self, raise_counter: Callable[[int], Awaitable[int]]) -> None:
+        """`raise_counter` raises the counter by its argument, and returns the new value."""
+        self._raise_counter = raise_counter
+        self._lock = asyncio.Lock()
+        self._waiting: list[_Request] = []
+
+    async def generate_ledger_id(self) -> int:
+        """Return a new id. Raises what `raise_counter` raises."""
+        request = _Request()
+        self._waiting.append(request)
         try:
-            async with self._drawing:
-                if asker.ledger_id is None and asker.error is None:
-                    await self._draw_for_all()
+            async with self._lock:
+                if request.ledger_id is None and request.error is None:
+                    await self._generate_for_all()
         finally:
-            if asker in self._waiting:  # cancelled
-                self._waiting.remove(asker)
-        if asker.error is not None:
-            raise asker.error
-        assert asker.ledger_id is not None
-        return asker.ledger_id
+            if request in self._waiting:  # cancelled
+                self._waiting.remove(request)
+        if request.error is not None:
+            raise request.error
+        assert request.ledger_id is not None
+        return request.ledger_id
 
-    async def _draw_for_all(self) -> None:
-        askers, self._waiting = self._waiting, []
+    async def _generate_for_all(self) -> None:
+        requests, self._waiting = self._waiting, []
         try:
-            last = await self._draw(len(askers))
-        except Exception as error:  # noqa: BLE001 (each of them is told)
-            for asker in askers:
-                asker.error = error
+            last = await self._raise_counter(len(requests))
+        except Exception as error:  # noqa: BLE001 (each request raises it)
+            for request in requests:
+                request.error = error
             return
         except BaseException:
-            self._waiting = askers + self._waiting
+            self._waiting = requests + self._waiting
             raise
-        for ledger_id, asker in enumerate(askers, last - len(askers) + 1):
-            asker.ledger_id = ledger_id
+        for ledger_id, request in enumerate(requests, last - len(requests) + 1):
+            request.ledger_id = ledger_id

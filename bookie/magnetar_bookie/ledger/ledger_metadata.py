@@ -1,22 +1,22 @@
-"""What the metadata store says of a ledger, and every change that may be made to it.
+"""The metadata of a ledger, and every change that may be made to it.
 
-    OPEN ──► CLOSED                   the writer closes
-    OPEN ──► IN_RECOVERY ──► CLOSED   somebody else does
-    any  ──► TOMBSTONE ──► (no node)  deleted; the node goes when every holder has dropped the ledger
+    OPEN ──► CLOSED                   the writer closes it
+    OPEN ──► IN_RECOVERY ──► CLOSED   another client recovers it
+    any  ──► TOMBSTONE ──► (no node)  it is deleted; its node is removed when all holders have dropped their entries
 
-Each function below takes what stands there now and returns what is to stand there, or raises why not; it goes through
-the compare-and-set loop, which calls it again for each value that turns out to be current. So what a change relies on
-is checked here, on the value that it replaces, and not by version: a bookie that adds itself to `former_bookies`
-disturbs nobody.
+Each function that changes metadata gets the stored value and returns the new one, or raises why the change is not
+allowed. The compare-and-set loop (`LedgerMetadataStore.change_metadata`) calls it again for each newer value. So the
+preconditions of a change are checked on the value that it replaces, and not by version: a bookie that adds itself to
+`former_bookies` disturbs no other change.
 
 Who may change what
 -------------------
-While a ledger is OPEN its last fragment is the writer's alone: nobody else changes it (repair neither, see
-repair.py). IN_RECOVERY freezes all that the recoverers rely on, the last fragment; several may recover at a time, and
-the first close counts. Fragments before the last hold confirmed entries only, and repair may replace bookies in them at
-any time. In a CLOSED ledger it may in all of them.
+The last fragment of an OPEN ledger is changed only by the writer, not even by repair (ledger_repair_rules.py). In an
+IN_RECOVERY ledger nobody changes it, since recoveries rely on it. Several may run at a time, and the first close
+counts. Earlier fragments contain only confirmed entries, and repair may replace their bookies at any time; in a CLOSED
+ledger, those of all fragments.
 
-A fragment that would begin above the ledger's last entry is left out at the close; an empty ledger has none.
+A fragment that would begin above the ledger's last entry is dropped by the close. An empty ledger has no fragments.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ __all__ = ["FragmentChanged", "LedgerAlreadyClosed", "LedgerMetadata", "LedgerSt
 
 
 class LedgerState(enum.Enum):
+    """The state of a ledger, as stored."""
+
     OPEN = ledger_pb2.OPEN
     IN_RECOVERY = ledger_pb2.IN_RECOVERY
     CLOSED = ledger_pb2.CLOSED
@@ -45,7 +47,7 @@ class LedgerState(enum.Enum):
 
 
 class LedgerAlreadyClosed(LedgerError):
-    """The ledger was closed by another than the one who wanted to: `metadata` counts."""
+    """Another client closed the ledger first, with this `metadata`."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
         super().__init__(f"the ledger was closed by another client at entry {metadata.last_entry_id}")
@@ -53,27 +55,27 @@ class LedgerAlreadyClosed(LedgerError):
 
 
 class FragmentChanged(LedgerError):
-    """The fragment is not any more what the change was based on: look again."""
+    """A fragment was changed since the caller read it: read the metadata again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """One ledger's."""
+    """The metadata of one ledger."""
 
     state: LedgerState
     striping: Striping
     master_key: bytes
     fragments: tuple[Fragment, ...]
-    # Of a closed ledger.
+    # Meaningful once the ledger is closed, except `created_ms`.
     last_entry_id: int = NO_ENTRY
     length_bytes: int = 0
     created_ms: int = 0
     closed_ms: int = 0
-    # More than `striping.ensemble_size` where too few bookies were alive.
+    # More than `striping.ensemble_size` if too few bookies were available.
     wanted_ensemble_size: int = 0
-    # Bookies that may hold entries though no fragment names them.
+    # Bookies that may have entries although no fragment contains them.
     former_bookies: tuple[str, ...] = ()
-    # Of a tombstone: the bookies that have not dropped the ledger yet.
+    # Of a tombstone: the bookies that have not dropped their entries yet.
     holders: tuple[str, ...] = ()
     properties: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class LedgerMetadata:
 
     @property
     def degraded(self) -> bool:
-        """Made with fewer bookies than were asked for."""
+        """Whether the ensemble is smaller than requested."""
         return self.striping.ensemble_size < self.wanted_ensemble_size
 
     @property
@@ -91,13 +93,13 @@ class LedgerMetadata:
         return self.fragments[-1]
 
     def last_entry_of_fragment(self, index: int) -> int | None:
-        """The last entry of the fragment at this index, None for that which still grows."""
+        """Return the last entry of the fragment at this index; None: entries may still be added to it."""
         if index + 1 < len(self.fragments):
             return self.fragments[index + 1].first_entry_id - 1
         return self.last_entry_id if self.closed else None
 
     def bookies(self) -> list[str]:
-        """All that a fragment names, once each, in the order of first mention."""
+        """Return the bookies of all fragments, without duplicates, in the order of their first occurrence."""
         return list(dict.fromkeys(bookie for fragment in self.fragments for bookie in fragment.bookies))
 
     def encode(self) -> bytes:
@@ -124,10 +126,10 @@ class LedgerMetadata:
 
 
 @lru_cache(maxsize=256)
-def decode(payload: bytes) -> LedgerMetadata:
-    """Raises `LedgerError` for what no version of ours has written.
+def decode_metadata(payload: bytes) -> LedgerMetadata:
+    """Return the metadata in a node. Raises `LedgerError` if they are malformed.
 
-    The same bytes are read again and again, by collector, auditor and checker: what came of them is kept for a while.
+    Cached, since garbage collector, auditor and checks read the same bytes again and again.
     """
     try:
         message = ledger_pb2.LedgerMetadata.FromString(payload)
@@ -138,7 +140,7 @@ def decode(payload: bytes) -> LedgerMetadata:
     fragments = tuple(Fragment(fragment.first_entry_id, tuple(fragment.bookies)) for fragment in message.fragments)
     _check_fragments(fragments, striping)
     if not fragments and state in (LedgerState.OPEN, LedgerState.IN_RECOVERY):
-        raise LedgerError("the metadata of an open ledger name no bookies")
+        raise LedgerError("the metadata of an open ledger have no fragment")
     return LedgerMetadata(
         state=state,
         striping=striping,
@@ -160,66 +162,67 @@ def _check_fragments(fragments: Sequence[Fragment], striping: Striping) -> None:
     if firsts and (firsts[0] != 0 or sorted(set(firsts)) != firsts):
         raise LedgerError(f"the fragments of a ledger begin at entries {firsts}, which do not ascend from 0")
     if any(len(set(fragment.bookies)) != striping.ensemble_size for fragment in fragments):
-        raise LedgerError(f"a fragment does not name {striping.ensemble_size} different bookies")
+        raise LedgerError(f"a fragment does not have {striping.ensemble_size} different bookies")
 
 
 def replace_last_fragment(current: LedgerMetadata | None, fragment: Fragment) -> LedgerMetadata:
-    """The writer's: from this entry on the ledger is written to these bookies."""
-    current = _to_be_written(current)
+    """Change the ensemble, by the writer: from the fragment's first entry on, its bookies store the ledger."""
+    current = _check_open(current)
     return replace(
         current,
-        fragments=_with_last_fragment(current.fragments, fragment),
-        former_bookies=_with_former(current, current.last_fragment.bookies, fragment.bookies),
+        fragments=_append_fragment(current.fragments, fragment),
+        former_bookies=_add_former(current, current.last_fragment.bookies, fragment.bookies),
     )
 
 
 def close_by_writer(
     current: LedgerMetadata | None, last: int, length: int, now_ms: int, properties: Mapping[str, bytes] | None = None
 ) -> LedgerMetadata:
-    """The writer's close at its LAC, with properties of its owner's.
+    """Close the ledger, by the writer, at its LAC. `properties` are added.
 
-    Raises `LedgerFenced` where somebody else was there before.
+    Raises `LedgerFenced` if another client has recovered, closed or deleted it.
     """
-    current = _to_be_written(current)
-    return _closed(replace(current, properties={**current.properties, **(properties or {})}), last, length, now_ms)
+    current = _check_open(current)
+    return _close(replace(current, properties={**current.properties, **(properties or {})}), last, length, now_ms)
 
 
 def start_recovery(current: LedgerMetadata | None) -> LedgerMetadata:
-    """OPEN becomes IN_RECOVERY; anything later stays. The result is what recovery is based on."""
-    current = _existing(current)
+    """Change OPEN to IN_RECOVERY. A later state stays. Recovery is based on the result."""
+    current = _check_exists(current)
     return replace(current, state=LedgerState.IN_RECOVERY) if current.state is LedgerState.OPEN else current
 
 
 def close_by_recovery(
     current: LedgerMetadata | None,
-    begun_with: Fragment,
+    last_fragment: Fragment,
     own_fragments: Sequence[Fragment],
     last: int,
     length: int,
     now_ms: int,
 ) -> LedgerMetadata:
-    """What a recovery found, and the ensembles that it wrote to instead of `begun_with`, the last one when it began.
+    """Close the ledger, by a recovery. `last_fragment` was the last one when the recovery began, and `own_fragments`
+    are those that it wrote to instead.
 
-    Raises `LedgerAlreadyClosed` with what counts, or `FragmentChanged` where the recovery was based on something else.
+    Raises `LedgerAlreadyClosed`, and `FragmentChanged` if the ledger's last fragment is another one.
     """
-    current = _existing(current)
+    current = _check_exists(current)
     if current.closed:
         raise LedgerAlreadyClosed(current)
-    if current.state is not LedgerState.IN_RECOVERY or current.last_fragment != begun_with:
+    if current.state is not LedgerState.IN_RECOVERY or current.last_fragment != last_fragment:
         raise FragmentChanged("the ledger's last fragment changed during its recovery")
     fragments = current.fragments
     for fragment in own_fragments:
-        fragments = _with_last_fragment(fragments, fragment)
-    written_to = [bookie for fragment in own_fragments for bookie in (*begun_with.bookies, *fragment.bookies)]
-    former = _with_former(current, written_to, fragments[-1].bookies)
-    return _closed(replace(current, fragments=fragments, former_bookies=former), last, length, now_ms)
+        fragments = _append_fragment(fragments, fragment)
+    written_to = [bookie for fragment in own_fragments for bookie in (*last_fragment.bookies, *fragment.bookies)]
+    former = _add_former(current, written_to, fragments[-1].bookies)
+    return _close(replace(current, fragments=fragments, former_bookies=former), last, length, now_ms)
 
 
 def replace_bookie(
     current: LedgerMetadata | None, first_entry_id: int, slot: int, old: str, new: str
 ) -> LedgerMetadata:
-    """Repair's: another bookie holds what `old` held of one fragment. Not of a last fragment that still grows."""
-    current = _existing(current)
+    """Replace a bookie in a fragment, by repair, which has copied the entries. The fragment must be final."""
+    current = _check_exists(current)
     firsts = [fragment.first_entry_id for fragment in current.fragments]
     if first_entry_id not in firsts:
         raise FragmentChanged(f"no fragment begins at entry {first_entry_id} any more")
@@ -231,26 +234,26 @@ def replace_bookie(
         raise FragmentChanged("the last fragment of an open ledger may be changed only by its writer")
     bookies = (*fragment.bookies[:slot], new, *fragment.bookies[slot + 1 :])
     fragments = (*current.fragments[:index], Fragment(first_entry_id, bookies), *current.fragments[index + 1 :])
-    return replace(current, fragments=fragments, former_bookies=_with_former(current, (old,), ()))
+    return replace(current, fragments=fragments, former_bookies=_add_former(current, (old,), ()))
 
 
 def add_holders(current: LedgerMetadata | None, *bookies: str) -> LedgerMetadata:
-    """Bookies that hold entries, or are about to, though nothing names them: a tombstone waits for them as well."""
-    current = _existing(current)
+    """Add bookies that have entries or will get some, so that the deletion of the ledger waits for them, too."""
+    current = _check_exists(current)
     named = (*current.former_bookies, *current.bookies())
     new = [bookie for bookie in dict.fromkeys(bookies) if bookie not in named]
     return replace(current, former_bookies=(*current.former_bookies, *new)) if new else current
 
 
 def add_recovery_holders(current: LedgerMetadata | None, bookies: Iterable[str]) -> LedgerMetadata:
-    """Before a recovery writes to bookies of its own choice. Raises `LedgerAlreadyClosed` where it comes too late."""
+    """Add bookies that a recovery is about to write to. Raises `LedgerAlreadyClosed`."""
     if current is not None and current.closed:
         raise LedgerAlreadyClosed(current)
     return add_holders(current, *bookies)
 
 
-def tombstone(current: LedgerMetadata | None) -> LedgerMetadata:
-    """Deleted: whoever may hold entries is to drop them."""
+def make_tombstone(current: LedgerMetadata | None) -> LedgerMetadata:
+    """Delete the ledger: all bookies that may have entries are to drop them."""
     if current is None:
         raise NoSuchLedger("the ledger does not exist")
     if current.state is LedgerState.TOMBSTONE:
@@ -260,12 +263,12 @@ def tombstone(current: LedgerMetadata | None) -> LedgerMetadata:
 
 
 def remove_holders(current: LedgerMetadata, bookies: Iterable[str]) -> LedgerMetadata:
-    """Of a tombstone: these have dropped the ledger, or do not exist any more."""
-    gone = set(bookies)
-    return replace(current, holders=tuple(bookie for bookie in current.holders if bookie not in gone))
+    """Remove bookies from a tombstone that have dropped the ledger, or don't exist any more."""
+    removed = set(bookies)
+    return replace(current, holders=tuple(bookie for bookie in current.holders if bookie not in removed))
 
 
-def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
+def _check_exists(current: LedgerMetadata | None) -> LedgerMetadata:
     if current is None:
         raise NoSuchLedger("the ledger does not exist")
     if current.state is LedgerState.TOMBSTONE:
@@ -273,18 +276,18 @@ def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
     return current
 
 
-def _to_be_written(current: LedgerMetadata | None) -> LedgerMetadata:
-    """Only as long as it is OPEN is it the writer's. A writer whose ledger is gone has lost it as well."""
+def _check_open(current: LedgerMetadata | None) -> LedgerMetadata:
+    """Return the metadata if the writer may change them. Raises `LedgerFenced`, also for a deleted ledger."""
     if current is None or current.state is not LedgerState.OPEN:
         state = "deleted" if current is None else current.state.name
         raise LedgerFenced(f"the ledger is {state}, not OPEN: another client has taken it over")
     return current
 
 
-def _closed(current: LedgerMetadata, last: int, length: int, now_ms: int) -> LedgerMetadata:
+def _close(current: LedgerMetadata, last: int, length: int, now_ms: int) -> LedgerMetadata:
     fragments = tuple(fragment for fragment in current.fragments if fragment.first_entry_id <= last)
-    kept = {bookie for fragment in fragments for bookie in fragment.bookies}
-    left = [bookie for bookie in current.bookies() if bookie not in kept]
+    remaining = {bookie for fragment in fragments for bookie in fragment.bookies}
+    removed = [bookie for bookie in current.bookies() if bookie not in remaining]
     return replace(
         current,
         state=LedgerState.CLOSED,
@@ -292,19 +295,19 @@ def _closed(current: LedgerMetadata, last: int, length: int, now_ms: int) -> Led
         last_entry_id=last,
         length_bytes=length,
         closed_ms=now_ms,
-        former_bookies=_with_former(current, left, ()),
+        former_bookies=_add_former(current, removed, ()),
     )
 
 
-def _with_last_fragment(fragments: tuple[Fragment, ...], fragment: Fragment) -> tuple[Fragment, ...]:
-    """Appended, or in place of a last one that begins at the same entry: that one holds nothing confirmed."""
+def _append_fragment(fragments: tuple[Fragment, ...], fragment: Fragment) -> tuple[Fragment, ...]:
+    """Append the fragment. It replaces a last one with the same first entry, which has no confirmed entries."""
     if fragment.first_entry_id < fragments[-1].first_entry_id:
         raise FragmentChanged(f"a fragment from {fragment.first_entry_id} lies before the last one's first entry")
-    kept = fragments[:-1] if fragments[-1].first_entry_id == fragment.first_entry_id else fragments
-    return (*kept, fragment)
+    earlier = fragments[:-1] if fragments[-1].first_entry_id == fragment.first_entry_id else fragments
+    return (*earlier, fragment)
 
 
-def _with_former(current: LedgerMetadata, old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
-    """Former bookies and those of `old` that `new` lacks. One that a fragment names may stand here as well."""
-    kept = set(new)
-    return tuple(dict.fromkeys((*current.former_bookies, *(bookie for bookie in old if bookie not in kept))))
+def _add_former(current: LedgerMetadata, old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+    """Return the former bookies with those of `old` that are not in `new`. A bookie of a fragment may be one, too."""
+    remaining = set(new)
+    return tuple(dict.fromkeys((*current.former_bookies, *(bookie for bookie in old if bookie not in remaining))))

@@ -2,27 +2,27 @@
 
 Theory of operation
 -------------------
-What may be read ends at the last entry of a closed ledger, and at the LAC of one that is not. The LAC is what the last
-fragment's bookies say, the highest of them: each tells a true lower bound. A reader's own never falls. That the ledger
-was closed, or has a new fragment, stands in the metadata alone, so the two are always asked together.
+The highest entry that may be read is the last entry of a closed ledger, or the LAC of an open one: the highest that the
+bookies of its last fragment report, each of which is a true lower bound. A reader's LAC never decreases. That the
+ledger was closed or has a new fragment is only in the metadata, so both are read together.
 
-A range that no replica gives is tried once more with fresh metadata: repair or the writer may have put other bookies in
-the place of those that are gone. Where a bookie lacks an entry that it should have, and that is settled (the ledger is
-closed, or the fragment is not its last), a repair task is written down, unless one is there already.
+If no replica returns a range, it is read again with fresh metadata: repair or the writer may have replaced the
+failed bookies. If a bookie lacks an entry that it should have, and the entry is final (the ledger is closed, or the
+fragment is not its last), a repair task is written unless there is one.
 
-An entry is lost (`Unreadable.settled`) once every replica has answered and none has it. In the last fragment of a
-ledger that is not closed, replicas that answer "absent" or "unknown" don't settle that, since their copy may still be
-in flight. That rule uses the metadata from before the read. Where the fresh metadata say that the entry's fragment has
-become final meanwhile, the replicas are asked again.
+An entry is lost (`Unreadable.is_lost`) if every replica has answered and none has it. In the last fragment of a ledger
+that is not closed, answers "absent" and "unknown" don't prove that, since a copy may be in flight. The metadata from
+before the read decide. If fresh metadata show that the fragment became final in the meantime, the replicas are read
+again.
 
-`entries` reads ahead: while its caller works on one chunk the next ones are fetched. A chunk asks for as many entries
-as should fit one answer, by the size of those before; one that came short is read on before those behind it. `tail`
-goes on where the entries end for now: it watches the ledger's node and long-polls all bookies of the last fragment, and
-whichever knows of more first wakes it. It ends when the ledger is found closed and all of it was read.
+`entries` reads ahead: while its caller processes a chunk, the next ones are fetched. A chunk has as many entries as
+should fit into one answer, by the size of the last ones; the rest of a chunk that was truncated is read first. `tail`
+waits at the LAC: it watches the ledger's node and polls all bookies of the last fragment until one reports a higher
+LAC. It ends when the ledger is closed and all of it was read.
 
-Whatever reads raises `Unreadable` where no replica gives an entry. When it looks at the metadata once more it may meet
-`NoSuchLedger` and `LedgerDeleted`, `SessionLost`, and `ForeignValue` or a plain `LedgerError` where they can't be read.
-A store that gives no answer is no error here.
+Methods that read raise `Unreadable` if no replica returns an entry. When they read the metadata again they may also
+raise `NoSuchLedger`, `LedgerDeleted`, `SessionLost`, and `ForeignValue` or a plain `LedgerError` for metadata that
+can't be decoded. A store that doesn't answer is no error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoSuchEntry, Unreadable
 from magnetar_bookie.ledger.context import LedgerContext
-from magnetar_bookie.ledger.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
+from magnetar_bookie.ledger.last_add_confirmed import poll_last_add_confirmed, read_last_add_confirmed
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader, Fault, RangeRead
 from magnetar_bookie.read.record import extract_entry
@@ -49,38 +49,38 @@ from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
 __all__ = ["LedgerReader"]
 
 _log = logging.getLogger(__name__)
-# What is read at a time where the caller set no limit.
+# Size of a read if the caller sets no limit.
 _READ_BYTES: Final = 4_194_304
-# What a chunk of a sequential read holds at most: one answer. And how many are on their way: while the caller works on
-# one, the next arrives, another is read by the bookie, and one waits there, so that none of the three is ever idle.
+# Maximum size of a chunk of a sequential read, which is one answer, and the number of chunks in flight: while the
+# caller processes one, the next arrives, another is read by the bookie, and one waits there, so that none of the three
+# is idle.
 _CHUNK_BYTES: Final = 1_048_576
 _CHUNKS_AHEAD: Final = 4
-
-# Up to which entry, and what will come of it; in order.
-Asked = deque[tuple[int, asyncio.Task[list[bytes]]]]
-# A reader that meets many faults writes one task for them all; and waits only so long for the metadata store.
-_REPORT_AGAIN_S: Final = 60.0
+# Interval of repair tasks, which are for all faults of a ledger, and the timeout of writing one.
+_REPORT_INTERVAL_S: Final = 60.0
 _REPORT_TIMEOUT_S: Final = 1.0
+
+# Requested chunks in order: the last entry and the read of each.
+_Chunks = deque[tuple[int, asyncio.Task[list[bytes]]]]
 
 
 class LedgerReader:
-    """Made by `LedgerClient.open` and `open_with_recovery`. Owns nothing that would have to be closed."""
+    """Reads one ledger. Created by `LedgerClient.open` and `open_with_recovery`. Needs no closing."""
 
     def __init__(self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata) -> None:
         self.ledger_id = ledger_id
         self._client = client
         self._metadata = metadata
-        # A fragment begins above a LAC of the writer's.
-        self._last_add_confirmed = _confirmed_by(metadata)
+        self._last_add_confirmed = _find_confirmed(metadata)
         self._reported_at: float | None = None
-        # What a record has, of those that were read last; None: nobody knows yet.
+        # The mean size of the last records of `batches`; None: not known yet.
         self._record_bytes: float | None = None
         settings = client.settings
         self._entries = EntryReader(
             ledger_id,
             metadata.striping,
             metadata.fragments,
-            self._ask,
+            self._send_read,
             client.clock,
             timeout_s=settings.read_entry_timeout_seconds,
             speculative_timeout_s=settings.speculative_read_timeout_ms / 1000,
@@ -88,36 +88,36 @@ class LedgerReader:
 
     @classmethod
     async def open(cls, client: LedgerContext, ledger_id: int) -> LedgerReader:
-        """A reader that knows the present LAC, as far as a bookie can be reached that tells it."""
+        """Return a reader that knows the present LAC if a bookie reports it."""
         metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         _check_not_deleted(ledger_id, metadata)
         reader = cls(client, ledger_id, metadata)
         if not metadata.closed:
             try:
-                await reader._ask_last_add_confirmed()
+                await reader._fetch_last_add_confirmed()
             except Unreadable as error:
                 _log.warning("%s: starting with the LAC in the metadata", error)
         return reader
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As it was read last."""
+        """The ledger's metadata as read last."""
         return self._metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """The highest entry that may be read; of a closed ledger its last. Never falls."""
+        """The highest entry that may be read. Never decreases."""
         return self._last_add_confirmed
 
     def raise_last_add_confirmed(self, entry_id: int) -> None:
-        """Up to this entry may be read: its writer says so, or the list that the closed ledger is in."""
-        self._raise_to(entry_id)
+        """Let entries up to this one be read, which is known to be confirmed."""
+        self._last_add_confirmed = max(self._last_add_confirmed, entry_id)
 
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
-        """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one, up
-        to the first that can't be read.
+        """Return the entries from `first` to `last`, inclusive. With `max_bytes`: those whose records fit, but at least
+        one, up to the first that can't be read.
 
-        A record is its entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` outside the bounds.
+        A record is an entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` above the LAC.
         """
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
@@ -139,12 +139,12 @@ class LedgerReader:
             entries += map(extract_entry, records)
             if left is not None:
                 left -= sum(map(len, records))
-                if left < len(records[-1]):  # hardly room for one more
+                if left < len(records[-1]):  # the next one would hardly fit
                     break
         return entries
 
     async def read_record(self, entry_id: int) -> bytes:
-        """The entry with its header, checked. Raises `NoSuchEntry` outside the bounds."""
+        """Return the valid record of an entry. Raises `NoSuchEntry` above the LAC."""
         if not 0 <= entry_id <= self._last_add_confirmed:
             raise NoSuchEntry(
                 f"entry {entry_id} of ledger {self.ledger_id} can't be read: only 0 to "
@@ -153,76 +153,73 @@ class LedgerReader:
         return (await self._read_records(entry_id, entry_id, _READ_BYTES))[0]
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Entry ids and entries in order, up to `last` or what may be read when this begins.
+        """Iterate over entry ids and entries, in order, up to `last` or the LAC at the beginning.
 
-        Raises `NoSuchEntry` outside the bounds.
+        Raises `NoSuchEntry` above the LAC.
         """
         async with aclosing(self.batches(first, last)) as batches:
             async for begin, entries in batches:
-                for place, entry in enumerate(entries):
-                    yield begin + place, entry
+                for entry_id, entry in enumerate(entries, begin):
+                    yield entry_id, entry
 
     async def batches(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, list[bytes]], None]:
-        """As `entries`, many at a time: the first one's id, and it and those that follow."""
+        """Iterate as `entries` does, over chunks: the first entry id of each, and its entries."""
         last = self._last_add_confirmed if last is None else last
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
                 f"entries {first} to {last} of ledger {self.ledger_id} can't be read: only 0 to "
                 f"{self._last_add_confirmed} are confirmed"
             )
-        asked: Asked = deque()
-        most = _CHUNKS_AHEAD
+        chunks: _Chunks = deque()
+        max_chunks = _CHUNKS_AHEAD
         try:
             while first <= last:
-                self._ask_ahead(asked, most, first, first, last)
-                end, task = asked[0]
+                self._read_ahead(chunks, max_chunks, first, first, last)
+                end, task = chunks[0]
                 try:
                     records = await task
                 except Unreadable:
-                    if most == 1:
+                    if max_chunks == 1:
                         raise
-                    # A bookie that has many reads at a time refuses more: one after the other, from here on.
-                    most = 1
-                    await _drop(asked)
+                    # A bookie with many reads refuses more: read one chunk at a time from now on.
+                    max_chunks = 1
+                    await _cancel(chunks)
                     continue
-                asked.popleft()
+                chunks.popleft()
                 begin, first = first, first + len(records)
-                if first <= end:  # it came short: the rest goes before what was asked for behind it
-                    asked.appendleft((end, self._ask_for(first, end)))
-                self._note_size(records)
-                self._ask_ahead(asked, most, begin, first, last)
+                if first <= end:  # the chunk was truncated: its rest comes before the chunks that follow
+                    chunks.appendleft((end, self._start_read(first, end)))
+                self._record_bytes = sum(map(len, records)) / len(records)
+                self._read_ahead(chunks, max_chunks, begin, first, last)
                 yield begin, list(map(extract_entry, records))
         finally:
-            await _drop(asked)
+            await _cancel(chunks)
 
-    def _ask_ahead(self, asked: Asked, most: int, begin: int, first: int, last: int) -> None:
-        """Asks for up to `most` chunks. What is passed on begins at `begin`, and is read up to `first`."""
+    def _read_ahead(self, chunks: _Chunks, max_chunks: int, begin: int, first: int, last: int) -> None:
+        """Request up to `max_chunks` chunks. The caller's chunk begins at `begin` and ends before `first`."""
         furthest = begin + self._client.settings.read_ahead_entries
-        while len(asked) < most:
-            first = asked[-1][0] + 1 if asked else first
-            now = begin == first  # and not ahead
-            if first > last or not (now or (self._record_bytes is not None and first <= furthest)):
+        while len(chunks) < max_chunks:
+            first = chunks[-1][0] + 1 if chunks else first
+            is_ahead = begin != first
+            if first > last or (is_ahead and (self._record_bytes is None or first > furthest)):
                 return
             end = min(last, first + self._chunk_entries() - 1)
-            end = end if now else min(end, furthest)
-            asked.append((end, self._ask_for(first, end)))
+            end = min(end, furthest) if is_ahead else end
+            chunks.append((end, self._start_read(first, end)))
 
-    def _ask_for(self, first: int, last: int) -> asyncio.Task[list[bytes]]:
+    def _start_read(self, first: int, last: int) -> asyncio.Task[list[bytes]]:
         return asyncio.create_task(self._read_records(first, last, _CHUNK_BYTES))
 
     def _chunk_entries(self) -> int:
-        """As many as one answer holds where they are like those before; and so few that several are on their way."""
+        """Return how many entries should fit into one answer, but at most a third of what is read ahead."""
         share = max(1, (self._client.settings.read_ahead_entries + 2) // 3)
         return share if self._record_bytes is None else max(1, min(share, int(_CHUNK_BYTES / self._record_bytes)))
 
-    def _note_size(self, records: list[bytes]) -> None:
-        self._record_bytes = sum(map(len, records)) / len(records)
-
     async def tail(self, first: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Entry ids and entries in order as they are confirmed; ends at the end of the ledger, once it is closed.
+        """Iterate over entry ids and entries, in order, as they are confirmed, until the ledger is closed and read.
 
-        Raises `NoSuchEntry` below 0, and `ClientClosed` when the client is closed while it waits. That no bookie tells
-        of more is no error: it waits on.
+        Raises `NoSuchEntry` below 0, and `ClientClosed` if the client is closed while it waits. While no bookie
+        answers, it continues to wait.
         """
         if first < 0:
             raise NoSuchEntry(f"there is no entry {first} in ledger {self.ledger_id}: its first is 0")
@@ -236,24 +233,24 @@ class LedgerReader:
                             yield entry_id, entry
                 if self._metadata.closed:
                     return
-                if self._client.bookies.closed:
+                if self._client.bookies.is_closed:
                     raise ClientClosed(f"the ledger client was closed while it tailed ledger {self.ledger_id}")
-                if not await wait_last_add_confirmed(
+                if not await poll_last_add_confirmed(
                     self._client,
                     self.ledger_id,
                     self._metadata.last_fragment,
                     self._last_add_confirmed,
-                    self._raise_to,
+                    self.raise_last_add_confirmed,
                     watch,
                 ):
                     continue
-                with suppress(Unavailable):  # the flag goes up again when the connection is back
+                with suppress(Unavailable):  # the watch is raised again after the reconnection
                     await self._reread()
         finally:
             watch.close()
 
     async def read_last_add_confirmed(self) -> int:
-        """Asks anew how far may be read. Raises `Unreadable` where no bookie tells."""
+        """Read the LAC again, and return it. Raises `Unreadable` if no bookie answers."""
         if not self._metadata.closed:
             try:
                 await self._reread()
@@ -264,26 +261,23 @@ class LedgerReader:
                     error,
                 )
         if not self._metadata.closed:
-            await self._ask_last_add_confirmed()
+            await self._fetch_last_add_confirmed()
         return self._last_add_confirmed
 
-    async def _ask_last_add_confirmed(self) -> None:
-        self._raise_to(await ask_last_add_confirmed(self._client, self.ledger_id, self._metadata))
+    async def _fetch_last_add_confirmed(self) -> None:
+        self.raise_last_add_confirmed(await read_last_add_confirmed(self._client, self.ledger_id, self._metadata))
 
     async def _reread(self, *, fresh: bool = False) -> None:
         metadata = await self._client.ledgers.read_metadata(self.ledger_id, fresh=fresh)
         _check_not_deleted(self.ledger_id, metadata)
         if self._metadata.closed and not metadata.closed:
-            return  # a server that lags: what is closed stays closed
+            return  # from a server that lags
         self._metadata = metadata
         self._entries.fragments = metadata.fragments
-        self._raise_to(_confirmed_by(metadata))
-
-    def _raise_to(self, last_add_confirmed: int) -> None:
-        self._last_add_confirmed = max(self._last_add_confirmed, last_add_confirmed)
+        self.raise_last_add_confirmed(_find_confirmed(metadata))
 
     async def _read_records(self, first: int, last: int, max_bytes: int) -> list[bytes]:
-        """At least the first of them."""
+        """Return records from `first` on, at least one."""
         before = self._metadata
         try:
             read = await self._entries.read(first, last, max_bytes)
@@ -304,7 +298,7 @@ class LedgerReader:
         if read.faults:
             await self._report(read.faults)
         if not self._metadata.closed:
-            self._raise_to(read.last_add_confirmed)
+            self.raise_last_add_confirmed(read.last_add_confirmed)
         return read.records
 
     async def _read_again(self, first: int, last: int, max_bytes: int) -> RangeRead:
@@ -315,17 +309,17 @@ class LedgerReader:
             await self._report(error.faults)
             raise _unreadable(error, before) from None
 
-    async def _ask(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
+    async def _send_read(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
         return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
 
     async def _report(self, faults: dict[Fault, None]) -> None:
-        """Write a repair task if repair would mend one of the faults (core/repair.py).
+        """Write a repair task if a repair would fix one of the faults.
 
-        An entry that a slow bookie has not received yet is none of those. The metadata may be old, and name a bookie
-        that repair has replaced: they are read again before the report.
+        It would not fix an entry that a slow bookie has not received yet. The metadata may be old, and contain a bookie
+        that repair has replaced: they are read again first.
         """
         now = self._client.clock.monotonic()
-        if self._reported_at is not None and now < self._reported_at + _REPORT_AGAIN_S:
+        if self._reported_at is not None and now < self._reported_at + _REPORT_INTERVAL_S:
             return
         if not self._repairable(faults):
             return
@@ -357,7 +351,7 @@ class LedgerReader:
                 timeout_s=_REPORT_TIMEOUT_S,
             )
         except MetadataError as error:
-            # The auditor's own checks find it as well.
+            # The auditor's checks will find the fault, too.
             _log.warning("The repair of ledger %d could not be requested: %s", self.ledger_id, error)
 
     def _repairable(self, faults: dict[Fault, None]) -> list[Fault]:
@@ -366,25 +360,26 @@ class LedgerReader:
 
 
 def _is_final(metadata: LedgerMetadata, entry_id: int) -> bool:
-    """Return whether neither the writer nor a recovery adds to the entry's fragment any more."""
+    """Return whether nothing is added to the entry's fragment any more."""
     return metadata.closed or entry_id < metadata.last_fragment.first_entry_id
 
 
 def _unreadable(error: EntriesNotRead, before: LedgerMetadata) -> Unreadable:
     """`before`: the metadata before the read."""
-    settled = error.all_answered and (not error.may_still_arrive or _is_final(before, error.entry_id))
-    return Unreadable(str(error), error.reasons, settled=settled, entry_id=error.entry_id)
+    is_lost = error.all_answered and (not error.may_still_arrive or _is_final(before, error.entry_id))
+    return Unreadable(str(error), error.reasons, is_lost=is_lost, entry_id=error.entry_id)
 
 
-async def _drop(asked: Asked) -> None:
-    tasks = [task for _, task in asked]
-    asked.clear()
+async def _cancel(chunks: _Chunks) -> None:
+    tasks = [task for _, task in chunks]
+    chunks.clear()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _confirmed_by(metadata: LedgerMetadata) -> int:
+def _find_confirmed(metadata: LedgerMetadata) -> int:
+    """Return an entry that the metadata prove to be confirmed: a fragment begins above an LAC of its writer."""
     return metadata.last_entry_id if metadata.closed else metadata.last_fragment.first_entry_id - 1
 
 

@@ -1,21 +1,21 @@
-"""One bound in bytes for what all recoveries of a ledger client hold at a time.
+"""Limits the memory of all recoveries of a ledger client together.
 
-A broker that takes over hundreds of topics recovers hundreds of ledgers at once. Each recovery reads ahead and holds
-records until they are written, so a bound for each alone is none for the process.
+A broker that takes over hundreds of topics recovers hundreds of ledgers at a time. Each recovery reads ahead and holds
+records until they are written, so limits for each of them would not limit the process.
 
 Theory of operation
 -------------------
-A recovery has a `RecoveryShare`. Before it reads, it reserves as many bytes as the answer may have (`reserve`); when
-the answer is there, the reservation is replaced by the memory of the records that it holds or is writing (`set_held`).
-Reservations are granted in the order in which they were asked for, as long as they fit. A fence does not wait for one:
-it comes with a read if there is room (`try_reserve`), and without it else.
+Each recovery has a `RecoveryShare`. Before a read it reserves the maximum size
+of the answer (`reserve`). When the answer is there, the reservation is replaced by the memory of the records that the
+recovery holds or is writing (`set_held`). Reservations are granted in the order of the requests, as long as they fit. A
+fence doesn't wait for one: it contains a read if there is capacity (`try_reserve`), and none otherwise.
 
-Two recoveries that both hold records and both wait for bytes would wait for ever. So a recovery that can't go on by
-itself is granted one entry at once, whatever the budget: it has no read in flight, no record to write, and none being
-written (`is_stalled`). All that it holds then are records above the first undecided entry, and only a read of that one
-is granted (`is_needed`): what it brings is written before the next is granted. The most that is held is the budget, and
-for each recovery one entry more; and an answer may be larger than what was reserved for it, if its first entry alone
-is. All counts are of memory (magnetar_wire.entry_memory), so that small entries can't pass the bound.
+Two recoveries that both hold records and both wait for bytes would wait forever. So a recovery that can't proceed by
+itself is granted one entry at once, regardless of the budget: it has no read in flight, no record to write, and none being
+written (`is_stalled`). Then it holds only records above the first undecided entry, and only a read of that entry is
+granted (`is_needed`), whose record is written before the next one is granted. So the maximum is the budget and one
+entry per recovery. An answer may exceed its reservation if its first entry alone does. All sizes are memory
+(magnetar_wire.entry_memory), so that many small entries can't exceed the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["RecoveryBudget", "RecoveryShare"]
 
 
 @dataclass(eq=False, slots=True)
-class _Waiter:
+class _Request:
     share: RecoveryShare
     size_bytes: int
     is_needed: Callable[[], bool]
@@ -37,81 +37,84 @@ class _Waiter:
 
 
 class RecoveryBudget:
+    """The budget of all recoveries of a ledger client."""
+
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.used_bytes = 0
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[_Request] = deque()
 
     def open_share(self) -> RecoveryShare:
+        """Return the share of a new recovery."""
         return RecoveryShare(self)
 
     async def _reserve(self, share: RecoveryShare, size_bytes: int, is_needed: Callable[[], bool]) -> int:
-        waiter = _Waiter(share, size_bytes, is_needed, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiter)
+        request = _Request(share, size_bytes, is_needed, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
         share.waiting += 1
         self._grant(share)
         try:
-            return await waiter.granted
+            return await request.granted
         except asyncio.CancelledError:
-            if waiter.granted.done() and not waiter.granted.cancelled():
-                share.release(waiter.granted.result())
+            if request.granted.done() and not request.granted.cancelled():
+                share.release(request.granted.result())
             else:
-                self._leave(waiter)
+                self._remove(request)
                 self._grant(share)
             raise
 
-    def _leave(self, waiter: _Waiter) -> None:
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
-            waiter.share.waiting -= 1
+    def _remove(self, request: _Request) -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
+            request.share.waiting -= 1
 
     def _grant(self, changed: RecoveryShare) -> None:
-        """Grant what fits, in order; and one entry to the share that changed, if it can't go on without."""
+        """Grant requests in order as long as they fit, and one entry to the share that changed if it is stalled."""
         while self._waiting and self.used_bytes + self._waiting[0].size_bytes <= self._max_bytes:
             self._grant_to(self._waiting[0], self._waiting[0].size_bytes)
         if changed.waiting and changed.is_stalled:
-            for waiter in [one for one in self._waiting if one.share is changed and not one.granted.cancelled()]:
-                if waiter.is_needed():
-                    self._grant_to(waiter, 1)
+            for request in [one for one in self._waiting if one.share is changed and not one.granted.cancelled()]:
+                if request.is_needed():
+                    self._grant_to(request, 1)
                     break
 
-    def _grant_to(self, waiter: _Waiter, size_bytes: int) -> None:
-        self._leave(waiter)
-        if waiter.granted.cancelled():
+    def _grant_to(self, request: _Request, size_bytes: int) -> None:
+        self._remove(request)
+        if request.granted.cancelled():
             return
         self.used_bytes += size_bytes
-        waiter.share.reads += 1
-        waiter.granted.set_result(size_bytes)
+        request.share.reads += 1
+        request.granted.set_result(size_bytes)
 
 
 class RecoveryShare:
-    """What one recovery holds. `close` it."""
+    """The memory that one recovery uses. The owner closes it."""
 
     def __init__(self, budget: RecoveryBudget) -> None:
         self._budget = budget
+        # Requests that wait, and reads in flight.
         self.waiting = 0
-        # Reads in flight.
         self.reads = 0
         self._held_bytes = 0
-        self._closed = False
-        # Some of what is held is being written, or is about to be.
-        self._writing = False
+        self._is_closed = False
+        # Some of the held records are being written, or will be.
+        self._is_writing = False
 
     @property
     def is_stalled(self) -> bool:
-        """Nothing will change before another entry is read."""
-        return not self.reads and not self._writing
+        """Whether nothing will change before another entry is read."""
+        return not self.reads and not self._is_writing
 
     async def reserve(self, size_bytes: int, is_needed: Callable[[], bool]) -> int:
-        """Wait until an answer of this size may be asked for. Return the size that may be, which is 1 for one entry.
+        """Wait until an answer of this size may be requested. Return the granted size, which is 1 for one entry.
 
-        `is_needed` says whether the recovery waits for this read and no other can help it. `release` what was returned
-        when the read is over.
+        `is_needed` returns whether the recovery waits for this read, and no other read helps it. The caller releases
+        the returned size after the read.
         """
         return await self._budget._reserve(self, size_bytes, is_needed)
 
     def try_reserve(self, size_bytes: int) -> bool:
-        """Reserve without waiting, and return whether there is room now."""
+        """Reserve without waiting. Return False if there is no capacity now."""
         budget = self._budget
         if budget._waiting or budget.used_bytes + size_bytes > budget._max_bytes:
             return False
@@ -120,22 +123,23 @@ class RecoveryShare:
         return True
 
     def release(self, size_bytes: int) -> None:
+        """End a read and its reservation."""
         self.reads -= 1
-        self._changed(-size_bytes)
+        self._change(-size_bytes)
 
-    def set_held(self, size_bytes: int, *, writing: bool) -> None:
-        """Note what the recovery holds. `writing`: some of that is to be written, or being written."""
-        if self._closed:
+    def set_held(self, size_bytes: int, *, is_writing: bool) -> None:
+        """Note the memory of the held records, and whether some of them are being written, or will be."""
+        if self._is_closed:
             return
         change = size_bytes - self._held_bytes
-        self._held_bytes, self._writing = size_bytes, writing
-        self._changed(change)
+        self._held_bytes, self._is_writing = size_bytes, is_writing
+        self._change(change)
 
     def close(self) -> None:
-        """Give back what is held. Reads in flight give back their own."""
-        self.set_held(0, writing=False)
-        self._closed = True
+        """Release what is held. Reads in flight release their own reservations."""
+        self.set_held(0, is_writing=False)
+        self._is_closed = True
 
-    def _changed(self, size_bytes: int) -> None:
+    def _change(self, size_bytes: int) -> None:
         self._budget.used_bytes += size_bytes
         self._budget._grant(self)

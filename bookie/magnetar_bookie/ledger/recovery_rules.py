@@ -1,25 +1,23 @@
-"""The rules by which a recovery finds the end of a ledger. See protocol.md, "Recovery", for why they hold.
+"""Rules by which a recovery finds the end of a ledger. protocol.md, "Recovery", has the proof.
 
-`FenceAnswers` hears which slots of the last fragment are fenced, until no ack quorum can form among the rest. Then
-`RecoveryReads` hears what the slots' bookies answer to recovery reads, and decides entry by entry, from the first that
-may be unconfirmed:
+`FenceAnswers` counts the fenced slots of the last fragment, until the others can't form an ack quorum. Then
+`RecoveryReads` gets the answers of the slots' bookies to recovery reads, and decides entry by entry, from the first one
+that may be unconfirmed:
 
-    one record             the entry is kept
-    Qw - Qa + 1 times no   no ack quorum ever had it: the ledger ends before it
-    a damaged one, and     the others of the write set have answered no, damaged or unknown: the entry is kept, and lost
-    nobody has a record
-    otherwise              undecided: who gave no answer is asked again
+    one valid record                     the entry is recovered
+    Qw - Qa + 1 answers "absent"         no ack quorum ever had the entry: the ledger ends before it
+    no valid record, a damaged one, and  the entry is recovered without a record: it is lost
+    an answer of each other bookie
+    otherwise                            undecided: bookies that did not answer are read again
 
-Only "no such entry" is a no. A time-out, limbo and other failures are not, and are kept for the message of a recovery
-that has to give up. Damage is no "no" either: the bookie had the entry, so an ack quorum may have had it, and
-the ledger must not end before it. When no bookie of the write set is left that could give the record, waiting changes
-nothing: the entry counts as stored, and costs itself alone. A decision is made once: what is heard of a decided entry
-later is not looked at.
+Only "absent" means that the bookie never had the entry. Timeouts, limbo and other failures don't. They are recorded for
+the error of a recovery that fails. Damage doesn't either: the bookie had the entry, so an ack quorum may have had it,
+and the ledger must not end before it. If no bookie of the write set can return the record any more, waiting changes
+nothing: only this entry is lost. A decision is final: later answers about a decided entry are ignored.
 
-Each slot is read by itself, from where it stands, at most `window_entries` beyond the oldest kept record that was not
-taken yet, and not beyond the first undecided entry while the records held take `window_bytes` of memory: a slot that
-lags or hangs holds nobody up, and memory has a bound. Entries that are decided when a slot's turn comes are not read
-from it.
+Each slot is read independently. It is read up to `window_entries` beyond the oldest recovered entry that was not
+popped, and not beyond the first undecided entry while the held records take `window_bytes` of memory or more. So a slow
+slot delays no other, and memory is bounded. Entries that are decided before a slot is read there are skipped.
 """
 
 from __future__ import annotations
@@ -35,173 +33,175 @@ __all__ = ["FenceAnswers", "RecoveryReads", "first_to_recover"]
 
 
 class FenceAnswers:
-    """Who of the last fragment's ensemble is fenced."""
+    """The slots of the last fragment that are fenced."""
 
     def __init__(self, striping: Striping) -> None:
         self._coverage = striping.fence_coverage
         self._fenced: dict[int, None] = {}
-        # The highest answered: each is a true lower bound.
+        # The highest LAC in the answers, each of which is a true lower bound.
         self.last_add_confirmed = NO_ENTRY
 
-    def fenced(self, slot: int, last_add_confirmed: int) -> None:
+    def add_answer(self, slot: int, last_add_confirmed: int) -> None:
+        """Note that the slot is fenced."""
         self._fenced[slot] = None
         self.last_add_confirmed = max(self.last_add_confirmed, last_add_confirmed)
 
     @property
-    def covered(self) -> bool:
-        """No ack quorum is left among those that are not fenced."""
+    def are_enough(self) -> bool:
+        """Whether the slots that are not fenced can't form an ack quorum."""
         return len(self._fenced) >= self._coverage
 
 
 def first_to_recover(last_fragment: Fragment, last_add_confirmed: int) -> int:
-    """A fragment begins above a LAC of the writer's: all before it was completed, whatever the bookies know of that."""
+    """Return the first entry that may be unconfirmed.
+
+    A fragment begins above an LAC of the writer, which the bookies may not know.
+    """
     return max(last_add_confirmed, last_fragment.first_entry_id - 1) + 1
 
 
 class RecoveryReads:
-    """What the slots have answered, and what follows from it."""
+    """The answers of the slots to recovery reads, and the decisions about entries."""
 
     def __init__(self, striping: Striping, first_entry_id: int, *, window_entries: int, window_bytes: int) -> None:
         self._striping = striping
         self._window_entries = window_entries
         self._window_bytes = window_bytes
-        # The first entry that is not decided.
+        # The first undecided entry.
         self.undecided = first_entry_id
-        # Once the end is found: the ledger's last entry.
+        # The last entry of the ledger; None: not found yet.
         self.last_entry_id: int | None = None
-        # Kept records to be taken, in order: those of the entries right below `undecided`. None: the entry is lost.
-        self._kept: deque[tuple[int, bytes | None]] = deque()
-        # Good records of `undecided` and above.
+        # Recovered entries that were not popped, in order: those right below `undecided`. None: the entry is lost.
+        self._recovered: deque[tuple[int, bytes | None]] = deque()
+        # Valid records of `undecided` and above.
         self._found: dict[int, bytes] = {}
-        self._held_bytes = 0
-        # Of `undecided` and above, by entry and slot: no, or why there was no answer.
-        self._said: dict[int, dict[int, MissingReason | str]] = {}
-        # From where each slot is to be read on.
+        # The memory of the records in both.
+        self.held_bytes = 0
+        # Of `undecided` and above, by entry and slot: why the slot returned no record.
+        self._missing: dict[int, dict[int, MissingReason | str]] = {}
+        # By slot: the entry from which it is read next.
         self._next = [first_entry_id] * striping.ensemble_size
 
-    def ask(self, slot: int) -> tuple[int, int] | None:
-        """The first and the last entry to read from this slot now; None: nothing, until something changes.
+    def next_range(self, slot: int) -> tuple[int, int] | None:
+        """Return the first and the last entry to read from this slot now; None: nothing until something changes.
 
-        A slot has one read under way at a time, and every read ends with `answered` or `not_answered`.
+        A slot has one read in flight at a time. Each ends with `add_answer` or `add_failure`.
         """
         if self.last_entry_id is not None:
             return None
         first = max(self._next[slot], self.undecided)
         while not self._striping.holds(slot, first):
             first += 1
-        last = self.undecided - len(self._kept) + self._window_entries - 1
-        full = self._held_bytes >= self._window_bytes and (bool(self._kept) or first > self.undecided)
-        return None if first > last or full else (first, last)
+        last = self.undecided - len(self._recovered) + self._window_entries - 1
+        is_full = self.held_bytes >= self._window_bytes and (bool(self._recovered) or first > self.undecided)
+        return None if first > last or is_full else (first, last)
 
     def needs(self, slot: int) -> bool:
-        """Return whether the slot must be asked for the undecided entry, for the first time or again."""
-        asked = self.ask(slot)
-        return (asked is not None and asked[0] == self.undecided) or self.is_answer_missing(slot)
+        """Return whether the slot must be read from the undecided entry on, for the first time or again."""
+        entries = self.next_range(slot)
+        return (entries is not None and entries[0] == self.undecided) or self.is_answer_missing(slot)
 
-    def answered(self, slot: int, read: ReadEntries) -> None:
+    def add_answer(self, slot: int, read: ReadEntries) -> None:
+        """Note an answer of a slot."""
         self._next[slot] = read.next_entry_id
         for entry_id, found in read.entries.items():
-            if self._open(slot, entry_id):
+            if self._counts(slot, entry_id):
                 if isinstance(found, MissingReason):
-                    self._say(slot, entry_id, found)
+                    self._note_missing(slot, entry_id, found)
                 elif entry_id not in self._found:
                     self._found[entry_id] = found
-                    self._held_bytes += count_entry_memory([found])
+                    self.held_bytes += count_entry_memory([found])
         self._decide()
 
-    def not_answered(self, slot: int, first: int, last: int, reason: str) -> None:
-        """A read from `first` to `last` came to nothing."""
+    def add_failure(self, slot: int, first: int, last: int, reason: str) -> None:
+        """Note that a read from `first` to `last` failed."""
         self._next[slot] = last + 1
         for entry_id in range(max(first, self.undecided), last + 1):
-            if self._open(slot, entry_id):
-                self._say(slot, entry_id, reason)
+            if self._counts(slot, entry_id):
+                self._note_missing(slot, entry_id, reason)
 
     def is_answer_missing(self, slot: int) -> bool:
-        """The slot was asked for the entry on which all waits, and gave no answer: `ask_again`, after a pause."""
+        """Return whether a read of the undecided entry from this slot did not help: `retry` it after a pause."""
         return (
             self.last_entry_id is None
             and self._next[slot] > self.undecided
             and self._striping.holds(slot, self.undecided)
-            and self._said.get(self.undecided, {}).get(slot) is not MissingReason.ABSENT
+            and self._missing.get(self.undecided, {}).get(slot) is not MissingReason.ABSENT
         )
 
-    def ask_again(self, slot: int) -> None:
+    def retry(self, slot: int) -> None:
+        """Have the undecided entry read from this slot again, if that may help."""
         if self.is_answer_missing(slot):
             self._next[slot] = self.undecided
 
     @property
     def next_is_lost(self) -> bool:
-        """What `take` returns next has no record."""
-        return bool(self._kept) and self._kept[0][1] is None
+        """Whether the next recovered entry has no record."""
+        return bool(self._recovered) and self._recovered[0][1] is None
 
-    def take(self) -> tuple[int, bytes | None] | None:
-        """The next kept entry and its record, in order; without a record where it is lost."""
-        if not self._kept:
+    def pop_recovered(self) -> tuple[int, bytes | None] | None:
+        """Remove the next recovered entry and return it with its record; the record of a lost entry is None."""
+        if not self._recovered:
             return None
-        entry_id, record = self._kept.popleft()
+        entry_id, record = self._recovered.popleft()
         if record is not None:
-            self._held_bytes -= count_entry_memory([record])
+            self.held_bytes -= count_entry_memory([record])
         return entry_id, record
 
     @property
-    def done(self) -> bool:
-        """The end is found and every kept record taken."""
-        return self.last_entry_id is not None and not self._kept
+    def has_recovered(self) -> bool:
+        """Whether `pop_recovered` returns an entry."""
+        return bool(self._recovered)
 
     @property
-    def held_bytes(self) -> int:
-        """The memory of the records that were read and not taken."""
-        return self._held_bytes
+    def is_done(self) -> bool:
+        """Whether the end is found and all recovered entries are popped."""
+        return self.last_entry_id is not None and not self._recovered
 
-    @property
-    def has_kept(self) -> bool:
-        """There is a record for `take`."""
-        return bool(self._kept)
-
-    def answers(self) -> dict[int, str]:
-        """What each slot of the undecided entry's write set said of it."""
-        said = self._said.get(self.undecided, {})
+    def describe_answers(self) -> dict[int, str]:
+        """Return what each slot of the undecided entry's write set answered about it."""
+        missing = self._missing.get(self.undecided, {})
         return {
-            slot: answer.value if isinstance(answer, MissingReason) else answer
+            slot: reason.value if isinstance(reason, MissingReason) else reason
             for slot in self._striping.write_set(self.undecided)
-            for answer in (said.get(slot, "it has not answered"),)
+            for reason in (missing.get(slot, "it has not answered"),)
         }
 
-    def _open(self, slot: int, entry_id: int) -> bool:
-        """The slot's word on this entry counts, and is still of use."""
+    def _counts(self, slot: int, entry_id: int) -> bool:
+        """Return whether an answer of the slot about this entry counts, and is still of use."""
         return self.last_entry_id is None and entry_id >= self.undecided and self._striping.holds(slot, entry_id)
 
-    def _say(self, slot: int, entry_id: int, said: MissingReason | str) -> None:
-        """Note an answer, or why there was none.
+    def _note_missing(self, slot: int, entry_id: int, reason: MissingReason | str) -> None:
+        """Note why the slot returned no record.
 
-        A no stays one: the bookie was fenced before it said so. Damage stays, unless a no follows. A failure to answer
-        does not revoke an earlier answer.
+        "Absent" is final, since the bookie was fenced before it answered. "Damaged" is replaced only by "absent". A
+        failed read does not revoke an earlier answer.
         """
-        by_slot = self._said.setdefault(entry_id, {})
+        by_slot = self._missing.setdefault(entry_id, {})
         known = by_slot.get(slot)
-        if isinstance(known, MissingReason) and not isinstance(said, MissingReason):
+        if isinstance(known, MissingReason) and not isinstance(reason, MissingReason):
             return
-        if known is not MissingReason.ABSENT and (known is not MissingReason.DAMAGED or said is MissingReason.ABSENT):
-            by_slot[slot] = said
+        if known is not MissingReason.ABSENT and (known is not MissingReason.DAMAGED or reason is MissingReason.ABSENT):
+            by_slot[slot] = reason
 
     def _decide(self) -> None:
         while (record := self._found.pop(self.undecided, None)) is not None or self._is_lost(self.undecided):
-            self._kept.append((self.undecided, record))
-            self._said.pop(self.undecided, None)
+            self._recovered.append((self.undecided, record))
+            self._missing.pop(self.undecided, None)
             self.undecided += 1
-        if self.last_entry_id is None and self._noes(self.undecided) >= self._striping.read_coverage:
+        if self.last_entry_id is None and self._count_absent(self.undecided) >= self._striping.read_coverage:
             self.last_entry_id = self.undecided - 1
-            self._held_bytes -= count_entry_memory([*self._found.values()])
+            self.held_bytes -= count_entry_memory([*self._found.values()])
             self._found.clear()
 
-    def _noes(self, entry_id: int) -> int:
-        return sum(said is MissingReason.ABSENT for said in self._said.get(entry_id, {}).values())
+    def _count_absent(self, entry_id: int) -> int:
+        return sum(reason is MissingReason.ABSENT for reason in self._missing.get(entry_id, {}).values())
 
     def _is_lost(self, entry_id: int) -> bool:
-        """No bookie can give its record any more, and an ack quorum may have had it."""
-        said = self._said.get(entry_id, {})
+        """Return whether no bookie can return the record any more, although an ack quorum may have had the entry."""
+        missing = self._missing.get(entry_id, {})
         return (
-            MissingReason.DAMAGED in said.values()
-            and self._noes(entry_id) < self._striping.read_coverage
-            and all(isinstance(said.get(slot), MissingReason) for slot in self._striping.write_set(entry_id))
+            MissingReason.DAMAGED in missing.values()
+            and self._count_absent(entry_id) < self._striping.read_coverage
+            and all(isinstance(missing.get(slot), MissingReason) for slot in self._striping.write_set(entry_id))
         )

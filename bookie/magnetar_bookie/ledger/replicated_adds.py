@@ -1,12 +1,13 @@
-"""Adds to one ledger's last fragment: what ledger/add_rules.py decides, done.
+"""Adds to the last fragment of one ledger: the shell of the rules in `add_rules.py`.
 
-The writer adds through it, and recovery does with the records that it keeps. It keeps the pending records, sends them
-to the ensemble's bookies, and hands what bookies answer to the rules. After the answers of one turn of the event loop
-it asks the rules once what follows. A new ensemble is made known by `publish`, its owner's; a bookie that failed is put
-into quarantine, or, where it refused this very ledger, is not chosen for it again.
+A ledger's writer adds through it, and so does recovery with the records that it found. It holds the pending records,
+sends them to the bookies of the ensemble, and passes the bookies' answers to the rules. Once per turn of the event loop
+it asks the rules what follows from the answers of that turn. `publish`, which the owner provides, stores an ensemble
+change in the ledger's metadata.
 
-A bookie that lags is left, like one that failed, where the ledger can do without it. While the ledger needs it,
-`held_up` is True, and the owner adds nothing.
+A bookie that failed is put into quarantine, for all ledgers. One that refused only this ledger is not chosen for it
+again. A bookie that lags is treated as failed if the ledger can do without it. While the ledger needs such a bookie,
+`is_blocked` is True, and the owner must not add anything.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -22,33 +23,30 @@ from typing import Final
 from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
 from magnetar_bookie.ledger.add_channel import AddChannel
 from magnetar_bookie.ledger.add_rules import Complete, Fail, PendingAdds
-from magnetar_bookie.ledger.bookies import Bookies
-from magnetar_bookie.ledger.ensemble_rules import Change
-from magnetar_bookie.ledger.placement import Placement
+from magnetar_bookie.ledger.context import LedgerContext
+from magnetar_bookie.ledger.ensemble_rules import EnsembleChange, choose_replacement
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.read_answer import format_status
-from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_bookie.settings.ledger_client import LedgerClientSettings
+from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import count_entry_memory
-from magnetar_wire.randomness import Randomness
 
 __all__ = ["AddCallback", "ReplicatedAdds"]
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-# Called with some adds of a run, from the first that was not told on: its entry id, their records, and what they came
-# to; None: they have completed.
+# Called with consecutive adds of one call of `add_records`: the first entry id, the records, and the error; None: the
+# adds have completed.
 AddCallback = Callable[[int, Sequence[bytes], AddFailed | None], object]
-# What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
-_PASSING: Final = frozenset({Status.READ_ONLY})
-_OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
+# Refusals that concern the bookie and end by themselves. All others concern this ledger, and would be repeated.
+_TEMPORARY_REFUSALS: Final = frozenset({Status.READ_ONLY})
+_OK: Final = Status.OK  # protobuf's enums look up each name in Python
 
 
 @dataclass(slots=True)
 class _Run:
-    """Adds that were asked for at one time, less those that were told."""
+    """The undecided adds of one call of `add_records`."""
 
     first: int
     records: Sequence[bytes]
@@ -56,320 +54,298 @@ class _Run:
 
 
 class ReplicatedAdds:
+    """The pending adds of one ledger, and the channels to its bookies."""
+
     def __init__(
         self,
+        client: LedgerContext,
         ledger_id: int,
-        master_key: bytes,
-        striping: Striping,
+        metadata: LedgerMetadata,
         fragment: Fragment,
         next_entry_id: int,
-        bookies: Bookies,
-        placement: Placement,
-        publish: Callable[[Change], Awaitable[None]],
-        clock: Clock,
-        randomness: Randomness,
-        settings: LedgerClientSettings,
+        publish: Callable[[EnsembleChange], Awaitable[None]],
         *,
         recovery: bool,
-        told: Callable[[], object] = lambda: None,
-        released: Callable[[], object] = lambda: None,
+        on_decided: Callable[[], object] = lambda: None,
+        on_unblocked: Callable[[], object] = lambda: None,
     ) -> None:
-        # Called after adds were told their fate, once for all that were at a time.
-        self._told = told
-        # Called when `held_up` becomes False.
-        self._released = released
-        # A bookie lags that the ledger needs.
-        self.held_up = False
+        """`on_decided` is called after the callbacks of all adds that were decided together; `on_unblocked`, when
+        `is_blocked` becomes False."""
+        self._client = client
+        self._bookies = client.bookies
         self._ledger_id = ledger_id
-        self._master_key = master_key
-        self._bookies = bookies
-        self._placement = placement
+        self._master_key = metadata.master_key
         self._publish = publish
-        self._randomness = randomness
         self._recovery = recovery
-        self._pipeline = PendingAdds(ledger_id, striping, fragment, next_entry_id, self._choose)
-        # By entry id, without gaps from `_first_pending` on: the records that are pending; and whom to tell.
+        self._on_decided = on_decided
+        self._on_unblocked = on_unblocked
+        self.rules = PendingAdds(ledger_id, metadata.striping, fragment, next_entry_id, self._choose)
+        # The ledger needs a bookie that lags.
+        self.is_blocked = False
+        # By entry id, without gaps from `_first_pending` on: the pending records. Fields, since each add reads them.
         self._pending: dict[int, bytes] = {}
         self._first_pending = next_entry_id
+        self.pending_entries = 0
+        self.pending_bytes = 0
         self._runs: deque[_Run] = deque()
-        self._pending_bytes = 0
-        # Added after the failure or the end: told of it behind all that was pending.
-        self._late: deque[_Run] = deque()
+        # Adds after the failure or the end. They fail after all that was pending.
+        self._refused_runs: deque[_Run] = deque()
         # Bookies that refused this ledger.
         self._refusing: dict[str, None] = {}
-        # By slot, for the last fragment's bookies, each attached.
+        # By slot: the channels to the last fragment's bookies, and what detaches from each.
         self._channels: list[AddChannel] = []
         self._detach: list[Callable[[], None]] = []
-        self._settling = False
+        self._will_decide = False
         self._ended: AddFailed | None = None
-        self._stopped = False
+        self._is_stopped = False
         self._publishing: asyncio.Task[None] | None = None
-        # Those that wait until nothing is pending.
+        # Callers of `wait_until_idle`.
         self._waiting: list[asyncio.Future[None]] = []
-        self._attach(fragment)
-        self._end_listening = bookies.listen(self._bookies_changed)
+        self._attach_to(fragment)
+        self._stop_listening = self._bookies.add_listener(self._on_bookies_changed)
 
-    @property
-    def last_add_confirmed(self) -> int:
-        return self._pipeline.last_add_confirmed
-
-    @property
-    def fragment(self) -> Fragment:
-        """The last one that is published."""
-        return self._pipeline.fragment
-
-    @property
-    def failed(self) -> AddFailed | None:
-        return self._pipeline.failed
-
-    @property
-    def pending_entries(self) -> int:
-        return len(self._pending)
-
-    @property
-    def pending_bytes(self) -> int:
-        """The memory of the records that are pending."""
-        return self._pending_bytes
-
-    @property
-    def absent(self) -> list[int]:
-        """Slots whose bookie failed, and which nobody could be found for."""
-        return self._pipeline.absent
-
-    @property
-    def held_up_by(self) -> list[str]:
-        """The bookies that `held_up` is due to."""
-        return self._pipeline.held_up_by
-
-    def add(self, first_entry_id: int, records: Sequence[bytes], done: AddCallback) -> None:
-        """Sends the records. `done` is called when their fate is known here, in order, never from within this call."""
+    def add_records(self, first_entry_id: int, records: Sequence[bytes], done: AddCallback) -> None:
+        """Send the records of consecutive entries. `done` is called later, in order, as the adds are decided."""
         run = _Run(first_entry_id, records, done)
-        if self._pipeline.failed is not None or self._ended is not None:
-            self._late.append(run)
-            self._settle_soon()
+        rules = self.rules
+        if rules.failure is not None or self._ended is not None:
+            self._refused_runs.append(run)
+            self._decide_soon()
             return
-        sends = self._pipeline.add_run(first_entry_id, len(records))
+        count = len(records)
+        sends = rules.add(first_entry_id, count)
         self._pending.update(enumerate(records, first_entry_id))
-        self._pending_bytes += count_entry_memory(records)
+        self.pending_entries += count
+        self.pending_bytes += count_entry_memory(records)
         self._runs.append(run)
-        for slots, first, count in sends:
+        for slots, first, number in sends:
             at = first - first_entry_id
-            some = records[at : at + count] if count < len(records) else records
+            some = records[at : at + number] if number < count else records
             for slot in slots:
                 self._channels[slot].send(self._ledger_id, self._master_key, first, some, recovery=self._recovery)
 
     async def wait_until_idle(self) -> None:
-        """Returns when nothing is pending and no ensemble change is under way: all done, or failed."""
-        while not self._resting():
-            resting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(resting)
-            await resting
+        """Wait until all adds are decided and no ensemble change is in flight."""
+        while not self._is_idle():
+            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(idle)
+            await idle
 
-    def lose(self, error: AddFailed) -> None:
-        """Somebody else found out that the ledger is lost."""
-        self._pipeline.lose(error)
-        self._settle_soon()
+    def fail(self, error: AddFailed) -> None:
+        """Fail all adds, since the ledger is lost."""
+        self.rules.fail(error)
+        self._decide_soon()
 
-    def end(self) -> None:
-        """Takes no more: what is added from now on fails, behind what is pending."""
+    def refuse_new_adds(self) -> None:
+        """Fail adds from now on, after those that are pending."""
         if self._ended is None:
             self._ended = WriterClosed(f"the writer of ledger {self._ledger_id} was closed by its owner")
 
     def stop(self) -> None:
-        """Nothing more is sent, and nothing more is heard of. What is pending fails, in the next turn of the loop."""
-        if self._stopped:
+        """Send nothing more and ignore all answers. Pending adds fail in the next turn of the event loop."""
+        if self._is_stopped:
             return
-        self.end()
-        self._stopped = True
-        self._end_listening()
-        self._release()
-        if (self._pending or self._pipeline.changing) and self._ended is not None:
-            self.lose(self._ended)
+        self.refuse_new_adds()
+        self._is_stopped = True
+        self._stop_listening()
+        self._detach_all()
+        if (self._pending or self.rules.ensemble.change) and self._ended is not None:
+            self.fail(self._ended)
         if self._publishing is not None:
             self._publishing.cancel()
 
-    # ── what the bookies say ──
+    # ── `AddCallbacks` ──
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         if status == _OK:
-            self._pipeline.acked(bookie_id, first_entry_id, count)
+            self.rules.mark_acked(bookie_id, first_entry_id, count)
         elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
-            said = f"bookie {bookie_id} answered {format_status(status)}"
-            self._pipeline.lose(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {said}"))
+            reason = f"bookie {bookie_id} answered {format_status(status)}"
+            self.rules.fail(LedgerFenced(f"this writer has lost ledger {self._ledger_id} to another one: {reason}"))
         else:
-            self._bookie_failed(bookie_id, f"it refused an add: {format_status(status)}", passes=status in _PASSING)
-        self._settle_soon()
+            self._mark_failed(
+                bookie_id, f"it refused an add: {format_status(status)}", is_temporary=status in _TEMPORARY_REFUSALS
+            )
+        if not self._will_decide:
+            self._decide_soon()
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
-        self._bookie_failed(bookie_id, reason, passes=True)
-        self._settle_soon()
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
+        self._mark_failed(bookie_id, reason, is_temporary=True)
+        self._decide_soon()
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
-        self._pipeline.set_lagging(bookie_id, True)
-        # At once, so that nothing more is added in this turn of the loop.
-        self.held_up = bool(self._pipeline.held_up_by)
-        self._settle_soon()
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self.rules.ensemble.set_lagging(bookie_id, True)
+        # At once, so that nothing more is added in this turn of the event loop.
+        self.is_blocked = bool(self.rules.blocking_bookies)
+        self._decide_soon()
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
-        self._pipeline.set_lagging(bookie_id, False)
-        self._settle_soon()
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
+        self.rules.ensemble.set_lagging(bookie_id, False)
+        self._decide_soon()
+
+    # ── bookies ──
 
     def _abandon_dispensable(self) -> None:
-        """Sends the bookies that lag, and that the ledger can do without, nothing more. Others' adds there go on."""
-        for bookie_id in self._pipeline.dispensable():
-            slot = self._pipeline.fragment.bookies.index(bookie_id)
+        """Send nothing more to the lagging bookies that the ledger can do without. Their other ledgers continue."""
+        for bookie_id in self.rules.ensemble.dispensable:
+            slot = self.rules.fragment.bookies.index(bookie_id)
             self._channels[slot].abandon(self._ledger_id, self)
-            self._bookie_failed(bookie_id, "it lags behind, and the other bookies suffice", passes=True)
+            self._mark_failed(bookie_id, "it lags behind, and the other bookies suffice", is_temporary=True)
 
-    def _bookie_failed(self, bookie_id: str, reason: str, *, passes: bool) -> None:
-        if passes:
+    def _mark_failed(self, bookie_id: str, reason: str, *, is_temporary: bool) -> None:
+        if is_temporary:
             self._bookies.quarantine(bookie_id)
         else:
             self._refusing[bookie_id] = None
-        if self._pipeline.bookie_failed(bookie_id):
-            log.warning("Bookie %s failed for ledger %d: %s", bookie_id, self._ledger_id, reason)
+        if self.rules.mark_bookie_failed(bookie_id):
+            _log.warning("Bookie %s failed for ledger %d: %s", bookie_id, self._ledger_id, reason)
 
-    def _bookies_changed(self) -> None:
-        """Fills absent slots; and replaces bookies that are lost, as far as others are there, before repair has to.
+    def _on_bookies_changed(self) -> None:
+        """Replace lost bookies if others are available, before auto-recovery has to, and retry absent slots.
 
-        A lost bookie without a substitute stays: it may serve on though its registration is gone.
+        A lost bookie without a replacement stays: it may still serve without its registration.
         """
-        members = self._pipeline.fragment.bookies
-        lost = [bookie_id for bookie_id in members if self._bookies.lost(bookie_id)]
+        members = self.rules.fragment.bookies
+        lost = [bookie_id for bookie_id in members if self._bookies.is_lost(bookie_id)]
         if lost:
             spare = sum(candidate not in members for candidate in self._candidates())
             for bookie_id in lost[:spare]:
-                self._pipeline.bookie_failed(bookie_id)
-        elif not self._pipeline.absent:
+                self.rules.mark_bookie_failed(bookie_id)
+        elif not self.rules.ensemble.absent_slots:
             return
-        self._pipeline.refill_absent_slots()
-        self._settle_soon()
+        self.rules.ensemble.retry_absent_slots()
+        self._decide_soon()
 
     def _candidates(self) -> list[str]:
         return [bookie_id for bookie_id in self._bookies.writable() if bookie_id not in self._refusing]
 
     def _choose(self, others: Sequence[str]) -> str | None:
-        return self._placement.replacement(others, self._candidates(), self._randomness)
+        return choose_replacement(others, self._candidates(), self._client.randomness)
 
-    # ── what follows ──
+    # ── decisions ──
 
-    def _settle_soon(self) -> None:
-        """Once for all that happens in this turn of the loop."""
-        if not self._settling:
-            self._settling = True
-            asyncio.get_running_loop().call_soon(self._settle)
+    def _decide_soon(self) -> None:
+        """Call `_decide` once for all events of this turn of the event loop."""
+        if not self._will_decide:
+            self._will_decide = True
+            asyncio.get_running_loop().call_soon(self._decide)
 
-    def _settle(self) -> None:
-        self._settling = False
-        if not self._stopped:
+    def _decide(self) -> None:
+        self._will_decide = False
+        rules = self.rules
+        if rules.ensemble.lagging and not self._is_stopped and rules.failure is None:
             self._abandon_dispensable()
-        # After the end nothing but a failure is left to be told.
-        for action in self._pipeline.settle() if not self._stopped or self._pipeline.failed else ():
+        # After `stop` only a failure is left to report.
+        for action in rules.decide() if not self._is_stopped or rules.failure else ():
             if isinstance(action, Complete):
                 self._complete(action.up_to)
-            elif isinstance(action, Change):
+            elif isinstance(action, EnsembleChange):
                 self._begin_change(action)
             elif isinstance(action, Fail):
-                self._fail(action.error)
-        if self._late and not self._pending:
-            while self._late and not self._pending:
-                run = self._late.popleft()
-                _tell(run, self._pipeline.failed or self._ended)
-            self._told()
-        if self.held_up and not self._pipeline.held_up_by:
-            self.held_up = False
-            self._released()
-        if self._waiting and self._resting():
+                self._fail_pending(action.error)
+        if self._refused_runs and not self._pending:
+            while self._refused_runs and not self._pending:
+                _notify([self._refused_runs.popleft()], rules.failure or self._ended)
+            self._on_decided()
+        if self.is_blocked and not rules.blocking_bookies:
+            self.is_blocked = False
+            self._on_unblocked()
+        if self._waiting and self._is_idle():
             waiting, self._waiting = self._waiting, []
-            for resting in waiting:
-                if not resting.done():
-                    resting.set_result(None)
+            for idle in waiting:
+                if not idle.done():
+                    idle.set_result(None)
 
-    def _resting(self) -> bool:
-        if self._pipeline.failed is not None:
-            return not (self._pending or self._late)
-        return not self._pending and not self._pipeline.changing
+    def _is_idle(self) -> bool:
+        if self.rules.failure is not None:
+            return not (self._pending or self._refused_runs)
+        return not self._pending and self.rules.ensemble.change is None
 
     def _complete(self, up_to: int) -> None:
         completed = list(map(self._pending.pop, range(self._first_pending, up_to + 1)))
         self._first_pending = up_to + 1
-        self._pending_bytes -= count_entry_memory(completed)
-        while self._runs and self._runs[0].first <= up_to:
-            run = self._runs[0]
+        self.pending_entries -= len(completed)
+        self.pending_bytes -= count_entry_memory(completed)
+        decided, runs = [], self._runs
+        while runs and runs[0].first <= up_to:
+            run = runs[0]
             count = up_to + 1 - run.first
             if count < len(run.records):
-                told = _Run(run.first, run.records[:count], run.done)
+                decided.append(_Run(run.first, run.records[:count], run.done))
                 run.first, run.records = up_to + 1, run.records[count:]
-                _tell(told, None)
                 break
-            self._runs.popleft()
-            _tell(run, None)
-        self._told()
+            decided.append(runs.popleft())
+        _notify(decided, None)
+        self._on_decided()
 
-    def _fail(self, error: AddFailed) -> None:
-        if not self._stopped:
-            log.warning("Adds to ledger %d fail: %s", self._ledger_id, error)
-        self._release()
+    def _fail_pending(self, error: AddFailed) -> None:
+        if not self._is_stopped:
+            _log.warning("Adds to ledger %d fail: %s", self._ledger_id, error)
+        self._detach_all()
         runs, self._runs = self._runs, deque()
-        self._pending, self._pending_bytes = {}, 0
-        for run in runs:
-            _tell(run, error)
-        self._told()
+        self._pending, self.pending_entries, self.pending_bytes = {}, 0, 0
+        _notify(runs, error)
+        self._on_decided()
 
-    def _begin_change(self, change: Change) -> None:
-        if self._bookies.closed:
-            self.lose(WriterClosed(f"ledger {self._ledger_id} can't be written any more: the ledger client is closed"))
+    # ── ensemble changes ──
+
+    def _begin_change(self, change: EnsembleChange) -> None:
+        if self._bookies.is_closed:
+            self.fail(WriterClosed(f"ledger {self._ledger_id} can't be written any more: the ledger client is closed"))
         else:
             self._publishing = self._bookies.spawn(self._publish_change(change))
 
-    async def _publish_change(self, change: Change) -> None:
-        fragment, refused = change.fragment, False
+    async def _publish_change(self, change: EnsembleChange) -> None:
+        fragment, is_refused = change.fragment, False
         try:
             await self._publish(change)
         except EnsembleOutdated as error:
-            refused = True
-            log.info("Ledger %d needs other bookies than %s: %s", self._ledger_id, change.named, error)
-            with suppress(MetadataError):  # until they are read again they are not chosen
+            is_refused = True
+            _log.info("Ledger %d needs other bookies than %s: %s", self._ledger_id, change.new_bookies, error)
+            with suppress(MetadataError):  # they can't be chosen until their cookies are read
                 await self._bookies.reread_cookies(error.bookie_ids)
         except AddFailed as error:
-            self._pipeline.lose(error)
-        except Exception as error:  # noqa: BLE001 (whatever it is: nobody knows what the metadata says now)
-            self._pipeline.lose(
+            self.rules.fail(error)
+        except Exception as error:  # noqa: BLE001 (after any other error it is unknown what the metadata have)
+            self.rules.fail(
                 MetadataUnknown(
                     f"unknown whether ledger {self._ledger_id} has a new ensemble from entry "
                     f"{fragment.first_entry_id} on: {error}; close the ledger"
                 )
             )
         self._publishing = None
-        if refused:
-            self._pipeline.abort_change()
-        elif self._pipeline.failed is None:
-            self._adopt_fragment(fragment)
-        self._settle_soon()
+        if is_refused:
+            self.rules.ensemble.abort_change()
+        elif self.rules.failure is None:
+            self._commit_change(fragment)
+        self._decide_soon()
 
-    def _adopt_fragment(self, fragment: Fragment) -> None:
-        sends = self._pipeline.commit_change()
-        self._attach(fragment)
+    def _commit_change(self, fragment: Fragment) -> None:
+        sends = self.rules.commit_change()
+        self._attach_to(fragment)
         for send in sends:
             channel = self._channels[send.slot]
             for entry_id in send.entry_ids:
                 record = self._pending[entry_id]
                 channel.send(self._ledger_id, self._master_key, entry_id, [record], recovery=self._recovery)
 
-    def _attach(self, fragment: Fragment) -> None:
-        """Hears of these bookies from now on, and of no others."""
-        self._release()
-        self._channels = [self._bookies.adds(bookie_id, recovery=self._recovery) for bookie_id in fragment.bookies]
+    def _attach_to(self, fragment: Fragment) -> None:
+        """Receive answers from these bookies only."""
+        self._detach_all()
+        self._channels = [
+            self._bookies.get_add_channel(bookie_id, recovery=self._recovery) for bookie_id in fragment.bookies
+        ]
         self._detach = [channel.attach(self._ledger_id, self) for channel in self._channels]
 
-    def _release(self) -> None:
+    def _detach_all(self) -> None:
         for detach in self._detach:
             detach()
         self._detach = []
 
 
-def _tell(run: _Run, error: AddFailed | None) -> None:
-    try:
-        run.done(run.first, run.records, error)
-    except Exception:  # its owner's mistake must not keep the others from hearing
-        log.exception("The callback of an add failed")
+def _notify(runs: Iterable[_Run], error: AddFailed | None) -> None:
+    for run in runs:
+        try:
+            run.done(run.first, run.records, error)
+        except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
+            _log.exception("The callback of an add failed")

@@ -1,16 +1,16 @@
-"""The adds that one bookie has not answered: how much memory they take, and which of them is overdue.
+"""Rules of unanswered adds: how much memory those of one bookie take, and when the oldest one times out.
 
-An add is unanswered from `put` until `answered`. In between it waits in line, and at `mark_sent` it leaves the process.
+An add is unanswered from `add_records` until `mark_answered`. It is queued in this process until `mark_sent`.
 
 **Lag.** The bookie lags once its unanswered adds take more than `max_bytes`, and until they take at most half of that.
 The gap keeps a writer that waits for the bookie from stopping and starting with each answer.
 
-**The time-out** runs for the oldest add that was handed over: from its hand-over, or from the moment when the add
-before it was answered, whichever is later. So the time in line does not count, and neither does the time that the
-bookie needs for older adds: a slow disk that still answers is slow, and one that answers nothing is found. An add
-whose answer is lost becomes the oldest, and is found too.
+**The timeout** applies to the oldest sent add. It runs from when that add was sent, or from the answer to the add
+before it, whichever is later. So neither the time in the queue counts nor the time that the bookie needs for older
+adds: a slow disk that still answers is only slow, and a bookie that answers nothing is detected. An add whose answer is
+lost becomes the oldest, and is detected, too.
 
-Work per add is a dict entry. Hand-overs are remembered per run of adds.
+Each add takes one dict entry. Sent adds are recorded as ranges.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ __all__ = ["UnansweredAdds"]
 
 
 class UnansweredAdds:
-    __slots__ = ("_handed", "_max_bytes", "_oldest", "_sizes", "bytes", "lags", "oldest_since")
+    """The adds that one bookie has not answered."""
+
+    __slots__ = ("_max_bytes", "_oldest", "_sent", "_sizes", "bytes", "is_lagging", "oldest_since")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         # (ledger id, entry id) → memory of the record (magnetar_wire.entry_memory). `bytes` is their sum.
         self._sizes: dict[tuple[int, int], int] = {}
         self.bytes = 0
-        self.lags = False
-        # (ledger id, first entry, end): adds that left the process together, in the order of the hand-overs. Adds
-        # behind the oldest may have been answered out of order.
-        self._handed: deque[tuple[int, int, int]] = deque()
-        # The oldest add: this entry of the first of these.
+        self.is_lagging = False
+        # (ledger id, first entry, end): ranges of adds in the order in which they were sent. Adds after the oldest may
+        # have been answered out of order.
+        self._sent: deque[tuple[int, int, int]] = deque()
+        # The oldest add: this entry of the first range.
         self._oldest = 0
-        # When the time-out of the oldest add began; meaningless while `has_sent_adds` is False.
+        # When the timeout of the oldest add began. Meaningless while `has_sent_adds` is False.
         self.oldest_since = 0.0
 
     def __bool__(self) -> bool:
@@ -45,16 +47,16 @@ class UnansweredAdds:
 
     @property
     def has_sent_adds(self) -> bool:
-        """Whether the time-out runs."""
-        return bool(self._handed)
+        """Whether the timeout runs."""
+        return bool(self._sent)
 
     @property
     def ledger_ids(self) -> dict[int, None]:
-        """The ledgers that have an unanswered add, as an ordered set."""
+        """The ledgers with an unanswered add, as an ordered set."""
         return dict.fromkeys([ledger_id for ledger_id, _ in self._sizes])
 
-    def put(self, ledger_id: int, first_entry_id: int, records: Sequence[bytes]) -> None:
-        """New adds. One that is put again while it is unanswered counts once."""
+    def add_records(self, ledger_id: int, first_entry_id: int, records: Sequence[bytes]) -> None:
+        """Add consecutive entries. One that is unanswered already counts once."""
         sizes = self._sizes
         added = 0
         for entry_id, record in enumerate(records, first_entry_id):
@@ -65,60 +67,61 @@ class UnansweredAdds:
             added += size
         self.bytes += added
         if self.bytes > self._max_bytes:
-            self.lags = True
+            self.is_lagging = True
 
     def mark_sent(self, ledger_id: int, first_entry_id: int, end_entry_id: int, now: float) -> None:
-        """These adds leave the process."""
-        if not self._handed:
+        """Note that these adds are sent to the bookie now."""
+        if not self._sent:
             self._oldest = first_entry_id
             self.oldest_since = now
-        self._handed.append((ledger_id, first_entry_id, end_entry_id))
+        self._sent.append((ledger_id, first_entry_id, end_entry_id))
 
-    def answered(self, ledger_id: int, first_entry_id: int, count: int, now: float) -> None:
-        """The bookie answered these adds. An answer to what was never put changes nothing."""
-        sizes, handed = self._sizes, self._handed
+    def mark_answered(self, ledger_id: int, first_entry_id: int, count: int, now: float) -> None:
+        """Remove adds that the bookie answered. Entries that are not unanswered are ignored."""
+        sizes, sent = self._sizes, self._sent
         end = first_entry_id + count
         entry_ids: Iterable[int] = range(first_entry_id, end)
-        if count > len(sizes):  # never more work than there are unanswered adds, whatever the bookie claims
+        if count > len(sizes):  # a wrong count must not cost more work than there are unanswered adds
             entry_ids = [one for ledger, one in sizes if ledger == ledger_id and first_entry_id <= one < end]
         freed = 0
         for entry_id in entry_ids:
             freed += sizes.pop((ledger_id, entry_id), 0)
         self.bytes -= freed
-        if handed and handed[0][0] == ledger_id and first_entry_id <= self._oldest < end:
-            self._oldest = min(handed[0][2], end)
+        if sent and sent[0][0] == ledger_id and first_entry_id <= self._oldest < end:
+            self._oldest = min(sent[0][2], end)
             self.oldest_since = now
-            self.advance_oldest(now)
-        if self.lags:
+            self.find_oldest(now)
+        if self.is_lagging:
             self._check_lag()
 
-    def drop(self, is_dropped: Callable[[int], bool], now: float) -> None:
-        """Forgets the adds of the ledgers for which `is_dropped` is true: no answer to them is waited for."""
+    def drop_ledgers(self, is_dropped: Callable[[int], bool], now: float) -> None:
+        """Remove the adds of the ledgers for which `is_dropped` returns True."""
         for key in [key for key in self._sizes if is_dropped(key[0])]:
             self.bytes -= self._sizes.pop(key)
-        self.advance_oldest(now)
+        self.find_oldest(now)
         self._check_lag()
 
     def clear(self) -> None:
+        """Remove all adds."""
         self._sizes.clear()
-        self._handed.clear()
+        self._sent.clear()
         self.bytes = 0
-        self.lags = False
+        self.is_lagging = False
 
-    def advance_oldest(self, now: float) -> None:
-        """Passes over the adds at the front that are unanswered no more."""
-        handed, sizes = self._handed, self._sizes
-        while handed:
-            ledger_id, _, end = handed[0]
+    def find_oldest(self, now: float) -> None:
+        """Skip sent adds that are answered, up to the oldest one that is not."""
+        sent, sizes = self._sent, self._sizes
+        while sent:
+            ledger_id, _, end = sent[0]
             while self._oldest < end:
                 if (ledger_id, self._oldest) in sizes:
                     return
                 self._oldest += 1
                 self.oldest_since = now
-            handed.popleft()
-            if handed:
-                self._oldest = handed[0][1]
+            sent.popleft()
+            if sent:
+                self._oldest = sent[0][1]
 
     def _check_lag(self) -> None:
         if self.bytes <= self._max_bytes // 2:
-            self.lags = False
+            self.is_lagging = False

@@ -62,7 +62,7 @@ class AddStream:
         self._open = 0
         # Frames that were decided on, and where answers go that don't leave as messages.
         self._frames = 0
-        self._answered_at_hand: Answered | None = None
+        self._answered_in_process: Answered | None = None
         # The sender is gone: nothing more can be said.
         self._broken = False
         # What the sender waits for, and what the receiver does.
@@ -102,9 +102,9 @@ class AddStream:
             return
         self._open -= answer.count
         self.all_answers += 1
-        if self._answered_at_hand is not None:
+        if self._answered_in_process is not None:
             self._sent_answers += 1
-            self._answered_at_hand(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
+            self._answered_in_process(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
             self._wake_receiver()
             return
         self._answers.append(answer)
@@ -114,7 +114,7 @@ class AddStream:
     # `InProcessAdds`
 
     def begin(self, answered: Answered) -> None:
-        self._answered_at_hand = answered
+        self._answered_in_process = answered
 
     def ready(self, frames: int) -> bool:
         room = self._replicas.pending_bytes <= self._settings.max_pending_bytes

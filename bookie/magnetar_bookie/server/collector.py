@@ -20,7 +20,6 @@ from magnetar_bookie import paths
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState, add_holders
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
-from magnetar_bookie.ledger.tombstone import remove_tombstone_holders
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_metadata.errors import ForeignValue, MetadataError, SessionLost
 from magnetar_wire.clock import Clock
@@ -104,7 +103,7 @@ class GarbageCollector:
                     unexplained[ledger_id] = None
                 continue
             except (LedgerError, ForeignValue) as error:
-                ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
                 continue
             await self._look_at(ledgers, ledger_id, metadata)
 
@@ -114,9 +113,7 @@ class GarbageCollector:
             # Always: what a round that was broken off has put in line may not be on the disk yet.
             await bookie.tombstone(ledger_id)
             if bookie.bookie_id in metadata.holders or not metadata.holders:
-                await remove_tombstone_holders(
-                    ledgers.store, ledger_id, [bookie.bookie_id], self._clock, self._randomness
-                )
+                await ledgers.remove_tombstone_holders(ledger_id, [bookie.bookie_id])
             bookie.settle(ledger_id)
         elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
             try:

@@ -126,7 +126,7 @@ class Scrubber:
         except NoSuchLedger:
             return []
         except (ForeignValue, LedgerError) as error:
-            client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             return []
         return repairable_entries(metadata, self._bookie.bookie_id, damaged)
 

@@ -54,7 +54,7 @@ class NamespaceCalls:
 
     def _report_unmet(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
         """Log and return the policies that the bookies can't meet now. They are accepted: more bookies may follow."""
-        writable, registered = len(self._bookies.writable()), len(self._bookies.alive())
+        writable, registered = len(self._bookies.writable()), len(self._bookies.registered())
         warnings = find_unmet(request.namespace, request.policies, writable, registered)
         for warning in warnings:
             _log.warning("%s", warning)

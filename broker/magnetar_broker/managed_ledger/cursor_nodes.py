@@ -181,7 +181,7 @@ class CursorNodes:
             try:
                 names.append(decode_path_component(child))
             except ValueError as error:
-                self._client.ledgers.foreign.pass_over(f"{folder}/{child}", error)
+                self._client.ledgers.undecodable_nodes.log_once(f"{folder}/{child}", error)
         return names
 
     async def read(self, name: str) -> KnownNode:

@@ -118,7 +118,7 @@ class RemainsSweeper:
             stored = await compare_and_set.read(self._store, path)
             return None if stored is None else decode_node(LeasedRemains, path, stored.payload)
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(path, error)
+            self._client.ledgers.undecodable_nodes.log_once(path, error)
             return None
 
     async def _sweep(self, name: str) -> None:

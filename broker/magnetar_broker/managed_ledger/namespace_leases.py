@@ -109,7 +109,7 @@ class NamespaceLeaseSweeper:
             try:
                 await self._sweep_namespace(name, path, self._detectors[name])
             except ForeignValue as error:
-                self._foreign.pass_over(path, error)
+                self._foreign.log_once(path, error)
             self._last = name
 
     async def _sweep_namespace(self, name: str, path: str, detector: LapseDetector) -> None:

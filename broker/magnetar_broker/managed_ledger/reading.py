@@ -127,7 +127,7 @@ class LedgerReads:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         bookies = self._client.bookies
-        if bookies.closed:
+        if bookies.is_closed:
             work.close()  # what was on its way ended with the client
         else:
             bookies.spawn(work)

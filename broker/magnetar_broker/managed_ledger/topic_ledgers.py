@@ -112,9 +112,9 @@ class TopicLedgers:
             known = f"only {listed.entries} entries of ledger {listed.ledger_id} are known"
             raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at entry {metadata.last_entry_id}, but {known}")
         self._waits_no_more()
-        if writer.failed is not None:
+        if writer.failure is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
-            self._last_failure = str(writer.failed)
+            self._last_failure = str(writer.failure)
         self._node.list.closed(metadata.closed_ms)
 
     async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:

@@ -133,8 +133,8 @@ class LogWriting:
     @property
     def waiting_for(self) -> str:
         waiting_for, written = self._ledgers.waiting_for, self.written
-        if not waiting_for and written is not None and written.writer.held_up:
-            lagging = written.writer.held_up_by  # empty, if they have caught up just now
+        if not waiting_for and written is not None and written.writer.is_blocked:
+            lagging = written.writer.blocking_bookies  # empty, if they have caught up just now
             return (
                 f"ledger {written.writer.ledger_id} needs bookies that lag behind: {', '.join(lagging)}"
                 if lagging
@@ -171,10 +171,10 @@ class LogWriting:
             self._drive_on()
             return
         writer = written.writer
-        if not writer.has_room():
+        if not writer.has_capacity():
             return  # what completes makes room, and comes back; so does `_room_made`
         rule, age_s = self._rule, self._age_s(written)
-        failed, should_roll = writer.failed is not None, writer.should_roll  # neither changes by what is sent
+        failed, should_roll = writer.failure is not None, writer.should_roll  # neither changes by what is sent
         free_entries, free_bytes = writer.free_entries, writer.free_bytes
         run: list[bytes] = []
         rolls = False
@@ -209,7 +209,7 @@ class LogWriting:
         writer = written.writer
         return (
             self._rule.due(written.entries, written.length_bytes, self._age_s(written))
-            or writer.failed is not None
+            or writer.failure is not None
             or (writer.should_roll and written.entries > 0)
         )
 
@@ -231,7 +231,7 @@ class LogWriting:
             if queue.refused:
                 self._tell_refused()
         # Many complete at a time, and the first of them finds all the room that they have made.
-        if queue.waits and (written.rolling or written.writer.has_room()):
+        if queue.waits and (written.rolling or written.writer.has_capacity()):
             self._feed()
 
     def _stored(self, ledger_id: int, first: int, appends: Sequence[Append]) -> None:

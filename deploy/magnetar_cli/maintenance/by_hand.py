@@ -66,7 +66,7 @@ async def write(
             completed += 1
 
     for entry_id in range(entries):
-        await writer.room()
+        await writer.wait_for_capacity()
         if failed:
             break
         writer.append(entry_of(made.ledger_id, entry_id, size), done)

@@ -228,7 +228,7 @@ class ChainOwner:
                 except TooManyPending:
                     if not self._again:
                         self._again.append(payload)
-                    await writer.room()
+                    await writer.wait_for_capacity()
                     continue
                 if self._again:
                     self._again.pop(0)
@@ -292,4 +292,4 @@ class ChainOwner:
 
 
 def _failed(writer: LedgerWriter) -> bool:
-    return writer.failed is not None
+    return writer.failure is not None

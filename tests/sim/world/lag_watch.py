@@ -30,9 +30,9 @@ class AddsWatch:
     def __init__(self, client: LedgerClient, checker: Checker) -> None:
         self._client = client
         self._checker = checker
-        self._adds = client.bookies.adds
+        self._adds = client.bookies.get_add_channel
         self._channels: dict[str, _WatchedChannel] = {}
-        client.bookies.adds = self._watched_adds  # type: ignore[method-assign]
+        client.bookies.get_add_channel = self._watched_adds  # type: ignore[method-assign]
 
     def _watched_adds(self, bookie_id: str, *, recovery: bool = False) -> AddChannel:
         channel = self._adds(bookie_id, recovery=recovery)
@@ -78,7 +78,7 @@ class _WatchedChannel:
         """The ledgers that hear of the bookie."""
         return [ledger_id for ledger_id, _ in self._sinks]
 
-    def answered(self, ledger_id: int, entry_ids: range) -> None:
+    def on_answer(self, ledger_id: int, entry_ids: range) -> None:
         entries = self._unanswered.get(ledger_id, set())
         entries.difference_update(entry_ids)
         if not entries:
@@ -141,16 +141,16 @@ class _WatchedSink:
     ledger_id: int
     sink: AddCallbacks
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
-        self.channel.answered(self.ledger_id, range(first_entry_id, first_entry_id + count))
-        self.sink.answered(bookie_id, first_entry_id, count, status)
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        self.channel.on_answer(self.ledger_id, range(first_entry_id, first_entry_id + count))
+        self.sink.on_answer(bookie_id, first_entry_id, count, status)
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.channel.forget(self.ledger_id)
-        self.sink.bookie_failed(bookie_id, reason)
+        self.sink.on_bookie_failed(bookie_id, reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
-        self.sink.bookie_lags(bookie_id, reason)
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self.sink.on_bookie_lags(bookie_id, reason)
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
-        self.sink.bookie_caught_up(bookie_id)
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
+        self.sink.on_bookie_caught_up(bookie_id)

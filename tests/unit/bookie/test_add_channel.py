@@ -81,16 +81,16 @@ class Sink:
         # Each notification of lag, and "" for each that it is over.
         self.lags: list[str] = []
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         self.answers.append((first_entry_id, count))
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.failures.append(reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
         self.lags.append(reason)
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
         self.lags.append("")
 
 
@@ -432,7 +432,7 @@ async def test_answers_that_are_nonsense_do_no_harm(bench: Bench) -> None:
 
 async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench) -> None:
     class Failing(Sink):
-        def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
             raise ValueError("a mistake")
 
     bench.channel.attach(1, Failing())

@@ -360,7 +360,7 @@ async def test_returned_bookie_is_not_lost_without_watch_events(of: Scene) -> No
     client = await of.new_client()
     cluster = Cluster(client, of.settings)
     await of.bookies["b2"].go()
-    await of.until(lambda: "b2" not in client.bookies.alive(), "it is seen to go")
+    await of.until(lambda: "b2" not in client.bookies.registered(), "it is seen to go")
     await of.over(cluster.look())
     of.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
     await of.passes(2)

@@ -405,8 +405,8 @@ async def test_only_a_tombstone_has_a_ledger_dropped() -> None:
         lonely = await machine.ledger("b1")
         unexplained = 77
         await hold(machine, process, ledger_id, deleted, lonely, unexplained)
-        await machine.ledgers.change_metadata(deleted, ledger_metadata.tombstone)
-        await machine.ledgers.change_metadata(lonely, ledger_metadata.tombstone)
+        await machine.ledgers.change_metadata(deleted, ledger_metadata.make_tombstone)
+        await machine.ledgers.change_metadata(lonely, ledger_metadata.make_tombstone)
         await until(lambda: list(process.collector.unexplained) == [unexplained], "the ledger is counted")
         await until(lambda: process.bookie.is_deleted(deleted), "the tombstone is seen")
 
@@ -438,7 +438,7 @@ async def test_tombstone_is_durable_before_bookie_leaves_the_holders() -> None:
     storage = machine.disk.open()
     storage.write(Changes(dropped=[ledger_id], ledgers={ledger_id: LedgerRecord(KEY, deleted=True)}))
     await storage.sync()
-    await machine.ledgers.change_metadata(ledger_id, ledger_metadata.tombstone)
+    await machine.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)
     async with machine.running():
 
         async def off_the_list() -> bool:
@@ -455,7 +455,7 @@ async def test_tombstone_of_a_round_that_was_broken_off_is_waited_for() -> None:
     disk = slow_disk(clock)
     machine = Machine()
     ledger_id = await machine.ledger("b1", "b2")
-    await machine.ledgers.change_metadata(ledger_id, ledger_metadata.tombstone)
+    await machine.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)
     storage = disk.open()
     storage.write(Changes(records={(ledger_id, 0): record(ledger_id, 0)}, ledgers={ledger_id: LedgerRecord(KEY)}))
     bookie = Bookie("b1", storage, clock)
@@ -487,7 +487,7 @@ async def test_bookie_that_nobody_names_makes_itself_known() -> None:
             return (await machine.ledgers.read_metadata(ledger_id, fresh=True)).former_bookies == ("b1",)
 
         await until(known, "it adds itself")
-        await machine.ledgers.change_metadata(ledger_id, ledger_metadata.tombstone)
+        await machine.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)
         await until(lambda: process.bookie.is_deleted(ledger_id), "it drops the ledger")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_testing.clock import ManualClock
 from tests.running import until
 from tests.traced_memory import traced_memory
 
@@ -47,29 +46,17 @@ async def test_pending_adds_count_memory_of_small_records() -> None:
     def fill() -> ReplicatedAdds:
         nobody: Any = _Nobody()
         fragment, first = Fragment(0, ("b1", "b2", "b3")), 1_000_000
-        adds = ReplicatedAdds(
-            1,
-            b"k",
-            Striping(3, 3, 2),
-            fragment,
-            first,
-            nobody,
-            nobody,
-            nobody,
-            ManualClock(),
-            nobody,
-            LedgerClientSettings(),
-            recovery=False,
-        )
+        metadata = LedgerMetadata(LedgerState.OPEN, Striping(3, 3, 2), b"k", (fragment,))
+        adds = ReplicatedAdds(nobody, 1, metadata, fragment, first, nobody, recovery=False)
         while adds.pending_bytes < BUDGET:
-            adds.add(first, small_records(first, 100), lambda first, records, error: None)
+            adds.add_records(first, small_records(first, 100), lambda first, records, error: None)
             first += 100
         return adds
 
     memory_bytes, adds = traced_memory(fill)
     assert BUDGET / 4 < memory_bytes < BUDGET * 1.25
     for bookie_id in ("b1", "b2"):
-        adds.answered(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
+        adds.on_answer(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
     await until(lambda: not adds.pending_entries, "they have completed")
     assert adds.pending_bytes == 0
 

@@ -160,11 +160,11 @@ async def test_clients_resolve_bookie_addresses_by_listener_name(tmp_path: Path)
         client = LedgerClient(machine.server.connect(), machine.transport, machine.clock, SeededRandomness(1))
         await client.start()
         try:
-            assert client.bookies.address("b1") == "b1.local:4000"
-            assert client.bookies.address("b1", "internal") == "b1.local:4000"
-            assert client.bookies.address("b1", "external") == f"example.org:{port}"
-            assert client.bookies.address("b1", "elsewhere") == "b1.local:4000"
-            assert client.bookies.address("b2", "external") == ""
+            assert client.bookies.find_address("b1") == "b1.local:4000"
+            assert client.bookies.find_address("b1", "internal") == "b1.local:4000"
+            assert client.bookies.find_address("b1", "external") == f"example.org:{port}"
+            assert client.bookies.find_address("b1", "elsewhere") == "b1.local:4000"
+            assert client.bookies.find_address("b2", "external") == ""
         finally:
             await client.close()
 

@@ -28,18 +28,18 @@ class Told:
         # Each notification of lag, and "" for each that it is over.
         self.lags: list[str] = []
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         for entry_id in range(first_entry_id, first_entry_id + count):
             self.answers.setdefault(entry_id, []).append(status)
             self.order.append(entry_id)
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.failures.append(reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
         self.lags.append(reason)
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
         self.lags.append("")
 
 
@@ -228,7 +228,7 @@ async def test_callback_error_breaks_the_stream_but_not_the_bookie() -> None:
     async with running_scene() as scene:
 
         class Faulty(Told):
-            def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+            def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
                 raise ValueError("a bug of the client's")
 
         detach = scene.channel.attach(1, Faulty())
@@ -246,9 +246,9 @@ async def test_adds_are_not_requeued_when_a_response_breaks_the_stream() -> None
     async with running_scene() as scene:
 
         class Breaks(Told):
-            def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+            def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
                 if status == Status.BAD_RECORD:
-                    scene.channel._break(scene.channel._link, "it is enough")
+                    scene.channel._fail(scene.channel._stream, "it is enough")
 
         detach = scene.channel.attach(1, Breaks())
         # The first has to be compared, and the second is refused at once.

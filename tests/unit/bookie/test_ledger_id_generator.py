@@ -34,7 +34,7 @@ class Counter:
             self._let_go.release()
 
     async def asked(self, count: int) -> list[asyncio.Task[int]]:
-        tasks = [asyncio.create_task(self.ids.next()) for _ in range(count)]
+        tasks = [asyncio.create_task(self.ids.generate_ledger_id()) for _ in range(count)]
         await asyncio.sleep(0)
         return tasks
 
@@ -56,10 +56,10 @@ async def test_concurrent_requests_share_the_next_counter_change(counter: Counte
 
 async def test_new_id_exceeds_all_ids_issued_before_the_request(counter: Counter) -> None:
     counter.let_go(3)
-    given = [await counter.ids.next()]
+    given = [await counter.ids.generate_ledger_id()]
     counter.last += 10  # another process
-    given.append(await counter.ids.next())
-    given.append(await counter.ids.next())
+    given.append(await counter.ids.generate_ledger_id())
+    given.append(await counter.ids.generate_ledger_id())
     assert given == [1, 12, 13]
 
 
@@ -97,4 +97,4 @@ async def test_error_reaches_only_the_waiters_of_its_change(counter: Counter) ->
     assert counter.draws == [1, 2]
     counter.fails = None
     counter.let_go()
-    assert await counter.ids.next() == 1
+    assert await counter.ids.generate_ledger_id() == 1

@@ -24,13 +24,13 @@ OPEN = LedgerMetadata(
 )
 RECOVERING = replace(OPEN, state=LedgerState.IN_RECOVERY)
 CLOSED = replace(OPEN, state=LedgerState.CLOSED, last_entry_id=9, length_bytes=100, closed_ms=2)
-DELETED = ledger_metadata.tombstone(CLOSED)
+DELETED = ledger_metadata.make_tombstone(CLOSED)
 
 
 @pytest.mark.parametrize("metadata", [OPEN, RECOVERING, CLOSED, DELETED], ids=lambda metadata: metadata.state.name)
 def test_encoded_metadata_round_trips(metadata: LedgerMetadata) -> None:
-    assert ledger_metadata.decode(metadata.encode()) == metadata
-    assert metadata.encode() == ledger_metadata.decode(metadata.encode()).encode()
+    assert ledger_metadata.decode_metadata(metadata.encode()) == metadata
+    assert metadata.encode() == ledger_metadata.decode_metadata(metadata.encode()).encode()
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_encoded_metadata_round_trips(metadata: LedgerMetadata) -> None:
 )
 def test_metadata_that_means_nothing_is_refused(message: ledger_pb2.LedgerMetadata) -> None:
     with pytest.raises(LedgerError):
-        ledger_metadata.decode(message.SerializeToString())
+        ledger_metadata.decode_metadata(message.SerializeToString())
     with pytest.raises(LedgerError):
-        ledger_metadata.decode(b"\xff\xff")
+        ledger_metadata.decode_metadata(b"\xff\xff")
 
 
 def test_new_ensemble_appends_a_fragment_or_replaces_an_empty_one() -> None:
@@ -134,9 +134,9 @@ def test_repair_that_is_late_changes_nothing(first: int, old: str, new: str) -> 
 
 def test_a_tombstone_waits_for_all_that_may_hold_entries() -> None:
     current = ledger_metadata.add_holders(replace(CLOSED, former_bookies=("b7",)), "b9")
-    deleted = ledger_metadata.tombstone(current)
+    deleted = ledger_metadata.make_tombstone(current)
     assert deleted.holders == ("b1", "b2", "b3", "b7", "b9")
-    assert ledger_metadata.tombstone(deleted) is deleted
+    assert ledger_metadata.make_tombstone(deleted) is deleted
     assert ledger_metadata.remove_holders(deleted, ["b9", "b1"]).holders == ("b2", "b3", "b7")
     assert ledger_metadata.add_holders(CLOSED, "b2") is CLOSED
     assert ledger_metadata.add_holders(CLOSED, "b8", "b2", "b9", "b8").former_bookies == ("b8", "b9")
@@ -150,4 +150,4 @@ def test_a_tombstone_waits_for_all_that_may_hold_entries() -> None:
         with pytest.raises(LedgerDeleted):
             late()
     with pytest.raises(NoSuchLedger):
-        ledger_metadata.tombstone(None)
+        ledger_metadata.make_tombstone(None)

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, NoSuchEntry, NoSuchLedger, Unreadable
-from magnetar_bookie.ledger.ledger_metadata import replace_bookie, replace_last_fragment, tombstone
+from magnetar_bookie.ledger.ledger_metadata import make_tombstone, replace_bookie, replace_last_fragment
 from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
@@ -276,7 +276,7 @@ async def test_a_deleted_ledger_is_not_read() -> None:
             await cluster.client.open(77)
         ledger_id = await closed_ledger(cluster, 5)
         reader = await cluster.client.open(ledger_id)
-        await cluster.client.ledgers.change_metadata(ledger_id, tombstone)
+        await cluster.client.ledgers.change_metadata(ledger_id, make_tombstone)
         for bookie in cluster.bookies.values():
             bookie.ledger(ledger_id).deleted = True
         with pytest.raises(LedgerDeleted):

@@ -20,7 +20,7 @@ from magnetar_bookie.errors import (
     WriterClosed,
 )
 from magnetar_bookie.ledger import ledger_metadata
-from magnetar_bookie.ledger.ensemble_rules import Change
+from magnetar_bookie.ledger.ensemble_rules import EnsembleChange
 from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import check_record, encode_record
 from magnetar_bookie.read.striping import Striping
@@ -160,10 +160,10 @@ async def test_writer_continues_without_spare_and_refills_slot_on_return() -> No
         await dead.go()
         assert [await writer.add(b"x"), await writer.add(b"y")] == [1, 2]
         assert writer.metadata == before  # it stays listed
-        assert writer.absent == [dead.bookie_id]
+        assert writer.absent_bookies == [dead.bookie_id]
         await dead.come()
         await scene.settled(lambda: len(writer.metadata.fragments) == 2)
-        assert writer.absent == []
+        assert writer.absent_bookies == []
         assert await writer.add(b"z") == 3
         await scene.settled(lambda: 3 in dead.entries(writer.ledger_id))
         old, new = writer.metadata.fragments
@@ -393,7 +393,7 @@ async def test_pending_adds_are_limited_in_entries_and_bytes() -> None:
         outcomes.append(b"a", b"b", b"c")
         with pytest.raises(TooManyPending, match=f"may have 3 of {_BOUND}"):
             outcomes.append(b"d")
-        waiting = asyncio.create_task(writer.room())
+        waiting = asyncio.create_task(writer.wait_for_capacity())
         later = asyncio.create_task(writer.add(b"d"))
         await scene.idle()
         assert not waiting.done()
@@ -500,7 +500,7 @@ async def test_a_silent_writer_that_was_fenced_hears_of_it() -> None:
         for bookie in scene.ensemble(writer):
             bookie.fenced.add(writer.ledger_id)
         scene.clock.advance(0.2)
-        await scene.settled(lambda: isinstance(writer.failed, LedgerFenced))
+        await scene.settled(lambda: isinstance(writer.failure, LedgerFenced))
 
 
 async def test_every_record_carries_the_lac_and_the_length(scene: Scene) -> None:
@@ -616,36 +616,24 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     client = await scene.client()
     writer = await scene.writer()
 
-    async def publish(change: Change) -> None:
+    async def publish(change: EnsembleChange) -> None:
         pass
 
     def adds() -> ReplicatedAdds:
-        return ReplicatedAdds(
-            writer.ledger_id,
-            writer.metadata.master_key,
-            writer.metadata.striping,
-            writer.metadata.last_fragment,
-            0,
-            client.bookies,
-            client.placement,
-            publish,
-            scene.clock,
-            client.randomness,
-            client.settings,
-            recovery=True,
-        )
+        metadata = writer.metadata
+        return ReplicatedAdds(client, writer.ledger_id, metadata, metadata.last_fragment, 0, publish, recovery=True)
 
     record = encode_record(writer.ledger_id, 0, -1, 1, b"a")
     before = adds()
     for bookie in scene.ensemble(writer):
         bookie.holding = True
     told: list[object] = []
-    before.add(0, [record], lambda _first, _records, error: told.append(error))
+    before.add_records(0, [record], lambda _first, _records, error: told.append(error))
     await scene.idle()
     assert not told
     await client.close()
     after = adds()
-    after.add(0, [record], lambda _first, _records, error: told.append(error))
+    after.add_records(0, [record], lambda _first, _records, error: told.append(error))
     await scene.settled(lambda: len(told) == 2)
     assert all(isinstance(one, AddFailed) for one in told)
 
@@ -681,7 +669,7 @@ async def test_abandoning_writer_fails_close_waiting_for_ensemble_change(scene: 
     writer = await scene.writer()
     await writer.add(b"a")
     scene.server.suspend(scene.store)
-    writer._adds.bookie_failed(writer.metadata.last_fragment.bookies[0], "a test")
+    writer._adds.on_bookie_failed(writer.metadata.last_fragment.bookies[0], "a test")
     await scene.idle()
     closing = asyncio.create_task(writer.close())
     await scene.idle()

@@ -8,7 +8,7 @@ from magnetar_bookie.auto_recovery.ledger_overview import ledgers, replicas
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices, unclaimed
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
-from magnetar_bookie.ledger.ledger_metadata import tombstone
+from magnetar_bookie.ledger.ledger_metadata import make_tombstone
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.ledger_pb2 import BookieRegistration
@@ -89,7 +89,7 @@ async def test_ledger_listing_names_missing_bookies() -> None:
         whole = await of.make(striping, Fragment(0, ("b0", "b1")))
         lacking = await of.make(striping, Fragment(0, ("b0", "away")), Fragment(5, ("b1", "b2")))
         deleted = await of.make(striping, Fragment(0, ("b1", "b2")))
-        await of.client.ledgers.change_metadata(deleted, tombstone)
+        await of.client.ledgers.change_metadata(deleted, make_tombstone)
         await of.store.put(paths.ledger(77), b"nothing of ours", ABSENT)
         found = {one.ledger_id: one async for one in ledgers(of.client)}
         assert list(found) == [whole, lacking, deleted]

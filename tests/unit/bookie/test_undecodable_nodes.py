@@ -60,8 +60,8 @@ def test_foreign_node_is_logged_once_until_its_problem_changes() -> None:
     foreign = UndecodableNodes()
     with told() as messages:
         for reason in ("one", "one", "another", "another"):
-            foreign.pass_over("/a", reason)
-            foreign.pass_over("/b", "one")
+            foreign.log_once("/a", reason)
+            foreign.log_once("/b", "one")
     assert [message.split()[0] for message in messages] == ["/a", "/b", "/a"]
 
 
@@ -69,9 +69,9 @@ def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
     foreign = UndecodableNodes()
     with told() as messages:
         for number in range(3000):
-            foreign.pass_over(f"/{number}", "one")
+            foreign.log_once(f"/{number}", "one")
     assert len(messages) == 3000
-    assert len(foreign._told) <= 1000
+    assert len(foreign._logged) <= 1000
 
 
 async def test_auto_recovery_skips_unreadable_nodes(of: Scene) -> None:
@@ -198,4 +198,4 @@ async def test_garbage_collector_continues_past_unreadable_metadata() -> None:
 def test_metadata_of_an_open_ledger_name_bookies() -> None:
     message = ledger_pb2.LedgerMetadata(state=ledger_pb2.OPEN, ensemble_size=1, write_quorum=1, ack_quorum=1)
     with pytest.raises(LedgerError, match="name no bookies"):
-        ledger_metadata.decode(message.SerializeToString())
+        ledger_metadata.decode_metadata(message.SerializeToString())

@@ -118,8 +118,8 @@ class Fight:
             else:
                 self.failed += 1
 
-        while self.writing and writer.failed is None:
-            await writer.room()
+        while self.writing and writer.failure is None:
+            await writer.wait_for_capacity()
             entry_id = writer.append(b"entry %d" % (len(self.acked) + writer.pending_entries), done)
             assert entry_id >= len(self.acked)
             if self.chance.random() < 0.3:

@@ -258,7 +258,7 @@ async def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool)
 async def test_plan_fails_and_names_a_deleted_ledger() -> None:
     async with _running_log() as (scene, log, plans):
         lost = log.listed.ledgers[1].ledger_id
-        await scene.client.ledgers.change_metadata(lost, ledger_metadata.tombstone)
+        await scene.client.ledgers.change_metadata(lost, ledger_metadata.make_tombstone)
         with pytest.raises(BrokerError, match=f"ledger {lost} was deleted") as told:
             await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
