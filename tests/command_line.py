@@ -46,15 +46,15 @@ class CommandLine:
             stdout, stderr = process.communicate(given, timeout=GENEROUS_S)
         return Ended(process.returncode, stdout.decode(), stderr.decode())
 
-    def said(self, *arguments: str, given: bytes | None = None) -> str:
-        """What it printed, if all went well."""
+    def output_of(self, *arguments: str, given: bytes | None = None) -> str:
+        """Run the command, which must succeed, and return its output."""
         ended = self.run(*arguments, given=given)
         assert (ended.exit_code, ended.stderr) == (0, ""), (arguments, ended)
         return ended.stdout
 
-    def told(self, *arguments: str, given: bytes | None = None) -> list[dict[str, Any]]:
-        """The same in JSON."""
-        return [json.loads(line) for line in self.said(*arguments, "--json", given=given).splitlines()]
+    def json_of(self, *arguments: str, given: bytes | None = None) -> list[dict[str, Any]]:
+        """Run the command with --json, and return the objects of its output."""
+        return [json.loads(line) for line in self.output_of(*arguments, "--json", given=given).splitlines()]
 
     def process(self, *arguments: str, shell_around: str = 'exec "$@"') -> ChildProcess[bytes]:
         """Started, with pipes. `shell_around`: what a shell does with it."""

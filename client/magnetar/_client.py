@@ -209,7 +209,8 @@ class Client(Unpicklable):
           subscription begins.
         - `message_listener` is called with the consumer and each message, on a thread of its own.
         - `receiver_queue_size` and `receiver_queue_bytes` limit how many messages the client prefetches.
-        - `negative_ack_redelivery_delay_ms` is the time between negative_acknowledge and the redelivery of the message.
+        - `negative_ack_redelivery_delay_ms` is the time between negative_acknowledge and the redelivery of the message;
+          it is redelivered earlier if the connection breaks.
           `negative_ack_redelivery_backoff` replaces it.
         - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
           With `ack_receipt_enabled`, acknowledge returns when they are durable.

@@ -1,11 +1,14 @@
-"""Negatively acknowledged messages, from the application's call until their redelivery is requested.
+"""Positions of negatively acknowledged messages, from the application's call until their redelivery is requested.
 
-A nacked message waits in the `NackSchedule` for its redelivery delay. Each entry has its own due time. Due times are
-rounded up to a tenth of the shortest delay, so that entries that were nacked at about the same time are requested
-together, and a consumer needs one timer.
+The position of a nacked message's entry waits in the `NackSchedule` for its redelivery delay. Due times are rounded up
+to a tenth of the shortest delay, so that entries that were nacked at about the same time are requested together, and a
+consumer needs one timer.
 
 Redelivery is by entry. A second nack of an entry has no effect while the entry waits, or after its redelivery was
 requested since its delivery: another redelivery would bring back messages that the application is processing.
+
+When the connection breaks, or an epoch ends for another reason, the broker redelivers everything unacknowledged at
+once. Nacks of messages that were delivered before are dropped.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar._acknowledgments import AckTarget, CallSoon, LoopInbox
-from magnetar._message import Message
+from magnetar._message import DeliveredEntry, Message
 from magnetar.exceptions import InvalidConfiguration
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["FixedDelay", "MultiplierRedeliveryBackoff", "NackSchedule", "NegativeAcksTracker", "RedeliveryBackoff"]
 
-Owner = TypeVar("Owner", bound=Hashable)
+Partition = TypeVar("Partition", bound=Hashable)
 
 # The time for which entries are collected, at least and at most.
 _SHORTEST_TICK_S: Final = 0.001
@@ -79,7 +82,6 @@ class NegativeAcksTracker:
         self._clock = clock
         self._before_redelivery = before_redelivery
         self._inbox: LoopInbox[tuple[float, AckTarget]] = LoopInbox(call_soon, self._schedule, self._schedule, 2**31)
-        # By partition.
         self._scheduled: NackSchedule[Any] = NackSchedule(backoff.min_delay_ms / 1000)
         self._timer: Timer | None = None
         self._timer_due_s = 0.0
@@ -91,7 +93,7 @@ class NegativeAcksTracker:
 
     def forget_partition(self, partition: object) -> None:
         """Drop the partition's nacks: the broker redelivers all its unacknowledged messages anyway."""
-        self._scheduled.forget_owner(partition)
+        self._scheduled.forget_partition(partition)
 
     def close(self) -> None:
         self._is_closed = True
@@ -102,16 +104,17 @@ class NegativeAcksTracker:
         if self._is_closed:
             return
         for nacked_at_s, target in self._inbox.drain():
+            entry = target._entry if isinstance(target, Message) else target
+            partition = entry.epoch.origin
+            if entry.epoch is not partition.epoch or not partition.is_connected:  # it is redelivered anyway
+                continue
             redelivery_count = 0
-            if isinstance(target, Message):
-                entry = target._entry
-                partition = entry.epoch.origin
-                if entry.nacked or entry.epoch is not partition.epoch:  # it is redelivered anyway
+            if isinstance(entry, DeliveredEntry):
+                if entry.nacked:
                     continue
                 entry.nacked = True
-                position, redelivery_count = (entry.ledger_id, entry.entry_id), entry.redelivery_count
-            else:
-                partition, position = target.epoch.origin, (target.ledger_id, target.entry_id)
+                redelivery_count = entry.redelivery_count
+            position = (entry.ledger_id, entry.entry_id)
             self._scheduled.add_entry(partition, position, nacked_at_s + self._backoff.next(redelivery_count) / 1000)
         self._set_timer()
 
@@ -136,19 +139,19 @@ class NegativeAcksTracker:
         self._set_timer()
 
 
-class NackSchedule(Generic[Owner]):
-    """Entries and when they are due, by their owner."""
+class NackSchedule(Generic[Partition]):
+    """Entries and when they are due, by their partition."""
 
     def __init__(self, shortest_delay_s: float) -> None:
         self._tick_s = min(max(shortest_delay_s / 10, _SHORTEST_TICK_S), _LONGEST_TICK_S)
         # Tick → entries that are due then. `_ticks` is a heap of the keys, and may have some that were removed.
-        self._due: dict[int, dict[Owner, dict[tuple[int, int], None]]] = {}
+        self._due: dict[int, dict[Partition, dict[tuple[int, int], None]]] = {}
         self._ticks: list[int] = []
-        # Owner → its entries.
-        self._waiting: dict[Owner, dict[tuple[int, int], None]] = {}
+        # Partition → its entries.
+        self._waiting: dict[Partition, dict[tuple[int, int], None]] = {}
 
-    def add_entry(self, owner: Owner, position: tuple[int, int], due_s: float) -> None:
-        waiting = self._waiting.setdefault(owner, {})
+    def add_entry(self, partition: Partition, position: tuple[int, int], due_s: float) -> None:
+        waiting = self._waiting.setdefault(partition, {})
         if position in waiting:
             return
         waiting[position] = None
@@ -156,27 +159,27 @@ class NackSchedule(Generic[Owner]):
         if tick not in self._due:
             self._due[tick] = {}
             heapq.heappush(self._ticks, tick)
-        self._due[tick].setdefault(owner, {})[position] = None
+        self._due[tick].setdefault(partition, {})[position] = None
 
-    def forget_owner(self, owner: Owner) -> None:
-        self._waiting.pop(owner, None)
+    def forget_partition(self, partition: Partition) -> None:
+        self._waiting.pop(partition, None)
         for entries in self._due.values():
-            entries.pop(owner, None)
+            entries.pop(partition, None)
 
     def next_due_s(self) -> float | None:
         while self._ticks and not self._due.get(self._ticks[0]):
             self._due.pop(heapq.heappop(self._ticks), None)
         return self._ticks[0] * self._tick_s if self._ticks else None
 
-    def pop_due(self, now_s: float) -> dict[Owner, list[tuple[int, int]]]:
-        """Remove the entries that are due. Return them by owner, each once, in order."""
-        popped: dict[Owner, dict[tuple[int, int], None]] = {}
+    def pop_due(self, now_s: float) -> dict[Partition, list[tuple[int, int]]]:
+        """Remove the entries that are due. Return them by partition, each once, in order."""
+        popped: dict[Partition, dict[tuple[int, int], None]] = {}
         while self._ticks and self._ticks[0] * self._tick_s <= now_s:
-            for owner, positions in self._due.pop(heapq.heappop(self._ticks), {}).items():
-                popped.setdefault(owner, {}).update(positions)
-                waiting = self._waiting.get(owner, {})
+            for partition, positions in self._due.pop(heapq.heappop(self._ticks), {}).items():
+                popped.setdefault(partition, {}).update(positions)
+                waiting = self._waiting.get(partition, {})
                 for position in positions:
                     waiting.pop(position, None)
                 if not waiting:
-                    self._waiting.pop(owner, None)
-        return {owner: sorted(positions) for owner, positions in popped.items()}
+                    self._waiting.pop(partition, None)
+        return {partition: sorted(positions) for partition, positions in popped.items()}

@@ -46,20 +46,20 @@ def topic() -> str:
 
 
 def values(magnetar_of: CommandLine, topic: str) -> list[str | None]:
-    return [one.get("value") for one in magnetar_of.told("tail", topic, "--from", "earliest", "--no-follow")]
+    return [one.get("value") for one in magnetar_of.json_of("tail", topic, "--from", "earliest", "--no-follow")]
 
 
 def test_arguments_are_published_and_received(magnetar_of: CommandLine, topic: str) -> None:
     full = f"persistent://public/default/{topic}"
-    said = magnetar_of.said("produce", topic, "hello", "wörld", "-k", "k", "-p", "unit=C", "-p", "x=y=z")
+    said = magnetar_of.output_of("produce", topic, "hello", "wörld", "-k", "k", "-p", "unit=C", "-p", "x=y=z")
     assert said == f"2 messages are persisted in {full}\n"
-    received = magnetar_of.told("consume", topic, "-s", "s", "--start", "earliest", "-n", "2")
+    received = magnetar_of.json_of("consume", topic, "-s", "s", "--start", "earliest", "-n", "2")
     assert [one["value"] for one in received] == ["hello", "wörld"]
     for one in received:
         assert (one["topic"], one["key"], one["properties"]) == (full, "k", {"unit": "C", "x": "y=z"})
-    assert magnetar_of.told("subscriptions", "stats", topic)[0]["backlog_messages"] == 0
+    assert magnetar_of.json_of("subscriptions", "stats", topic)[0]["backlog_messages"] == 0
     # Also of those who have gone since.
-    assert magnetar_of.told("topics", "stats", topic)[0]["delivered"]["messages"] == 2
+    assert magnetar_of.json_of("topics", "stats", topic)[0]["delivered"]["messages"] == 2
     again = magnetar_of.run("consume", topic, "-s", "s", "-n", "1", "--timeout", "0.2")
     assert again.exit_code == ExitCode.TOO_FEW
     assert "0 of 1 messages received" in again.stderr
@@ -73,63 +73,63 @@ def test_produce_accepts_json_written_by_tail(magnetar_of: CommandLine, topic: s
         {"value": None, "key": "gone"},
         {"value": "", "event_time": 1_700_000_000_000},
     ]
-    magnetar_of.said("produce", topic, "--json", given="\n".join(map(json.dumps, lines)).encode())
-    told = magnetar_of.said("tail", topic, "--from", "earliest", "--no-follow", "--json")
+    magnetar_of.output_of("produce", topic, "--json", given="\n".join(map(json.dumps, lines)).encode())
+    told = magnetar_of.output_of("tail", topic, "--from", "earliest", "--no-follow", "--json")
     other = f"{topic}-copy"
-    magnetar_of.said("produce", other, "--json", given=told.encode())
+    magnetar_of.output_of("produce", other, "--json", given=told.encode())
     names = ("value", "value_base64", "key", "key_base64", "properties", "event_time")
     copies = [
-        [{name: one[name] for name in names if name in one} for one in magnetar_of.told("topics", "peek", name)]
+        [{name: one[name] for name in names if name in one} for one in magnetar_of.json_of("topics", "peek", name)]
         for name in (topic, other)
     ]
     assert copies[0] == copies[1]
     assert copies[0][:3] == lines[:3]
     assert copies[0][3] == {"value": "", "event_time": "2023-11-14T22:13:20.000Z"}
-    assert magnetar_of.said("topics", "peek", topic, "--hex", "-n", "2").splitlines()[1].endswith("  ff ff 00")
+    assert magnetar_of.output_of("topics", "peek", topic, "--hex", "-n", "2").splitlines()[1].endswith("  ff ff 00")
 
 
 def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, topic: str) -> None:
     """ADM-1"""
-    magnetar_of.said("topics", "create", topic, "--partitions", "2")
+    magnetar_of.output_of("topics", "create", topic, "--partitions", "2")
     full = f"persistent://public/default/{topic}"
-    assert {"topic": full, "partitions": 2} in magnetar_of.told("topics", "list")
-    magnetar_of.said("topics", "update", topic, "--partitions", "3")
+    assert {"topic": full, "partitions": 2} in magnetar_of.json_of("topics", "list")
+    magnetar_of.output_of("topics", "update", topic, "--partitions", "3")
     parts = [f"{full}-partition-{at}" for at in range(3)]
-    assert [one["topic"] for one in magnetar_of.told("topics", "partitions", topic)] == parts
-    assert [one["topic"] for one in magnetar_of.told("topics", "lookup", topic)] == parts
-    magnetar_of.said("subscriptions", "create", topic, "s", "--at", "earliest")
-    assert magnetar_of.told("subscriptions", "list", topic) == [{"subscription": "s"}]
-    magnetar_of.said("produce", topic, "-n", "6", "--no-batching", "x")
-    assert [one["subscription"] for one in magnetar_of.told("subscriptions", "stats", topic, "s")] == ["s"]
-    assert magnetar_of.told("topics", "stats", topic)[0]["messages_ever"] == 6
-    assert [one["topic"] for one in magnetar_of.told("topics", "stats", topic, "--internal")] == parts
+    assert [one["topic"] for one in magnetar_of.json_of("topics", "partitions", topic)] == parts
+    assert [one["topic"] for one in magnetar_of.json_of("topics", "lookup", topic)] == parts
+    magnetar_of.output_of("subscriptions", "create", topic, "s", "--at", "earliest")
+    assert magnetar_of.json_of("subscriptions", "list", topic) == [{"subscription": "s"}]
+    magnetar_of.output_of("produce", topic, "-n", "6", "--no-batching", "x")
+    assert [one["subscription"] for one in magnetar_of.json_of("subscriptions", "stats", topic, "s")] == ["s"]
+    assert magnetar_of.json_of("topics", "stats", topic)[0]["messages_ever"] == 6
+    assert [one["topic"] for one in magnetar_of.json_of("topics", "stats", topic, "--internal")] == parts
     assert magnetar_of.run("topics", "stats", "bad//name").exit_code == ExitCode.USAGE
     nobody = magnetar_of.run("subscriptions", "skip", topic, "s", "--all")
     assert nobody.exit_code == ExitCode.USAGE
     assert "use --yes" in nobody.stderr
-    magnetar_of.said("subscriptions", "skip", topic, "s", "--all", "--yes")
-    assert magnetar_of.told("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 0
-    magnetar_of.said("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
-    assert magnetar_of.told("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 6
-    assert len(magnetar_of.told("subscriptions", "peek", parts[0], "s", "-n", "10")) == 2
-    assert len(magnetar_of.told("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
+    magnetar_of.output_of("subscriptions", "skip", topic, "s", "--all", "--yes")
+    assert magnetar_of.json_of("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 0
+    magnetar_of.output_of("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
+    assert magnetar_of.json_of("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 6
+    assert len(magnetar_of.json_of("subscriptions", "peek", parts[0], "s", "-n", "10")) == 2
+    assert len(magnetar_of.json_of("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
     with Admin(server.service_url) as admin:
         for part in parts[:2]:
             admin.reading.plan(part, start=NextMessage(0, 0), lease_ms=60_000, lease_id=b"l" * 16, holder="a query")
-    (shown,) = magnetar_of.told("topics", "stats", topic, "--internal")[1]["stats"]["leases"]
+    (shown,) = magnetar_of.json_of("topics", "stats", topic, "--internal")[1]["stats"]["leases"]
     assert (shown["holder"], shown["lease_id"]) == ("a query", (b"l" * 16).hex())
-    assert shown["lease_id"] in magnetar_of.said("topics", "stats", topic, "--internal")
-    ended = magnetar_of.said("topics", "end-lease", topic, shown["lease_id"], "--yes")
+    assert shown["lease_id"] in magnetar_of.output_of("topics", "stats", topic, "--internal")
+    ended = magnetar_of.output_of("topics", "end-lease", topic, shown["lease_id"], "--yes")
     assert [line.partition(": ")[0] for line in ended.splitlines()] == parts[:2]
-    assert not any(one["stats"]["leases"] for one in magnetar_of.told("topics", "stats", topic, "--internal"))
+    assert not any(one["stats"]["leases"] for one in magnetar_of.json_of("topics", "stats", topic, "--internal"))
     nobody = magnetar_of.run("topics", "end-lease", topic, shown["lease_id"], "--yes")
     assert nobody.exit_code == ExitCode.FAILED
     assert "has no lease" in nobody.stderr
-    magnetar_of.said("topics", "truncate", topic, "--yes")
-    magnetar_of.said("topics", "unload", topic)
-    magnetar_of.said("subscriptions", "delete", topic, "s", "--yes")
-    magnetar_of.said("topics", "delete", topic, "--yes")
-    assert full not in {one["topic"] for one in magnetar_of.told("topics", "list")}
+    magnetar_of.output_of("topics", "truncate", topic, "--yes")
+    magnetar_of.output_of("topics", "unload", topic)
+    magnetar_of.output_of("subscriptions", "delete", topic, "s", "--yes")
+    magnetar_of.output_of("topics", "delete", topic, "--yes")
+    assert full not in {one["topic"] for one in magnetar_of.json_of("topics", "list")}
 
 
 def lines_of(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
@@ -180,7 +180,9 @@ def test_interrupted_produce_reports_number_of_persisted_messages(
 
 
 def test_a_pipe_that_closes_loses_no_message(magnetar_of: CommandLine, topic: str) -> None:
-    magnetar_of.said("produce", topic, "--in", "lines", given=b"".join(b"%d\n" % number for number in range(20_000)))
+    magnetar_of.output_of(
+        "produce", topic, "--in", "lines", given=b"".join(b"%d\n" % number for number in range(20_000))
+    )
     with magnetar_of.process("consume", topic, "-s", "s", "--start", "earliest", "--raw") as consuming:
         seen = [int(line) for line in lines_of(consuming, 10)]
         assert consuming.stdout is not None
@@ -188,7 +190,7 @@ def test_a_pipe_that_closes_loses_no_message(magnetar_of: CommandLine, topic: st
         assert consuming.wait(GENEROUS_S) == ExitCode.PIPE_CLOSED
         assert consuming.stderr is not None
         assert consuming.stderr.read() == b""
-    rest = magnetar_of.said("consume", topic, "-s", "s", "--raw", "--timeout", "1").splitlines()
+    rest = magnetar_of.output_of("consume", topic, "-s", "s", "--raw", "--timeout", "1").splitlines()
     assert seen == list(range(10))
     assert [int(line) for line in rest] == list(range(10, 20_000))
     with magnetar_of.process("produce", topic, "-n", "1000000", "--ids", "x") as producing:
@@ -214,30 +216,30 @@ def test_closed_inputs_and_outputs(magnetar_of: CommandLine, topic: str) -> None
 
 
 def test_tail_shows_the_last_ones_and_follows(magnetar_of: CommandLine, topic: str) -> None:
-    magnetar_of.said("topics", "create", topic, "--partitions", "2")
-    magnetar_of.said(
+    magnetar_of.output_of("topics", "create", topic, "--partitions", "2")
+    magnetar_of.output_of(
         "produce", topic, "--in", "lines", "--batch-messages", "7", given=b"".join(b"%d\n" % n for n in range(100))
     )
     for count in (1, 5, 30, 1000):
-        told = magnetar_of.told("tail", topic, "-n", str(count), "--no-follow")
+        told = magnetar_of.json_of("tail", topic, "-n", str(count), "--no-follow")
         assert len(told) == min(count, 100)
         assert {one["value"] for one in told} <= {str(number) for number in range(100)}
         assert [one["publish_time"] for one in told] == sorted(one["publish_time"] for one in told)
     other = f"{topic}-other"
-    magnetar_of.said("produce", other, "last")
+    magnetar_of.output_of("produce", other, "last")
     with magnetar_of.process("tail", topic, other, "-n", "1", "-c", "3", "--json") as following:
         assert json.loads(lines_of(following, 1)[0])["value"] == "last"
-        magnetar_of.said("produce", topic, "next")
+        magnetar_of.output_of("produce", topic, "next")
         assert json.loads(lines_of(following, 1)[0])["value"] == "next"
-        magnetar_of.said("produce", other, "and next")
+        magnetar_of.output_of("produce", other, "and next")
         assert json.loads(ended(following, ExitCode.DONE)[0])["value"] == "and next"
-    first, second = magnetar_of.told("topics", "peek", other)
-    assert magnetar_of.told("tail", other, "--from", second["message_id"], "--no-follow") == [second]
-    assert magnetar_of.told("tail", other, "--from", first["publish_time"], "--no-follow") == [first, second]
+    first, second = magnetar_of.json_of("topics", "peek", other)
+    assert magnetar_of.json_of("tail", other, "--from", second["message_id"], "--no-follow") == [second]
+    assert magnetar_of.json_of("tail", other, "--from", first["publish_time"], "--no-follow") == [first, second]
     missing = magnetar_of.run("tail", "there-is-none")
     assert missing.exit_code == ExitCode.FAILED
     assert "there is no topic" in missing.stderr
-    assert not [one for one in magnetar_of.told("topics", "list") if "there-is-none" in one["topic"]]
+    assert not [one for one in magnetar_of.json_of("topics", "list") if "there-is-none" in one["topic"]]
 
 
 def test_refused_input_is_reported_with_reason(magnetar_of: CommandLine, topic: str) -> None:
@@ -265,17 +267,17 @@ def test_refused_input_is_reported_with_reason(magnetar_of: CommandLine, topic: 
 
 
 def test_perf_measures(magnetar_of: CommandLine, topic: str) -> None:
-    sent = magnetar_of.told("perf", "produce", topic, "-m", "5000", "-s", "10", "-n", "3", "--partitions", "2")[-1]
+    sent = magnetar_of.json_of("perf", "produce", topic, "-m", "5000", "-s", "10", "-n", "3", "--partitions", "2")[-1]
     assert (sent["total"], sent["messages"], sent["failed"]) == (True, 5000, 0)
     latencies = list(sent["latency_ms"].values())
     assert latencies == sorted(latencies)
     assert latencies[0] > 0
-    got = magnetar_of.told("perf", "consume", topic, "--start", "earliest", "-m", "5000")[-1]
+    got = magnetar_of.json_of("perf", "consume", topic, "--start", "earliest", "-m", "5000")[-1]
     assert got["messages"] == 5000
-    assert magnetar_of.told("subscriptions", "stats", topic, "perf")[0]["backlog_messages"] == 0
+    assert magnetar_of.json_of("subscriptions", "stats", topic, "perf")[0]["backlog_messages"] == 0
     few = magnetar_of.run("perf", "consume", topic, "-m", "1", "-t", "0.1")
     assert few.exit_code == ExitCode.TOO_FEW
-    paced = magnetar_of.told("perf", "produce", topic, "-r", "200", "-m", "100", "--size", "0")[-1]
+    paced = magnetar_of.json_of("perf", "produce", topic, "-r", "200", "-m", "100", "--size", "0")[-1]
     assert paced["messages"] == 100
     assert paced["seconds"] >= 0.49
 
@@ -284,10 +286,10 @@ def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, to
     def offered(words: str, **more: str) -> list[str]:
         """As bash asks: the last word is the one that is being typed."""
         asked = {"_MAGNETAR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        return CommandLine(server.service_url, {**asked, **more}).said().split()
+        return CommandLine(server.service_url, {**asked, **more}).output_of().split()
 
-    magnetar_of.said("topics", "create", f"{topic}-parted", "--partitions", "2")
-    magnetar_of.said("subscriptions", "create", f"{topic}-parted", "billing")
+    magnetar_of.output_of("topics", "create", f"{topic}-parted", "--partitions", "2")
+    magnetar_of.output_of("subscriptions", "create", f"{topic}-parted", "billing")
     assert offered("magnetar sub") == ["subscriptions"]
     assert offered("magnetar topics trun") == ["truncate"]
     assert offered(f"magnetar topics stats {topic}-p") == [f"{topic}-parted"]
@@ -304,8 +306,8 @@ def test_produce_resumes_or_reports_unknown_after_broker_outage(
     """What had a receipt before the kill is there, what was sent meanwhile waits; where none comes, nobody knows."""
     with StandaloneProcess(tmp_path / "data") as server:
         line = CommandLine(server.service_url)
-        line.said("topics", "create", "t")
-        line.said("subscriptions", "create", "t", "keeps it")
+        line.output_of("topics", "create", "t")
+        line.output_of("subscriptions", "create", "t", "keeps it")
         with line.process("produce", "t", "--ids", "--json", "--in", "lines", "--batch-messages", "1") as through:
             assert through.stdin is not None
             through.stdin.write(b"before\n")

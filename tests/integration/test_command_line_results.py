@@ -39,58 +39,58 @@ def topic() -> str:
 
 def test_lists_in_json_are_an_object_per_row(magnetar_of: CommandLine, topic: str) -> None:
     """The same field that a program takes out of each line; of bookies and ledgers see test_maintenance.py."""
-    magnetar_of.said("topics", "create", topic, "--partitions", "2")
+    magnetar_of.output_of("topics", "create", topic, "--partitions", "2")
     for subscription in ("a", "b"):
-        magnetar_of.said("subscriptions", "create", topic, subscription)
-    magnetar_of.said("tenants", "create", f"tenant-{topic}")
+        magnetar_of.output_of("subscriptions", "create", topic, subscription)
+    magnetar_of.output_of("tenants", "create", f"tenant-{topic}")
     for namespace in ("x", "y"):
-        magnetar_of.said("namespaces", "create", f"tenant-{topic}/{namespace}", "--bundles", "2")
+        magnetar_of.output_of("namespaces", "create", f"tenant-{topic}/{namespace}", "--bundles", "2")
     full = f"persistent://public/default/{topic}"
     parts = [f"{full}-partition-{number}" for number in range(2)]
     bundles = ["0x00000000_0x80000000", "0x80000000_0xffffffff"]
-    (broker,) = magnetar_of.told("brokers", "list")
+    (broker,) = magnetar_of.json_of("brokers", "list")
     assert {"broker_id", "listeners", "http_address", "load"} <= set(broker)
-    listed = magnetar_of.told("bundles", "list", f"tenant-{topic}/x")
+    listed = magnetar_of.json_of("bundles", "list", f"tenant-{topic}/x")
     assert [(one["namespace"], one["bundle"]) for one in listed] == [(f"tenant-{topic}/x", one) for one in bundles]
     for words in (("bundles", "find"), ("topics", "lookup"), ("topics", "partitions")):
-        assert [one["topic"] for one in magnetar_of.told(*words, topic)] == parts
-    assert {full} <= {one["topic"] for one in magnetar_of.told("topics", "list")}
-    assert [one["subscription"] for one in magnetar_of.told("subscriptions", "list", topic)] == ["a", "b"]
-    assert {"public", f"tenant-{topic}"} <= {one["tenant"] for one in magnetar_of.told("tenants", "list")}
-    namespaces = [one["namespace"] for one in magnetar_of.told("namespaces", "list", f"tenant-{topic}")]
+        assert [one["topic"] for one in magnetar_of.json_of(*words, topic)] == parts
+    assert {full} <= {one["topic"] for one in magnetar_of.json_of("topics", "list")}
+    assert [one["subscription"] for one in magnetar_of.json_of("subscriptions", "list", topic)] == ["a", "b"]
+    assert {"public", f"tenant-{topic}"} <= {one["tenant"] for one in magnetar_of.json_of("tenants", "list")}
+    namespaces = [one["namespace"] for one in magnetar_of.json_of("namespaces", "list", f"tenant-{topic}")]
     assert namespaces == [f"tenant-{topic}/x", f"tenant-{topic}/y"]
 
 
 @pytest.mark.parametrize("options", [(), ("--from", "latest")], ids=["no place", "latest"])
 def test_tail_begins_behind_the_last_message(magnetar_of: CommandLine, topic: str, options: tuple[str, ...]) -> None:
-    magnetar_of.said("produce", topic, "old", "older")
+    magnetar_of.output_of("produce", topic, "old", "older")
     with magnetar_of.process("tail", topic, *options, "--json", "-c", "1") as tailing:
         deadline = time.monotonic() + GENEROUS_S
-        while not magnetar_of.told("subscriptions", "stats", topic):  # the reader's own
+        while not magnetar_of.json_of("subscriptions", "stats", topic):  # the reader's own
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        magnetar_of.said("produce", topic, "new")
+        magnetar_of.output_of("produce", topic, "new")
         stdout, stderr = tailing.communicate(timeout=GENEROUS_S)
     assert tailing.returncode == ExitCode.DONE, stderr
     assert json.loads(stdout)["value"] == "new"
 
 
 def test_skip_and_expire_say_how_many_entries_were_skipped(magnetar_of: CommandLine, topic: str) -> None:
-    magnetar_of.said("topics", "create", topic)
-    magnetar_of.said("subscriptions", "create", topic, "s")
-    magnetar_of.said("produce", topic, "x", "-n", "5", "--no-batching")
+    magnetar_of.output_of("topics", "create", topic)
+    magnetar_of.output_of("subscriptions", "create", topic, "s")
+    magnetar_of.output_of("produce", topic, "x", "-n", "5", "--no-batching")
     full = f"s of {topic}"
     skip = ("subscriptions", "skip", topic, "s", "--yes")
-    assert magnetar_of.said(*skip, "--entries", "1") == f"{full}: 1 entry skipped\n"
-    assert magnetar_of.said(*skip, "--entries", "50") == f"{full}: 4 entries skipped\n"
-    assert magnetar_of.said(*skip, "--all") == f"{full}: 0 entries skipped\n"
-    magnetar_of.said("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
+    assert magnetar_of.output_of(*skip, "--entries", "1") == f"{full}: 1 entry skipped\n"
+    assert magnetar_of.output_of(*skip, "--entries", "50") == f"{full}: 4 entries skipped\n"
+    assert magnetar_of.output_of(*skip, "--all") == f"{full}: 0 entries skipped\n"
+    magnetar_of.output_of("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
     expire = ("subscriptions", "expire", topic, "s", "--older-than", "1d", "--yes")
-    assert magnetar_of.said(*expire) == f"{full}: 0 entries older than 1d skipped\n"
+    assert magnetar_of.output_of(*expire) == f"{full}: 0 entries older than 1d skipped\n"
     skipped = {"topic": topic, "subscription": "s"}
-    assert magnetar_of.told(*skip, "--entries", "2") == [{**skipped, "skipped_entries": 2}]
-    assert magnetar_of.told(*expire) == [{**skipped, "skipped_entries": 0}]
-    assert magnetar_of.told(*skip, "--all") == [{**skipped, "skipped_entries": 3}]
+    assert magnetar_of.json_of(*skip, "--entries", "2") == [{**skipped, "skipped_entries": 2}]
+    assert magnetar_of.json_of(*expire) == [{**skipped, "skipped_entries": 0}]
+    assert magnetar_of.json_of(*skip, "--all") == [{**skipped, "skipped_entries": 3}]
 
 
 def unread(pipe: int) -> int:
@@ -103,7 +103,7 @@ def unread(pipe: int) -> int:
 def test_only_messages_that_the_reader_of_a_pipe_took_are_acknowledged(
     magnetar_of: CommandLine, topic: str, count: int
 ) -> None:
-    magnetar_of.said("produce", topic, "--in", "lines", given=b"".join(b"%d\n" % number for number in range(100)))
+    magnetar_of.output_of("produce", topic, "--in", "lines", given=b"".join(b"%d\n" % number for number in range(100)))
     consume = ("consume", topic, "-s", "s", "--raw")
     head = f'"$@" | head -n {count}; exit ${{PIPESTATUS[0]}}'
     with magnetar_of.process(
@@ -112,13 +112,13 @@ def test_only_messages_that_the_reader_of_a_pipe_took_are_acknowledged(
         stdout, stderr = piped.communicate(timeout=GENEROUS_S)
     assert (piped.returncode, stderr) == (ExitCode.PIPE_CLOSED, b"")
     assert stdout.splitlines() == [b"%d" % number for number in range(count)]
-    rest = magnetar_of.said(*consume, "--timeout", "1").splitlines()
+    rest = magnetar_of.output_of(*consume, "--timeout", "1").splitlines()
     assert rest == [str(number) for number in range(count, 100)]
 
 
 def test_a_message_that_waits_in_a_pipe_is_not_acknowledged(magnetar_of: CommandLine, topic: str) -> None:
     """The reader is slow, and Ctrl-C ends the command."""
-    magnetar_of.said("produce", topic, "one", "two", "three")
+    magnetar_of.output_of("produce", topic, "one", "two", "three")
     consume = ("consume", topic, "-s", "s", "--raw")
     with magnetar_of.process(*consume, "--start", "earliest") as consuming:
         assert consuming.stdout is not None
@@ -128,4 +128,4 @@ def test_a_message_that_waits_in_a_pipe_is_not_acknowledged(magnetar_of: Command
             assert time.monotonic() < deadline
         consuming.send_signal(signal.SIGINT)
         assert consuming.wait(GENEROUS_S) == ExitCode.INTERRUPTED
-    assert magnetar_of.said(*consume, "--timeout", "1").splitlines() == ["two", "three"]
+    assert magnetar_of.output_of(*consume, "--timeout", "1").splitlines() == ["two", "three"]

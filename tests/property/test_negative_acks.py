@@ -28,11 +28,11 @@ def test_each_nacked_entry_is_due_once_and_never_early(nacked: list[tuple[int, i
     assert not first
 
 
-def test_entries_of_a_forgotten_owner_are_not_due() -> None:
+def test_entries_of_a_forgotten_partition_are_not_due() -> None:
     nacks: NackSchedule[Any] = NackSchedule(1.0)
     nacks.add_entry("a", (1, 1), 5.0)
     nacks.add_entry("b", (1, 1), 7.0)
-    nacks.forget_owner("a")
+    nacks.forget_partition("a")
     assert nacks.next_due_s() == 7.0
     assert nacks.pop_due(100.0) == {"b": [(1, 1)]}
     nacks.add_entry("a", (1, 1), 9.0)

@@ -2,6 +2,7 @@
 
     python -m tests.words                       # by package and by word
     python -m tests.words --package bookie --word told      # where
+    python -m tests.words --new                 # in lines that were changed since the last commit
     python -m tests.words --write               # lower the limits to what there is
 
 GLOSSARY.md has the words: the left column of its last table, in which `A, B` are two words and what stands in
@@ -15,6 +16,7 @@ All of a package counts: names, comments, docstrings, texts and documents. A nam
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LIMITS", "Use", "count", "find_uses", "packages", "read_limits", "words", "write_limits"]
+__all__ = ["LIMITS", "Use", "count", "find_new_uses", "find_uses", "packages", "read_limits", "words", "write_limits"]
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 LIMITS: Final = Path(__file__).with_name("limits.toml")
@@ -33,6 +35,7 @@ _KINDS: Final = (".py", ".md", ".proto")
 _SKIPPED: Final = ("_pb2.py", "_pb2_grpc.py", "GLOSSARY.md", "CHANGELOG.md")
 _ROW: Final = re.compile(r"^\| *(?P<old>[^|]+?) *\|")
 _REMARK: Final = re.compile(r"\([^)]*\)")
+_HUNK: Final = re.compile(r"@@ -\S+ \+(\d+)")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -87,6 +90,22 @@ def find_uses(package: str) -> Iterator[Use]:
                 yield Use(path, number, match[0], line.strip())
 
 
+def find_new_uses() -> Iterator[Use]:
+    """Return the uses in lines that were added or changed since the last commit; none outside of a Git checkout."""
+    command = ["git", "-C", str(PROJECT), "diff", "--unified=0", "--no-color", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    path, number = PROJECT, 0
+    for line in done.stdout.splitlines():
+        if line.startswith("+++ "):
+            path = PROJECT / line[6:]
+        elif hunk := _HUNK.match(line):
+            number = int(hunk[1])
+        elif line.startswith("+") and _counts(path):
+            for match in _pattern().finditer(_plain(line[1:])):
+                yield Use(path, number, match[0], line[1:].strip())
+            number += 1
+
+
 def count(package: str) -> Counter[str]:
     """How often the package uses each word."""
     counts: Counter[str] = Counter()
@@ -108,8 +127,12 @@ def _files(package: str) -> Iterator[Path]:
     folder = packages()[package]
     found = folder.glob("*") if package == "documents" else folder.rglob("*")
     for path in sorted(found):
-        if path.suffix in _KINDS and not path.name.endswith(_SKIPPED) and path.is_file():
+        if _counts(path) and path.is_file():
             yield path
+
+
+def _counts(path: Path) -> bool:
+    return path.suffix in _KINDS and not path.name.endswith(_SKIPPED)
 
 
 def _plain(text: str) -> str:

@@ -51,7 +51,8 @@ class ManagedLedgerStats:
     # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`.
     state: str
     waiting_for: str
-    # The ledgers in the list, oldest first; and their readable entries and bytes, broker metadata included.
+    # Oldest first, the open ledger included, without those being deleted; none before the first append.
+    # Then their readable entries and bytes, broker metadata included.
     ledgers: Sequence[ListedLedger]
     stored_entries: int
     stored_bytes: int

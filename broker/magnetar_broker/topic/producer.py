@@ -9,6 +9,7 @@ is decided: whoever opens the same name next waits for that, so that what it is 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,6 +26,8 @@ from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
 __all__ = ["Producer"]
 
+_log = logging.getLogger(__name__)
+
 # Number, bytes, messages, sequence id, and when it was taken.
 _Pending = tuple[int, int, int, int, float]
 
@@ -40,6 +43,7 @@ class Producer:
         "_counts_of",
         "_entries",
         "_log",
+        "_logged_errors",
         "_max_message_bytes",
         "_messages",
         "_on_stored",
@@ -111,6 +115,8 @@ class Producer:
         self._counts_of = 0.0
         self._entries = self._messages = self._bytes = 0
         self._settled: list[asyncio.Future[None]] = []
+        # Codes of the errors by which entries were refused: each is logged once.
+        self._logged_errors: set[int] = set()
 
     @property
     def pending(self) -> int:
@@ -169,8 +175,21 @@ class Producer:
         if not self._stopped:
             self._topic_counters.refused_entries += 1
             self._all_counters.refused_entries += 1
+            self._log_refusal(error)
             self._sink.refused(number, error)
         self._release(1, len(entry))
+
+    def _log_refusal(self, error: BrokerError) -> None:
+        """Log the first refusal for each error: several client libraries report less to their application."""
+        if error.code not in self._logged_errors:
+            self._logged_errors.add(error.code)
+            _log.warning(
+                "An entry of producer %r on %s, of the client at %s, is refused: %s",
+                self.producer_name,
+                self._log.name,
+                self.address,
+                error,
+            )
 
     def _decided(self, result: Sequence[Position] | BrokerError) -> None:
         pending = self._pending

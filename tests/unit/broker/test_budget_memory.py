@@ -18,6 +18,7 @@ from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
+from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
 from tests.running import until, within
 from tests.traced_memory import traced_memory
@@ -33,6 +34,7 @@ class WaitingLog:
     """A log whose bookies are away: it takes all appends, and decides them when it is told to."""
 
     def __init__(self, max_bytes: int = 1 << 40) -> None:
+        self.name = TopicName.parse("t")
         self.queue = AppendQueue(1_000_000, 0, max_bytes)
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:

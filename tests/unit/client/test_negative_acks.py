@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from magnetar import ConsumerType, InitialPosition, MultiplierRedeliveryBackoff
 from magnetar.exceptions import InvalidConfiguration
+from magnetar_testing.clock import ManualClock
 from tests.running import until
 from tests.unit.client.consume_scene import client_of, payloads, receive
 
@@ -79,3 +81,56 @@ async def test_a_backoff_grows_with_each_redelivery() -> None:
             counts.append(message.redelivery_count())
             await consumer.negative_acknowledge(message)
         assert counts == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("nacked", ["before", "during", "after"])
+async def test_nacks_of_an_earlier_opening_request_no_second_redelivery(
+    kind: ConsumerType, by_id: bool, nacked: str
+) -> None:
+    """CON-5, CHK-52: reopening redelivers everything unacknowledged."""
+    clock = ManualClock()
+    async with client_of(_clock=clock) as (broker, client):
+        topic = broker.topic("t")
+        for number in range(4):
+            topic.publish(str(number).encode())
+        consumer = await client.subscribe("t", "s", kind, **EARLIEST, negative_ack_redelivery_delay_ms=5_000)
+        messages = await receive(consumer, 4)
+        nack = messages[1].message_id() if by_id else messages[1]
+        if nacked == "before":
+            await consumer.negative_acknowledge(nack)
+        broker.answering.clear()
+        broker.break_streams()
+        await until(lambda: not consumer.is_connected(), "the consumer is disconnected")
+        if nacked == "during":
+            await consumer.negative_acknowledge(nack)
+        reopening = asyncio.create_task(receive(consumer, 4))
+        while not reopening.done():
+            broker.answering.set()
+            clock.advance(0.001)
+            await asyncio.sleep(0)
+        again = await reopening
+        if nacked == "after":
+            await consumer.negative_acknowledge(nack)
+        assert payloads(again) == [b"0", b"1", b"2", b"3"]
+        await wait_until_due(clock)
+        assert not any(one.redeliver for one in broker.requests)
+        # A later nack counts.
+        await consumer.negative_acknowledge(again[3])
+        await wait_until_due(clock)
+        await until(lambda: any(one.redeliver for one in broker.requests), "the later nack is requested")
+        redelivered = await receive(consumer, 1 if kind is ConsumerType.Shared else 4)
+        assert payloads(redelivered) == ([b"3"] if kind is ConsumerType.Shared else [b"0", b"1", b"2", b"3"])
+        requested = [redeliver for one in broker.requests for redeliver in one.redeliver]
+        assert len(requested) == 1
+        if kind is ConsumerType.Shared:
+            assert [one.first_entry_id for one in requested[0].entries] == [3]
+
+
+async def wait_until_due(clock: ManualClock) -> None:
+    """Let the client schedule its nacks, and then send the requests that are due."""
+    for _ in range(2):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        clock.advance(10.0)

@@ -28,6 +28,7 @@ class PendingRequests:
         "_address",
         "_bytes",
         "_is_closed",
+        "_logged_errors",
         "_loop",
         "_max_bytes",
         "_max_requests",
@@ -52,6 +53,8 @@ class PendingRequests:
         self._write = write
         self._on_answered = on_answered
         self._loop = asyncio.get_running_loop()
+        # Codes of the errors that requests were answered with: each is logged once.
+        self._logged_errors: set[int] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         # Requests that are answered by no task.
         self._replies_due = 0
@@ -98,12 +101,19 @@ class PendingRequests:
         try:
             await work
         except BrokerError as error:
+            self._log_once(error)
             self._write(error_frame(request_id, server_error(error.code), str(error)))
         except InvalidTopicName as error:
             self._write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
         except Exception:  # noqa: BLE001 (the client waits for an answer)
             _log.exception("Request %d of the client at %s failed", request_id, self._address)
             self._write(error_frame(request_id, ServerError.UNKNOWN_ERROR, INTERNAL_ERROR))
+
+    def _log_once(self, error: BrokerError) -> None:
+        """Log the first failed request for each error: libraries retry, and may not show the reason."""
+        if error.code not in self._logged_errors:
+            self._logged_errors.add(error.code)
+            _log.info("A request of the client at %s failed: %s", self._address, error)
 
     def expect_reply(self) -> None:
         """Count a request that is answered by no task, until `count_reply`."""

@@ -19,7 +19,6 @@ no SEND precedes the answer to PRODUCER, so bytes that an old connection still h
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import Final
 
@@ -47,7 +46,6 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["ConnectedProducer"]
 
-_log = logging.getLogger(__name__)
 # Another producer has the name, or had it in a later epoch.
 _TAKEN: Final = (ErrorCode.PRODUCER_BUSY, ErrorCode.PRODUCER_FENCED)
 
@@ -61,7 +59,6 @@ class ConnectedProducer:
         "_first",
         "_gathered_from",
         "_has_dropped",
-        "_has_logged",
         "_has_publisher",
         "_is_closing",
         "_producer",
@@ -101,7 +98,6 @@ class ConnectedProducer:
         self._refused: dict[int, BrokerError] = {}
         # The number of the entry at which the producer is closed.
         self._close_at: int | None = None
-        self._has_logged = False
         # The last entries of `_sent`, which are not published yet.
         self.gathered: list[bytes] = []
         self._gathered_from = 0
@@ -296,7 +292,6 @@ class ConnectedProducer:
     def refused(self, number: int, error: BrokerError) -> None:
         if self.is_closed:
             return
-        self._log_once(error)
         self._refused[number] = error
         self._session.requests.expect_reply()
         if not survives_send_error(self._session.client_version):
@@ -305,14 +300,6 @@ class ConnectedProducer:
             assert self._producer is not None
             self._producer.stop()
         self._send_refusals()
-
-    def _log_once(self, error: BrokerError) -> None:
-        """Log the first refusal: several libraries report less to their application."""
-        if not self._has_logged:
-            self._has_logged = True
-            assert self._producer is not None
-            name, address = self._producer.producer_name, self._session.address
-            _log.warning("An entry of producer %r of the client at %s is refused: %s", name, address, error)
 
     def _send_refusals(self) -> None:
         """Send SEND_ERROR for the refused entries whose turn it is."""

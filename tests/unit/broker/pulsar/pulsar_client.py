@@ -159,13 +159,13 @@ class PulsarClient:
         self._requests += 1
         return self._requests
 
-    def told(self, kind: BaseCommand.Type) -> list[BaseCommand]:
+    def answers_of(self, kind: BaseCommand.Type) -> list[BaseCommand]:
         return [one for one in self.answers if one.type == kind]
 
-    async def wait_told(self, kind: BaseCommand.Type, count: int = 1) -> BaseCommand:
+    async def wait_for_answers(self, kind: BaseCommand.Type, count: int = 1) -> BaseCommand:
         """Return the last of the first `count` commands of this type, once they are received."""
-        await until(lambda: len(self.told(kind)) >= count, f"{count} of {BaseCommand.Type.Name(kind)} came")
-        return self.told(kind)[count - 1]
+        await until(lambda: len(self.answers_of(kind)) >= count, f"{count} of {BaseCommand.Type.Name(kind)} came")
+        return self.answers_of(kind)[count - 1]
 
     async def answer(self, request_id: int) -> BaseCommand:
         await until(lambda: self._answer(request_id) is not None, f"request {request_id} is answered")
@@ -197,7 +197,7 @@ class PulsarClient:
                 ),
             )
         )
-        return await self.wait_told(BaseCommand.CONNECTED)
+        return await self.wait_for_answers(BaseCommand.CONNECTED)
 
     async def lookup(self, topic: str) -> BaseCommand:
         asked = CommandLookupTopic(topic=topic, request_id=self.request_id())
@@ -215,7 +215,7 @@ class PulsarClient:
 
     async def receipts(self, producer_id: int, count: int) -> list[CommandSendReceipt]:
         def mine() -> list[CommandSendReceipt]:
-            receipts = [one.send_receipt for one in self.told(BaseCommand.SEND_RECEIPT)]
+            receipts = [one.send_receipt for one in self.answers_of(BaseCommand.SEND_RECEIPT)]
             return [one for one in receipts if one.producer_id == producer_id]
 
         await until(lambda: len(mine()) >= count, f"{count} receipts came")

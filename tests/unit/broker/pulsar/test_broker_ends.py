@@ -58,7 +58,7 @@ async def test_broker_shutdown_notifies_clients_before_disconnecting() -> None:
         closing = asyncio.create_task(scene.broker.close())
         await within(told_to_end.wait(), "it begins to end")
         await _must_wait(client)
-        assert not client.told(BaseCommand.CLOSE_PRODUCER)
+        assert not client.answers_of(BaseCommand.CLOSE_PRODUCER)
         assert not client.gone
         gate.set()
         await client.wait_gone()
@@ -66,8 +66,8 @@ async def test_broker_shutdown_notifies_clients_before_disconnecting() -> None:
         await within(closing, "its end")
         kinds = [one.type for one in client.answers]
         assert len(await client.receipts(5, 50)) == 50
-        (producer,) = client.told(BaseCommand.CLOSE_PRODUCER)
-        (consumer,) = client.told(BaseCommand.CLOSE_CONSUMER)
+        (producer,) = client.answers_of(BaseCommand.CLOSE_PRODUCER)
+        (consumer,) = client.answers_of(BaseCommand.CLOSE_CONSUMER)
         assert producer.close_producer.producer_id == 5
         assert consumer.close_consumer.consumer_id == 6
         last_receipt = max(at for at, kind in enumerate(kinds) if kind == BaseCommand.SEND_RECEIPT)
@@ -84,7 +84,7 @@ async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeyp
         client.stop_reading()
         await within(scene.broker.close(), "its end")
         assert client.transport.lost
-        assert not client.told(BaseCommand.CLOSE_PRODUCER)
+        assert not client.answers_of(BaseCommand.CLOSE_PRODUCER)
 
 
 async def test_connections_outlive_a_lost_session() -> None:
@@ -109,13 +109,13 @@ async def test_connections_outlive_a_lost_session() -> None:
         scene.broker._open_metadata = later
         assert scene.store is not None
         scene.metadata.expire(scene.store)
-        assert (await client.wait_told(BaseCommand.CLOSE_PRODUCER)).close_producer.producer_id == 5
-        assert (await client.wait_told(BaseCommand.CLOSE_CONSUMER)).close_consumer.consumer_id == 6
+        assert (await client.wait_for_answers(BaseCommand.CLOSE_PRODUCER)).close_producer.producer_id == 5
+        assert (await client.wait_for_answers(BaseCommand.CLOSE_CONSUMER)).close_consumer.consumer_id == 6
         await until(lambda: scene.broker.session is None, "the session is over")
         client.publish(5, 50, name=opened.producer_name)  # it has not heard yet: nobody takes it
         await _must_wait(client)
         client.send(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
-        await client.wait_told(BaseCommand.PONG)
+        await client.wait_for_answers(BaseCommand.PONG)
         gate.set()
         await until(lambda: scene.broker.session is not None, "the broker has begun anew")
         assert not client.gone

@@ -95,7 +95,7 @@ async def test_protocol_error_is_reported_and_closes_only_its_connection() -> No
         # With nothing in it, it is as good as one with everything left out.
         client = scene.raw_client()
         client.send(BaseCommand(type=BaseCommand.CONNECT))
-        await client.wait_told(BaseCommand.CONNECTED)
+        await client.wait_for_answers(BaseCommand.CONNECTED)
 
 
 async def test_commands_before_a_malformed_frame_are_executed() -> None:
@@ -130,7 +130,7 @@ async def test_responses_of_one_loop_iteration_use_one_write() -> None:
         before = client.transport.writes
         pings = 7  # so few that nobody looks how long they take
         client.send(*[PING] * pings)
-        await client.wait_told(BaseCommand.PONG, pings)
+        await client.wait_for_answers(BaseCommand.PONG, pings)
         assert client.transport.writes == before + 1
 
 
@@ -182,7 +182,7 @@ async def test_closing_producer_ignores_messages_and_is_not_open() -> None:
         for bookie in scene.bookies:
             bookie.let_go()
         assert (await client.answer(100)).type == BaseCommand.SUCCESS
-        assert [one.send_receipt.sequence_id for one in client.told(BaseCommand.SEND_RECEIPT)] == [0]
+        assert [one.send_receipt.sequence_id for one in client.answers_of(BaseCommand.SEND_RECEIPT)] == [0]
         assert not producer.is_open
 
 
@@ -203,7 +203,7 @@ async def held_by(options: dict[str, int], load: Callable[[PulsarClient], None])
         load(client)
         assert client.transport.pauses
         client.send(PING)
-        await client.wait_told(BaseCommand.PONG)  # it was read on
+        await client.wait_for_answers(BaseCommand.PONG)  # it was read on
         await until(lambda: not client.transport.is_reading_paused, "it is read")
 
 
@@ -304,7 +304,7 @@ async def test_reading_resumes_when_responses_are_written_immediately() -> None:
         client = await scene.pulsar_client()
         client.send_bytes(PINGS * 10)  # more than may wait, and all of it is taken in one go
         client.send(PING)
-        await client.wait_told(BaseCommand.PONG, 30_001)
+        await client.wait_for_answers(BaseCommand.PONG, 30_001)
         assert client.transport.pauses
 
 
@@ -337,7 +337,7 @@ async def test_many_buffered_commands_yield_to_the_event_loop() -> None:
 
         client.send_bytes(PINGS * 10)
         turn()
-        await client.wait_told(BaseCommand.PONG, 30_000)
+        await client.wait_for_answers(BaseCommand.PONG, 30_000)
         assert turns > 3
 
 
@@ -351,8 +351,8 @@ async def test_unresponsive_connection_is_pinged_and_closed() -> None:
         silent, lively = await scene.pulsar_client(), await scene.pulsar_client()
         lively.answers_pings = True
         await silent.wait_gone()
-        await lively.wait_told(BaseCommand.PING, 3)
-        assert silent.told(BaseCommand.PING)
+        await lively.wait_for_answers(BaseCommand.PING, 3)
+        assert silent.answers_of(BaseCommand.PING)
         assert not lively.gone
 
 

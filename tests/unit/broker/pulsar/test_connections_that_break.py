@@ -148,7 +148,7 @@ async def asked_whether_it_lives(scene: PulsarScene, client: PulsarClient) -> No
     await client.subscribe()
     other = await scene.pulsar_client()
     other.send(OPEN, SUBSCRIBE)
-    await client.wait_told(BaseCommand.PING)
+    await client.wait_for_answers(BaseCommand.PING)
 
 
 STATES: list[State] = [

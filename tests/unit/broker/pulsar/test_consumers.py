@@ -118,8 +118,8 @@ async def test_forced_unsubscribe_sends_close_consumer_to_others_only() -> None:
         asked = CommandUnsubscribe(consumer_id=1, request_id=client.request_id(), force=True)
         answer = await client.ask(BaseCommand.UNSUBSCRIBE, unsubscribe=asked)
         assert answer.type == BaseCommand.SUCCESS
-        await other.wait_told(BaseCommand.CLOSE_CONSUMER)
-        assert not client.told(BaseCommand.CLOSE_CONSUMER)
+        await other.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
+        assert not client.answers_of(BaseCommand.CLOSE_CONSUMER)
 
 
 async def test_seek_sends_close_consumer_once_to_each_consumer() -> None:
@@ -133,7 +133,7 @@ async def test_seek_sends_close_consumer_once_to_each_consumer() -> None:
         for client in clients:
             await client.lookup("t")  # whatever is told a moment later has come by then
         for client in clients:
-            [closed] = client.told(BaseCommand.CLOSE_CONSUMER)
+            [closed] = client.answers_of(BaseCommand.CLOSE_CONSUMER)
             behind = client.answers[client.answers.index(closed) + 1 :]
             assert all(one.type != BaseCommand.ACTIVE_CONSUMER_CHANGE for one in behind)
 

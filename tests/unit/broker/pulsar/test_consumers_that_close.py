@@ -99,7 +99,7 @@ async def test_the_end_of_one_topic_is_not_the_end_of_the_connection(asked: str)
         else:
             client.send(ack(id_of(batch, FIRST_AND_LAST_OPEN), request_id=300))
             assert (await client.answer(300)).ack_response.error == ServerError.SERVICE_NOT_READY
-        await client.wait_told(BaseCommand.CLOSE_CONSUMER)
+        await client.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
         assert not client.gone
         await client.lookup("other")
 

@@ -52,16 +52,16 @@ async def test_megabyte_of_message_ids_delays_only_its_own_connection() -> None:
         many = [MessageIdData(ledgerId=ids[0].ledgerId, entryId=2 * at + 100) for at in range(60_000)]
         client.send(ack([*many, *ids], request_id=50), PING)
         other.send(PING)
-        await other.wait_told(BaseCommand.PONG)
-        assert not client.told(BaseCommand.PONG)
-        await client.wait_told(BaseCommand.PONG)
+        await other.wait_for_answers(BaseCommand.PONG)
+        assert not client.answers_of(BaseCommand.PONG)
+        await client.wait_for_answers(BaseCommand.PONG)
         assert not (await client.answer(50)).ack_response.HasField("error")
         again = CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[*many, *ids])
         client.send(
             BaseCommand(type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver_unacknowledged_messages=again)
         )
         client.send(PING)
-        await client.wait_told(BaseCommand.PONG, 2)
+        await client.wait_for_answers(BaseCommand.PONG, 2)
         await client.close_consumer()
         await client.subscribe(2)
         client.publish(1, 10, name=(await client.open_producer()).producer_name)
@@ -76,7 +76,7 @@ async def test_the_number_of_ids_at_once_can_be_set() -> None:
         client.send(ack([MessageIdData(ledgerId=1, entryId=at) for at in range(10)]))
         assert client.transport.pauses == 1
         client.send(PING)
-        await client.wait_told(BaseCommand.PONG)
+        await client.wait_for_answers(BaseCommand.PONG)
 
 
 async def test_oversized_ack_set_is_applied_up_to_batch_size() -> None:
@@ -203,7 +203,7 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         name = (await client.open_producer()).producer_name
         bad = b"".join(sent(1, at, b"no entry") for at in range(2_000))
         client.send_bytes(bad)
-        await client.wait_told(BaseCommand.SEND_ERROR, 2_000)
+        await client.wait_for_answers(BaseCommand.SEND_ERROR, 2_000)
         [producer] = client.producers.values()
         assert producer.undecided_entries == 0
         for bookie in scene.bookies:
@@ -217,7 +217,7 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         for bookie in scene.bookies:
             bookie.let_go()
         await client.receipts(1, 1)
-        await client.wait_told(BaseCommand.SEND_ERROR, 4_000)
+        await client.wait_for_answers(BaseCommand.SEND_ERROR, 4_000)
 
 
 # Places that are nowhere.

@@ -44,7 +44,7 @@ async def test_ack_during_a_seek_is_refused(
         assert told.error == ServerError.NOT_ALLOWED_ERROR
         move.set()
         assert (await seeking).type == BaseCommand.SUCCESS
-        await client.wait_told(BaseCommand.CLOSE_CONSUMER)
+        await client.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
         await client.subscribe(2)
         assert len(await client.wait_delivered(10, 2)) == 10
 
@@ -61,7 +61,7 @@ async def test_non_durable_subscription_survives_seek_until_consumers_return() -
         for client in clients:
             await client.subscribe(sub_type=1, durable=False, permits=0)
         await first.seek(1, message_id=_EARLIEST)
-        await second.wait_told(BaseCommand.CLOSE_CONSUMER)
+        await second.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
         await first.subscribe(sub_type=1, durable=False, initial_position=0, permits=0)
         await first.close_consumer()
         await second.subscribe(sub_type=1, durable=False, initial_position=0)
@@ -81,13 +81,13 @@ async def test_seek_closes_each_failover_consumer_without_activating_it() -> Non
         [topic] = scene.broker_session.topics.loaded()
         [subscription] = topic.subscriptions._loaded.values()
         before = subscription.cursor.take_overs
-        told = [len(client.told(BaseCommand.ACTIVE_CONSUMER_CHANGE)) for client in clients]
+        told = [len(client.answers_of(BaseCommand.ACTIVE_CONSUMER_CHANGE)) for client in clients]
         await clients[0].seek(1, message_id=_EARLIEST)
         await until(lambda: not subscription.consumers, "all have left")
         for client, changes in zip(clients, told, strict=True):
             await client.lookup("t")  # behind all that was told
-            assert len(client.told(BaseCommand.CLOSE_CONSUMER)) == 1
-            assert len(client.told(BaseCommand.ACTIVE_CONSUMER_CHANGE)) == changes
+            assert len(client.answers_of(BaseCommand.CLOSE_CONSUMER)) == 1
+            assert len(client.answers_of(BaseCommand.ACTIVE_CONSUMER_CHANGE)) == changes
         assert subscription.cursor.take_overs == before
 
 

@@ -35,7 +35,7 @@ async def test_refused_messages_are_answered_in_publish_order(library: str, erro
             )
         )
         await client.receipts(1, 6)
-        await client.wait_told(BaseCommand.SEND_ERROR, len(odd))
+        await client.wait_for_answers(BaseCommand.SEND_ERROR, len(odd))
         told = [
             (one.send_receipt.sequence_id, None)
             if one.type == BaseCommand.SEND_RECEIPT
@@ -60,7 +60,7 @@ async def test_generated_name_is_busy_while_connection_is_alive(epoch: int, aliv
         asked = CommandProducer(topic="t", producer_id=7, request_id=second.request_id(), epoch=epoch, **again)
         second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=asked))
         if alive:
-            await first.wait_told(BaseCommand.PING)
+            await first.wait_for_answers(BaseCommand.PING)
             first.send(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
             assert (await second.answer(asked.request_id)).error.error == ServerError.PRODUCER_BUSY
             first.cut()
@@ -68,7 +68,7 @@ async def test_generated_name_is_busy_while_connection_is_alive(epoch: int, aliv
         else:
             assert (await second.answer(asked.request_id)).type == BaseCommand.PRODUCER_SUCCESS
         assert first.gone
-        assert not first.told(BaseCommand.CLOSE_PRODUCER)
+        assert not first.answers_of(BaseCommand.CLOSE_PRODUCER)
         second.cut()
         third = await scene.pulsar_client()
         await third.open_producer(1, epoch=0, **again)
@@ -83,7 +83,7 @@ async def test_user_provided_name_is_busy_while_connection_is_alive() -> None:
         await first.open_producer(**mine)
         asked = CommandProducer(topic="t", producer_id=1, request_id=second.request_id(), epoch=5, **mine)
         second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=asked))
-        await first.wait_told(BaseCommand.PING)
+        await first.wait_for_answers(BaseCommand.PING)
         first.send(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
         assert (await second.answer(asked.request_id)).error.error == ServerError.PRODUCER_BUSY
         await second.open_producer(2, epoch=5, **mine)
@@ -103,7 +103,7 @@ async def test_go_producer_is_closed_at_the_first_refused_message() -> None:
             entry(number, b"x", name, **({"deliver_at_time": 2**40} if number == 2 else {})) for number in range(5)
         ]
         client.send_bytes(b"".join(sent(1, number, stored) for number, stored in enumerate(entries)))
-        closed = (await client.wait_told(BaseCommand.CLOSE_PRODUCER)).close_producer
+        closed = (await client.wait_for_answers(BaseCommand.CLOSE_PRODUCER)).close_producer
         assert closed.producer_id == 1
         kinds = [one.type for one in client.answers if one.type in (BaseCommand.SEND_RECEIPT, closed_kind)]
         assert kinds == [BaseCommand.SEND_RECEIPT] * 2 + [closed_kind]
@@ -114,14 +114,14 @@ async def test_go_producer_is_closed_at_the_first_refused_message() -> None:
         client.send_bytes(b"".join(sent(1, number, entries[number]) for number in (3, 4)))
         receipts = await client.receipts(1, 4)
         assert [one.sequence_id for one in receipts] == [0, 1, 3, 4]
-        assert not client.told(BaseCommand.SEND_ERROR)
+        assert not client.answers_of(BaseCommand.SEND_ERROR)
         [topic] = scene.broker_session.topics.loaded()
         assert topic.counters.received.entries == 4
         assert len(topic.producers()) == 2
 
 
-async def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: pytest.LogCaptureFixture) -> None:
-    """MSG-2, WIRE-1: several libraries do not tell their application."""
+async def test_refused_entries_are_logged_once_per_producer_and_error(caplog: pytest.LogCaptureFixture) -> None:
+    """MSG-2, WIRE-1: several libraries do not report the reason to their application."""
 
     with caplog.at_level(logging.WARNING):
         async with running_pulsar_broker() as scene:
@@ -130,10 +130,13 @@ async def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: 
                 name = (await client.open_producer(producer_id)).producer_name
                 for number in range(3):
                     client.send_bytes(sent(producer_id, number, entry(number, b"x", name, deliver_at_time=2**40)))
-            await client.wait_told(BaseCommand.SEND_ERROR, 6)
-    told = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
-    assert len(told) == 2
-    assert all("deliver" in one for one in told), told
+                client.send_bytes(sent(producer_id, 3, entry(3, b"x", "another")))
+            await client.wait_for_answers(BaseCommand.SEND_ERROR, 8)
+    logged = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
+    assert len([text for text in logged if "deliver" in text]) == 2
+    assert len([text for text in logged if "another" in text]) == 2
+    assert len(logged) == 4
+    assert all("public/default/" in text for text in logged)
 
 
 async def test_producer_reopens_only_after_its_pending_close() -> None:

@@ -72,12 +72,12 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
             await until(lambda: second.stopped, "the topic closes")
             full.budget.give_back(much)
             assert (await within(closing_producer, "the producer is closed")).type == BaseCommand.SUCCESS
-            [told] = client.told(BaseCommand.CLOSE_PRODUCER)
+            [told] = client.answers_of(BaseCommand.CLOSE_PRODUCER)
             assert told.close_producer.producer_id == 2
-            assert client.told(BaseCommand.SEND_RECEIPT) == []
+            assert client.answers_of(BaseCommand.SEND_RECEIPT) == []
             undecided.set()
             await within(closing, "the topic is closed")
-        assert [one.close_producer.producer_id for one in client.told(BaseCommand.CLOSE_PRODUCER)] == [2, 1]
+        assert [one.close_producer.producer_id for one in client.answers_of(BaseCommand.CLOSE_PRODUCER)] == [2, 1]
         assert client.session.waiting_publish_bytes == client.session.pending_publish_bytes == 0
 
 
@@ -94,7 +94,7 @@ async def test_entries_waiting_for_capacity_are_released_when_producer_ends(how:
             client.cut()
         else:
             full.producers()[0].end(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
-            await client.wait_told(BaseCommand.CLOSE_PRODUCER)
+            await client.wait_for_answers(BaseCommand.CLOSE_PRODUCER)
         await until(lambda: scene.broker_session.budget.used_bytes == 0, "they are given back")
         assert client.session.waiting_publish_bytes == client.session.pending_publish_bytes == 0
         assert full.log.pending_bytes == 0

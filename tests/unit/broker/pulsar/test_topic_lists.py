@@ -165,8 +165,8 @@ async def test_unread_topic_lists_cause_too_many_requests() -> None:
         client.read_on()
         await client.answer(20)
         client.read_on()
-        refused = [one.error.error for one in client.told(BaseCommand.ERROR)]
+        refused = [one.error.error for one in client.answers_of(BaseCommand.ERROR)]
         assert refused
         assert set(refused) == {ServerError.TOO_MANY_REQUESTS}
-        assert len(client.told(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)) + len(refused) == 20
-        assert client.told(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
+        assert len(client.answers_of(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)) + len(refused) == 20
+        assert client.answers_of(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)

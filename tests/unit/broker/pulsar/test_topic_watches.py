@@ -56,7 +56,7 @@ class _Known:
     def names(self) -> set[str]:
         names = set(self._began)
         self.updates = 0
-        for one in self._client.told(BaseCommand.WATCH_TOPIC_UPDATE):
+        for one in self._client.answers_of(BaseCommand.WATCH_TOPIC_UPDATE):
             update = one.watch_topic_update
             if update.watcher_id == self._watcher_id:
                 assert names.isdisjoint(update.new_topics)
@@ -145,7 +145,10 @@ async def test_watchers_of_a_namespace_share_two_metadata_watches() -> None:
         other = _Known(clients[0], (await _watch(clients[0], 3)))
         await scene.admin.topics.create("a9")
         await other.wait(*(f"a{number}" for number in (*range(5), 9)))
-        assert {one.watch_topic_update.watcher_id for one in clients[0].told(BaseCommand.WATCH_TOPIC_UPDATE)} == {2, 3}
+        assert {one.watch_topic_update.watcher_id for one in clients[0].answers_of(BaseCommand.WATCH_TOPIC_UPDATE)} == {
+            2,
+            3,
+        }
         for client in clients:
             client.cut()
         await until(lambda: not watches(), "nobody watches any more")
