@@ -112,8 +112,8 @@ class LedgerClient(LedgerContext):
     async def recover(self, ledger_id: int) -> LedgerMetadata:
         """Close the ledger if it is not closed. Its writer can add nothing more after that.
 
-        Raises `RecoveryUndecided` if too few bookies answered, `NoSuchLedger` and `LedgerDeleted`. The call may be repeated,
-        and several clients may recover a ledger at a time.
+        Raises `RecoveryUndecided` if too few bookies answered, `NoSuchLedger` and `LedgerDeleted`. The call may be
+        repeated, and several clients may recover a ledger at a time.
         """
         return await recover_ledger(self, ledger_id)
 

@@ -41,7 +41,7 @@ class LedgerNodeCache:
 
 @dataclass(frozen=True, slots=True)
 class NewLedger:
-    """A new ledger. It is deleted unless its owner claims it in time, with `intent_deletion` in the same transaction."""
+    """A new ledger. It is deleted unless its owner claims it, with `intent_deletion` in the same transaction."""
 
     ledger_id: int
     metadata: LedgerMetadata
@@ -219,7 +219,7 @@ class LedgerMetadataStore:
         await self._change(paths.ledger(ledger_id), remove)
 
     async def ledger_ids(self) -> AsyncIterator[int]:
-        """Iterate over the ids of all ledgers, in order. Those created or deleted during the iteration may be missing."""
+        """Iterate over the ids of all ledgers, in order. Ledgers that are created in the meantime may be missing."""
         async for name in self._names(paths.LEDGERS, 4):
             yield paths.parse_ledger_id(name)
 

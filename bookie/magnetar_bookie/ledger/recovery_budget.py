@@ -11,9 +11,9 @@ recovery holds or is writing (`set_held`). Reservations are granted in the order
 fence doesn't wait for one: it contains a read if there is capacity (`try_reserve`), and none otherwise.
 
 Two recoveries that both hold records and both wait for bytes would wait forever. So a recovery that can't proceed by
-itself is granted one entry at once, regardless of the budget: it has no read in flight, no record to write, and none being
-written (`is_stalled`). Then it holds only records above the first undecided entry, and only a read of that entry is
-granted (`is_needed`), whose record is written before the next one is granted. So the maximum is the budget and one
+itself is granted one entry at once, regardless of the budget: it has no read in flight, no record to write, and none
+being written (`is_stalled`). Then it holds only records above the first undecided entry, and only a read of that entry
+is granted (`is_needed`), whose record is written before the next one is granted. So the maximum is the budget and one
 entry per recovery. An answer may exceed its reservation if its first entry alone does. All sizes are memory
 (magnetar_wire.entry_memory), so that many small entries can't exceed the limit.
 """
