@@ -40,11 +40,11 @@ from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoS
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.last_add_confirmed import poll_last_add_confirmed, read_last_add_confirmed
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader, Fault, RangeRead
+from magnetar_bookie.read.entry_reader import EntriesNotRead, Fault, RangeRead
 from magnetar_bookie.read.record import extract_entry
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError, Unavailable
-from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
+from magnetar_protos.ledger_pb2 import RepairTask
 
 __all__ = ["LedgerReader"]
 
@@ -75,16 +75,7 @@ class LedgerReader:
         self._reported_at: float | None = None
         # The mean size of the last records of `batches`; None: not known yet.
         self._record_bytes: float | None = None
-        settings = client.settings
-        self._entries = EntryReader(
-            ledger_id,
-            metadata.striping,
-            metadata.fragments,
-            self._send_read,
-            client.clock,
-            timeout_s=settings.read_entry_timeout_seconds,
-            speculative_timeout_s=settings.speculative_read_timeout_ms / 1000,
-        )
+        self._entries = client.create_entry_reader(ledger_id, metadata)
 
     @classmethod
     async def open(cls, client: LedgerContext, ledger_id: int) -> LedgerReader:
@@ -308,9 +299,6 @@ class LedgerReader:
         except EntriesNotRead as error:
             await self._report(error.faults)
             raise _unreadable(error, before) from None
-
-    async def _send_read(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
-        return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
 
     async def _report(self, faults: dict[Fault, None]) -> None:
         """Write a repair task if a repair would fix one of the faults.

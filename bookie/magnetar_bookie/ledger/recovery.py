@@ -54,7 +54,7 @@ from magnetar_bookie.ledger.ledger_metadata import (
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache
 from magnetar_bookie.ledger.recovery_rules import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
-from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
+from magnetar_bookie.read.entry_reader import EntriesNotRead
 from magnetar_bookie.read.read_answer import BadAnswer, ReadEntries, format_status, parse_read_answer
 from magnetar_bookie.read.record import NO_ENTRY, check_record
 from magnetar_bookie.read.striping import Fragment
@@ -148,16 +148,15 @@ class _Attempt:
     async def run(self) -> LedgerMetadata:
         """Recover the ledger. Raises `_AttemptFailed`."""
         try:
-            return await self._recover()
+            first = first_to_recover(self._fragment, await self._fence())
+            last, length = await self._read_and_write(first)
+            if length is None:
+                length = await self._find_length(last)
+            return await self._close(last, length)
         finally:
             self._share.close()
 
-    async def _recover(self) -> LedgerMetadata:
-        last_add_confirmed = await self._fence()
-        first = first_to_recover(self._fragment, last_add_confirmed)
-        last, length = await self._read_and_write(first)
-        if length is None:
-            length = await self._find_length(last)
+    async def _close(self, last: int, length: int) -> LedgerMetadata:
         now_ms = self._clock.time_ms()
         own = dict.fromkeys(bookie_id for fragment in self._own_fragments for bookie_id in fragment.bookies)
         return await self._client.ledgers.change_metadata(
@@ -397,18 +396,7 @@ class _Attempt:
     async def _find_length(self, last: int) -> int:
         """Return the size of all entries up to this confirmed one, from its record. If it is lost, a lower bound: the
         size up to a readable entry below it."""
-        settings = self._client.settings
-        reader = EntryReader(
-            self._ledger_id,
-            self._metadata.striping,
-            self._metadata.fragments,
-            lambda bookie_id, request, timeout_s: self._client.bookies.call(
-                bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s
-            ),
-            self._clock,
-            timeout_s=settings.read_entry_timeout_seconds,
-            speculative_timeout_s=settings.speculative_read_timeout_ms / 1000,
-        )
+        reader = self._client.create_entry_reader(self._ledger_id, self._metadata)
         step = 1
         while last > NO_ENTRY:
             try:
