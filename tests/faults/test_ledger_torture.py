@@ -107,7 +107,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
 
         # One dead: the open ledger goes on, and lists it still; a new one is made with those that are there.
         await _add(whole, 20)
-        assert whole.absent == [victim]
+        assert whole.absent_bookies == [victim]
         assert victim in whole.metadata.last_fragment.bookies
         assert len(whole.metadata.fragments) == 1
         degraded = await _writer(client)
@@ -118,7 +118,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
 
         # It is back: the ensemble is mended, and the degraded ledger is to be followed by a whole one.
         assert await cluster.start(victim, 30.0) == ""
-        await until(lambda: whole.absent == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
+        await until(lambda: whole.absent_bookies == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
         assert whole.metadata.last_fragment.first_entry_id == 40
         await _add(whole, 20)
         await until(lambda: degraded.should_roll, "the degraded ledger wants to roll")
@@ -129,7 +129,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         await _dies(cluster, client, other)
         with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
             await within(_add(whole, 20), "the end of adds that can't complete")
-        assert set(whole.absent) == {victim, other}
+        assert set(whole.absent_bookies) == {victim, other}
         await _closed(client, whole, 60)
         with pytest.raises(NotEnoughBookies) as raised:
             await client.create(STRIPING, "a test")
@@ -160,7 +160,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         await within(adding, "all adds, none of which failed")
         await until(lambda: dying not in mended.metadata.last_fragment.bookies, "the dead one is replaced")
         assert takes_over in mended.metadata.last_fragment.bookies
-        assert mended.absent == []
+        assert mended.absent_bookies == []
         assert spare in cluster.names
         await _closed(client, mended, 300)
 

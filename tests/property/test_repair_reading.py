@@ -40,7 +40,7 @@ class Liars:
     asked: int = 0
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
-    def alive(self) -> dict[str, None]:
+    def registered(self) -> dict[str, None]:
         return dict.fromkeys(["b1", "b2", "b3", "b4"])
 
     async def call(self, bookie_id: str, method: str, request: Any, answer_type: object, *, timeout_s: float) -> Any:

@@ -150,7 +150,7 @@ class AddChannel:
         """The estimated memory of the unanswered records."""
         return self._unanswered.bytes
 
-    def attach(self, ledger_id: int, callbacks: AddCallbacks) -> Callable[[], None]:
+    def attach(self, ledger_id: int, callbacks: AddCallbacks) -> Callable[[], object]:
         """Call the callbacks for this ledger from now on. Return a function that ends that.
 
         If the bookie lags now, `on_bookie_lags` is called before this returns.

@@ -94,7 +94,7 @@ class ReplicatedAdds:
         self._refusing: dict[str, None] = {}
         # By slot: the channels to the last fragment's bookies, and what detaches from each.
         self._channels: list[AddChannel] = []
-        self._detach: list[Callable[[], None]] = []
+        self._detach: list[Callable[[], object]] = []
         self._will_decide = False
         self._ended: AddFailed | None = None
         self._is_stopped = False

@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
-from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, are_valid_records, check_record
+from magnetar_bookie.read.record import NO_ENTRY, BadRecord, RecordHeader, are_valid_records, check_record
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, StorageFailed
 
@@ -140,7 +140,7 @@ def _size(held: bytes | Damaged | None) -> int:
     return len(held) if isinstance(held, bytes) else 0
 
 
-def _header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> Header | None:
+def _header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> RecordHeader | None:
     if isinstance(record, Damaged):
         return None
     try:

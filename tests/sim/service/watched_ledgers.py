@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
-from magnetar_bookie.ledger.ledger_writer import Appended, LedgerWriter
+from magnetar_bookie.ledger.ledger_writer import AppendCallback, LedgerWriter
 from magnetar_bookie.read.striping import Striping
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
 def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed: bool) -> None:
     append, checker = writer.append_entries, world.checker
 
-    def watched(entries: Sequence[bytes], done: Appended) -> int:
+    def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
         def told(result: int | AddFailed, count: int) -> None:
             if isinstance(result, int):
                 for entry_id in range(result, result + count):

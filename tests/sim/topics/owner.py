@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
-from magnetar_bookie.ledger.ledger_writer import Appended, LedgerWriter
+from magnetar_bookie.ledger.ledger_writer import AppendCallback, LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
 from magnetar_broker.admin.ledger_locations import LedgerLocations
@@ -56,7 +56,7 @@ class _WatchedClient(LedgerClient):
         made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
         append, checker = writer.append_entries, self.checker
 
-        def watched(entries: Sequence[bytes], done: Appended) -> int:
+        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
             def told(result: int | AddFailed, count: int) -> None:
                 if isinstance(result, int):
                     for entry_id in range(result, result + count):

@@ -44,10 +44,10 @@ async def test_pending_adds_count_memory_of_small_records() -> None:
     """CHK-68: `max_pending_bytes` of a ledger's writer. What its channels keep counts as the bookies' lag."""
 
     def fill() -> ReplicatedAdds:
-        nobody: Any = _Nobody()
+        unused: Any = _Unused()
         fragment, first = Fragment(0, ("b1", "b2", "b3")), 1_000_000
         metadata = LedgerMetadata(LedgerState.OPEN, Striping(3, 3, 2), b"k", (fragment,))
-        adds = ReplicatedAdds(nobody, 1, metadata, fragment, first, nobody, recovery=False)
+        adds = ReplicatedAdds(unused, 1, metadata, fragment, first, unused, recovery=False)
         while adds.pending_bytes < BUDGET:
             adds.add_records(first, small_records(first, 100), lambda first, records, error: None)
             first += 100
@@ -61,16 +61,20 @@ async def test_pending_adds_count_memory_of_small_records() -> None:
     assert adds.pending_bytes == 0
 
 
-class _Nobody:
-    """Bookies that are sent nothing."""
+class _Unused:
+    """A client, its bookies and their channels, which send nothing."""
 
-    def adds(self, bookie_id: str, *, recovery: bool) -> _Nobody:
+    @property
+    def bookies(self) -> _Unused:
         return self
 
-    def attach(self, ledger_id: int, sink: object) -> object:
+    def get_add_channel(self, bookie_id: str, *, recovery: bool) -> _Unused:
+        return self
+
+    def attach(self, ledger_id: int, callbacks: object) -> object:
         return lambda: None
 
-    def listen(self, listener: object) -> object:
+    def add_listener(self, callback: object) -> object:
         return lambda: None
 
     def send(self, *run: object, recovery: bool) -> None: ...

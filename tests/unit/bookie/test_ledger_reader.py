@@ -219,7 +219,7 @@ async def test_a_copy_in_flight_to_an_open_ledger_is_not_lost(answer: str) -> No
         reader.raise_last_add_confirmed(1)
         with pytest.raises(Unreadable) as raised:
             await reader.read(0, 0)
-        assert not raised.value.settled
+        assert not raised.value.is_lost
         cluster["b1"].ledger(ledger_id).records[0] = record
         assert await reader.read(0, 0) == [entry(0)]
 
@@ -244,7 +244,7 @@ async def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> N
         asked = len(cluster["b0"].reads())
         with pytest.raises(Unreadable) as raised:
             await reader.read(0, 0)
-        assert raised.value.settled
+        assert raised.value.is_lost
         assert len(cluster["b0"].reads()) - asked == (2 if final == "closed before the second read" else 1)
 
 

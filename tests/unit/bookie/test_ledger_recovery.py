@@ -14,8 +14,8 @@ from magnetar_bookie.ledger.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
     close_by_recovery,
+    make_tombstone,
     start_recovery,
-    tombstone,
 )
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache, Update
 from magnetar_bookie.read.striping import Fragment, Striping
@@ -190,7 +190,7 @@ async def test_entries_that_are_damaged_everywhere_cost_themselves_alone(stripin
             if entry_id in lost:
                 with pytest.raises(Unreadable) as raised:
                     await cluster.patiently(reader.read(entry_id, entry_id))
-                assert raised.value.settled
+                assert raised.value.is_lost
             else:
                 assert await reader.read(entry_id, entry_id) == [entry(entry_id)]
 
@@ -340,7 +340,7 @@ async def test_late_recovery_contacts_no_replacement_bookies(decided: str) -> No
 
         def update(current: LedgerMetadata | None) -> LedgerMetadata:
             if decided == "deleted":
-                return tombstone(current)
+                return make_tombstone(current)
             return close_by_recovery(current, fragment, [], 1, length_up_to(1), 0)
 
         def decide(method: str) -> None:
@@ -369,7 +369,7 @@ async def test_entries_of_losing_recovery_are_deleted_with_the_ledger(of: Scene)
     (spare,) = [one for one in of.bookies.values() if one.bookie_id not in fragment.bookies]
     await of.bookies[fragment.bookies[0]].go()
     other = await of.new_client()
-    change = other.ledgers.change
+    change = other.ledgers.change_metadata
 
     async def another_closes_first(
         ledger: int, update: Update, checks: Sequence[Check] = (), known: LedgerNodeCache | None = None
@@ -382,7 +382,7 @@ async def test_entries_of_losing_recovery_are_deleted_with_the_ledger(of: Scene)
             )
         return await change(ledger, update, checks, known)
 
-    with patch.object(other.ledgers, "change", another_closes_first):
+    with patch.object(other.ledgers, "change_metadata", another_closes_first):
         closed = await of.over(other.recover(ledger_id))
     assert spare.bookie_id not in closed.bookies()
     assert spare.holds(ledger_id, 2)
@@ -445,7 +445,7 @@ async def test_a_deleted_ledger_is_not_recovered() -> None:
 
         def delete(method: str) -> None:
             if method == "read" and not tasks:
-                tasks.append(asyncio.ensure_future(cluster.client.ledgers.change_metadata(ledger_id, tombstone)))
+                tasks.append(asyncio.ensure_future(cluster.client.ledgers.change_metadata(ledger_id, make_tombstone)))
                 for bookie in cluster.bookies.values():
                     bookie.ledger(ledger_id).deleted = True
 

@@ -11,7 +11,7 @@ from magnetar_bookie.read.record import (
     NO_ENTRY,
     RECORD_HEADER_BYTES,
     BadRecord,
-    Header,
+    RecordHeader,
     are_valid_records,
     check_record,
     encode_record,
@@ -28,7 +28,7 @@ numbers = some.integers(0, 2**63 - 2)
 def test_encoded_record_round_trips(ledger_id: int, entry_id: int, ledger_bytes: int, entry: bytes) -> None:
     confirmed = entry_id - 1
     record = encode_record(ledger_id, entry_id, confirmed, ledger_bytes, entry)
-    assert check_record(record, ledger_id, entry_id) == Header(ledger_id, entry_id, confirmed, ledger_bytes)
+    assert check_record(record, ledger_id, entry_id) == RecordHeader(ledger_id, entry_id, confirmed, ledger_bytes)
     assert extract_entry(record) == entry
 
 

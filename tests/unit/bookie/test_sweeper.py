@@ -248,8 +248,8 @@ class Collected:
     def __init__(self, of: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: dict[int, int] = {}
         self._of = of
-        self._read = of.client.ledgers.read
-        monkeypatch.setattr(of.client.ledgers, "read", self._watched)
+        self._read = of.client.ledgers.read_metadata
+        monkeypatch.setattr(of.client.ledgers, "read_metadata", self._watched)
 
     async def _watched(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
         if not fresh:  # the tests' own are

@@ -197,5 +197,5 @@ async def test_garbage_collector_continues_past_unreadable_metadata() -> None:
 
 def test_metadata_of_an_open_ledger_name_bookies() -> None:
     message = ledger_pb2.LedgerMetadata(state=ledger_pb2.OPEN, ensemble_size=1, write_quorum=1, ack_quorum=1)
-    with pytest.raises(LedgerError, match="name no bookies"):
+    with pytest.raises(LedgerError, match="have no fragment"):
         ledger_metadata.decode_metadata(message.SerializeToString())

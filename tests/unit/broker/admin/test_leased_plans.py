@@ -91,7 +91,7 @@ async def living(scene: BrokerScene, ledger_ids: Sequence[int]) -> list[int]:
     found = []
     for ledger_id in ledger_ids:
         try:
-            if (await store.read(ledger_id, fresh=True)).state is not LedgerState.TOMBSTONE:
+            if (await store.read_metadata(ledger_id, fresh=True)).state is not LedgerState.TOMBSTONE:
                 found.append(ledger_id)
         except NoSuchLedger:
             pass
