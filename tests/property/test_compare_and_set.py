@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_metadata.compare_and_set import change, read
-from magnetar_metadata.core.envelope import STORED_TOKENS
+from magnetar_metadata.envelope import STORED_TOKENS
 from magnetar_metadata.errors import OutcomeUnknown, SessionLost
 from magnetar_metadata.store import SessionState
 from magnetar_testing.clock import ManualClock

@@ -49,6 +49,9 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_bookie.ledger.ledger_metadata",
         "magnetar_bookie.ledger.recovery_rules",
         "magnetar_bookie.ledger.unanswered_adds",
+        "magnetar_bookie.auto_recovery.auditor_rules",
+        "magnetar_bookie.auto_recovery.ledger_repair_rules",
+        "magnetar_bookie.auto_recovery.lost_bookies",
         "magnetar_broker.server.grpc.produce_answers",
         "magnetar_broker.server.grpc.stream_budget",
         "magnetar_broker.server.outbox_budget",
@@ -59,6 +62,12 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_broker.server.pulsar.message_ids",
         "magnetar_broker.server.pulsar.replies",
         "magnetar_broker.server.pulsar.topic_list_rules",
+        "magnetar_metadata.envelope",
+        "magnetar_metadata.node_table",
+        "magnetar_metadata.paths",
+        "magnetar_metadata.transaction_check",
+        "magnetar_metadata.tree",
+        "magnetar_metadata.zookeeper.multi_plan",
     }
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)

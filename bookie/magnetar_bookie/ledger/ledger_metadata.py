@@ -98,6 +98,22 @@ class LedgerMetadata:
             return self.fragments[index + 1].first_entry_id - 1
         return self.last_entry_id if self.closed else None
 
+    def list_final_entries(self, bookie_id: str, entry_ids: Iterable[int]) -> list[int]:
+        """Return those of the entries that are final and that the bookie must have: repair may write them to it."""
+        if self.state is LedgerState.TOMBSTONE:
+            return []
+        # The first and last entry of each final fragment with the bookie, and its slot.
+        slots = [
+            (fragment.first_entry_id, last, fragment.bookies.index(bookie_id))
+            for index, fragment in enumerate(self.fragments)
+            if bookie_id in fragment.bookies and (last := self.last_entry_of_fragment(index)) is not None
+        ]
+        return [
+            entry_id
+            for entry_id in entry_ids
+            if any(first <= entry_id <= last and self.striping.holds(slot, entry_id) for first, last, slot in slots)
+        ]
+
     def bookies(self) -> list[str]:
         """Return the bookies of all fragments, without duplicates, in the order of their first occurrence."""
         return list(dict.fromkeys(bookie for fragment in self.fragments for bookie in fragment.bookies))

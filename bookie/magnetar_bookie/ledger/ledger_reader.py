@@ -35,7 +35,6 @@ from contextlib import aclosing, suppress
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoSuchEntry, Unreadable
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.last_add_confirmed import poll_last_add_confirmed, read_last_add_confirmed
@@ -344,7 +343,7 @@ class LedgerReader:
 
     def _repairable(self, faults: dict[Fault, None]) -> list[Fault]:
         metadata = self._metadata
-        return [fault for fault in faults if repairable_entries(metadata, fault.bookie_id, [fault.entry_id])]
+        return [fault for fault in faults if metadata.list_final_entries(fault.bookie_id, [fault.entry_id])]
 
 
 def _is_final(metadata: LedgerMetadata, entry_id: int) -> bool:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
-from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
-from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, start_decommission
+from magnetar_bookie.auto_recovery.decommission_check import check_decommission
+from magnetar_bookie.auto_recovery.errors import CannotDecommission
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, how_to_cancel
 from magnetar_cli.connection import connected, impatient
@@ -23,20 +24,20 @@ async def leave(
 ) -> None:
     """Returns when it is struck off; without `wait` when it is marked, and however few others there are."""
     async with connected(impatient(location)) as client:
-        if wait and await decommission_progress(client, bookie_id) is None:
+        if wait and await read_decommission_progress(client, bookie_id) is None:
             try:
-                await check_farewell(client, bookie_id)
-            except CannotLeave as error:
+                await check_decommission(client, bookie_id)
+            except CannotDecommission as error:
                 raise ClusterError(
                     f"{error}: `magnetar cluster add --bookie` adds one; --force removes it at once"
                 ) from None
-        await decommission(client, bookie_id)
+        await start_decommission(client, bookie_id)
         if not wait:
             return
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    progress = await decommission_progress(client, bookie_id)
+                    progress = await read_decommission_progress(client, bookie_id)
                     if progress is None:
                         raise ClusterError(f"{bookie_id} stays: its decommission was cancelled")
                     if progress.done:
@@ -56,5 +57,5 @@ def _left_shown(left: int | None) -> str:
 
 async def _stuck(client: LedgerClient) -> str:
     """Why it takes so long, where something can't go on."""
-    stuck = [one for one in await repair_progress(client) if one.stuck]
+    stuck = [one for one in await list_repair_progress(client) if one.stuck]
     return f"; {len(stuck)} of them can't be copied: {stuck[0].stuck}" if stuck else ""

@@ -11,16 +11,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing
+from magnetar_bookie.auto_recovery.bookie_overview import BookieState, BookieSummary, RecoveryRoles
+from magnetar_bookie.auto_recovery.decommission import DecommissionProgress
 from magnetar_cli.cluster.status import ledgers_in_limbo
 from magnetar_cli.http_asking import ask_http
 
 __all__ = ["BookiesView", "LeavingView", "said_by"]
 
-_COLOURS = {Standing.WRITABLE: "green", Standing.LOST: "red", Standing.STRUCK_OFF: "dim"}
+_COLOURS = {BookieState.WRITABLE: "green", BookieState.LOST: "red", BookieState.DECOMMISSIONED: "dim"}
 
 
-def said_by(member: Member) -> dict[str, Any]:
+def said_by(member: BookieSummary) -> dict[str, Any]:
     """What a bookie says of itself over HTTP; nothing, where it does not answer."""
     if not member.http_address:
         return {}
@@ -30,8 +31,8 @@ def said_by(member: Member) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BookiesView:
-    members: list[Member]
-    offices: Offices
+    members: list[BookieSummary]
+    offices: RecoveryRoles
     # What each says of itself.
     said: dict[str, dict[str, Any]]
     over: bool = True
@@ -39,7 +40,7 @@ class BookiesView:
     def table(self) -> RenderableType:
         table = Table("bookie", "state", "address", "http", "repairs", "", box=None)
         for one in self.members:
-            state = Text(one.standing.value, _COLOURS.get(one.standing, "yellow"))
+            state = Text(one.state.value, _COLOURS.get(one.state, "yellow"))
             repairs = ", ".join(map(str, self._repairs(one)))
             table.add_row(
                 one.bookie_id,
@@ -56,13 +57,17 @@ class BookiesView:
         for one in self.members:
             repairs = self._repairs(one)
             extras = [one.address, self._more(one), f"repairs {', '.join(map(str, repairs))}" if repairs else ""]
-            found.append(" ".join(filter(None, [f"{one.bookie_id}: {one.standing.value}", *extras])))
+            found.append(" ".join(filter(None, [f"{one.bookie_id}: {one.state.value}", *extras])))
         return [*found, f"auditor: {self.offices.auditor or 'none at the moment'}"]
 
     def json_objects(self) -> list[dict[str, object]]:
         return [
             {
-                **dataclasses.asdict(one),
+                "bookie_id": one.bookie_id,
+                "standing": one.state,
+                "address": one.address,
+                "http_address": one.http_address,
+                "leaving": _decommission_as_json(one.decommission),
                 "limbo": self._limbo(one),
                 "repairs": self._repairs(one),
                 "auditor": one.bookie_id == self.offices.auditor,
@@ -70,24 +75,31 @@ class BookiesView:
             for one in self.members
         ]
 
-    def _repairs(self, one: Member) -> list[int]:
-        return [ledger_id for ledger_id, holder in self.offices.locks.items() if holder == one.bookie_id]
+    def _repairs(self, one: BookieSummary) -> list[int]:
+        return [ledger_id for ledger_id, holder in self.offices.repair_locks.items() if holder == one.bookie_id]
 
-    def _limbo(self, one: Member) -> int | str | None:
+    def _limbo(self, one: BookieSummary) -> int | str | None:
         """How many ledgers it may have lost entries of; None: of none, or it does not say."""
         return ledgers_in_limbo(self.said.get(one.bookie_id, {}))
 
-    def _more(self, one: Member) -> str:
+    def _more(self, one: BookieSummary) -> str:
         said = self.said.get(one.bookie_id, {})
         parts = []
-        if one.leaving is not None and not one.leaving.done:
-            left = one.leaving.ledgers_left
+        if one.decommission is not None and not one.decommission.done:
+            left = one.decommission.ledgers_left
             parts.append("its ledgers are not counted yet" if left is None else f"{left} ledgers left")
-        if one.standing is Standing.READ_ONLY and said.get("read_only_because"):
+        if one.state is BookieState.READ_ONLY and said.get("read_only_because"):
             parts.append(", ".join(said["read_only_because"]))
         if limbo := self._limbo(one):
             parts.append(f"in limbo: {limbo} ledgers")
         return "; ".join(parts)
+
+
+def _decommission_as_json(progress: DecommissionProgress | None) -> dict[str, object] | None:
+    if progress is None:
+        return None
+    fields = dataclasses.asdict(progress)
+    return {("asked_ms" if name == "started_ms" else name): value for name, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
-from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
-from magnetar_bookie.auto_recovery.overview import Standing, members, offices
-from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.auto_recovery.bookie_overview import BookieState, read_recovery_roles, summarize_bookies
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
+from magnetar_bookie.auto_recovery.decommission_check import check_decommission
+from magnetar_bookie.auto_recovery.errors import CannotDecommission
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
 from magnetar_cli.http_asking import ask_http
@@ -39,10 +40,12 @@ def list_bookies(folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, as_
     """List all bookies with their state, and show which one is the auditor."""
 
     async def look(client: LedgerClient) -> BookiesView:
-        found = await members(client)
+        found = await summarize_bookies(client)
         said = await asyncio.gather(*(asyncio.to_thread(said_by, one) for one in found))
         return BookiesView(
-            found, await offices(client), {one.bookie_id: says for one, says in zip(found, said, strict=True)}
+            found,
+            await read_recovery_roles(client),
+            {one.bookie_id: says for one, says in zip(found, said, strict=True)},
         )
 
     show(at_target(metadata, folder, look), as_json=as_json)
@@ -58,7 +61,7 @@ def read_only(
     """Make a bookie refuse new entries, or accept them again. It applies after restarts, too."""
 
     async def ask(client: LedgerClient) -> None:
-        found = {one.bookie_id: one for one in await members(client)}
+        found = {one.bookie_id: one for one in await summarize_bookies(client)}
         if name not in found:
             raise NoSuchName(name, found)
         http = found[name].http_address
@@ -94,7 +97,7 @@ def decommission_bookie(
         raise typer.BadParameter("--cancel excludes --watch and --force")
 
     async def act(client: LedgerClient) -> None:
-        found = {one.bookie_id: one for one in await members(client)}
+        found = {one.bookie_id: one for one in await summarize_bookies(client)}
         if name not in found:
             raise NoSuchName(name, found)
         if cancel:
@@ -105,22 +108,24 @@ def decommission_bookie(
             else:
                 print("\n".join(stays.lines()))
             return
-        if not force and found[name].leaving is None:
+        if not force and found[name].decommission is None:
             try:
-                await check_farewell(client, name)
-            except CannotLeave as error:
+                await check_decommission(client, name)
+            except CannotDecommission as error:
                 raise ClusterError(f"{error}: add bookies first, or let it wait for them with --force") from None
-        await decommission(client, name)
+        await start_decommission(client, name)
         first: int | None = None
 
         async def look() -> LeavingView:
             nonlocal first
-            one = next(one for one in await members(client) if one.bookie_id == name)
-            left = one.leaving.ledgers_left if one.leaving else None
+            one = next(one for one in await summarize_bookies(client) if one.bookie_id == name)
+            left = one.decommission.ledgers_left if one.decommission else None
             first = max(first or 0, left) if left is not None else first
-            stuck = next((task.stuck for task in await repair_progress(client) if task.stuck), "")
-            struck_off = one.standing is Standing.STRUCK_OFF
-            return LeavingView(name, left, first, struck_off=struck_off, taken_back=one.leaving is None, stuck=stuck)
+            stuck = next((task.stuck for task in await list_repair_progress(client) if task.stuck), "")
+            struck_off = one.state is BookieState.DECOMMISSIONED
+            return LeavingView(
+                name, left, first, struck_off=struck_off, taken_back=one.decommission is None, stuck=stuck
+            )
 
         if watched:
             await watch(look, as_json=as_json)

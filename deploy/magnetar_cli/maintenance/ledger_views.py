@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica
-from magnetar_bookie.auto_recovery.overview import Unclaimed
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedger
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_cli.shown import bytes_shown, seconds_shown
 
@@ -137,7 +137,7 @@ class LedgerView:
 
 @dataclass(frozen=True, slots=True)
 class OrphansView:
-    unclaimed: list[Unclaimed]
+    unclaimed: list[UnclaimedLedger]
     auditor: str | None
     now_ms: int
 
@@ -165,7 +165,7 @@ class OrphansView:
             return ["every ledger has an owner"]
         return [] if self.auditor else ["there is no auditor at the moment that would delete them"]
 
-    def _fate(self, one: Unclaimed) -> str:
+    def _fate(self, one: UnclaimedLedger) -> str:
         if one.sweeping:
             return "is being deleted"
         return "is deleted if no owner claims it within intent_grace_period_seconds after the auditor first saw it"

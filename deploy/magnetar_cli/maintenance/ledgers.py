@@ -13,9 +13,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from magnetar_bookie.auto_recovery.bookie_overview import read_recovery_roles
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica, held, ledgers, replicas
-from magnetar_bookie.auto_recovery.overview import offices, unclaimed
+from magnetar_bookie.auto_recovery.ledger_overview import (
+    LedgerSummary,
+    Replica,
+    count_held_entries,
+    list_replicas,
+    summarize_ledgers,
+)
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import list_unclaimed_ledgers
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
@@ -59,7 +66,7 @@ def list_ledgers(
     """List all ledgers, or those in one state."""
 
     async def look(client: LedgerClient) -> LedgersView:
-        return LedgersView([one async for one in ledgers(client) if state is None or _is(one, state)])
+        return LedgersView([one async for one in summarize_ledgers(client) if state is None or _is(one, state)])
 
     show(at_target(metadata, folder, look), as_json=as_json)
 
@@ -78,7 +85,7 @@ def show_ledger(
 
     async def look(client: LedgerClient) -> LedgerView:
         found = await client.ledgers.read_metadata(ledger_id, fresh=True)
-        places = replicas(client, found)
+        places = list_replicas(client, found)
         answers = await asyncio.gather(*(_held(client, ledger_id, found, one) for one in places)) if check else []
         return LedgerView(ledger_id, found, places, dict(zip(places, answers, strict=False)))
 
@@ -109,7 +116,11 @@ def orphans(
 
     async def act(client: LedgerClient) -> None:
         async def look() -> OrphansView:
-            return OrphansView(await unclaimed(client), (await offices(client)).auditor, client.clock.time_ms())
+            return OrphansView(
+                await list_unclaimed_ledgers(client),
+                (await read_recovery_roles(client)).auditor,
+                client.clock.time_ms(),
+            )
 
         if watched:
             await watch(look, as_json=as_json)
@@ -202,7 +213,7 @@ async def _held(
     if not replica.registered:
         return ""
     try:
-        return await held(client, AutoRecoverySettings(), ledger_id, metadata, replica)
+        return await count_held_entries(client, AutoRecoverySettings(), ledger_id, metadata, replica)
     except CannotRepair as error:
         return str(error)
 

@@ -12,9 +12,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from magnetar_bookie.auto_recovery.ledger_overview import ledgers
-from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing, members, offices
-from magnetar_bookie.auto_recovery.tasks import RepairProgress, repair_progress
+from magnetar_bookie.auto_recovery.bookie_overview import (
+    BookieState,
+    BookieSummary,
+    RecoveryRoles,
+    read_recovery_roles,
+    summarize_bookies,
+)
+from magnetar_bookie.auto_recovery.ledger_overview import summarize_ledgers
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairProgress, list_repair_progress
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
@@ -30,7 +36,7 @@ _ANSWER_S: Final = 3.0
 @dataclass(frozen=True, slots=True)
 class RepairsView:
     repairs: list[RepairProgress]
-    offices: Offices
+    offices: RecoveryRoles
     # Ledgers that had a task at an earlier look and have none any more.
     finished: tuple[int, ...] = ()
     # Bookies that are lost or leaving or don't answer, and how many ledgers name each: tasks will come.
@@ -49,7 +55,7 @@ class RepairsView:
                 ProgressBar(total or 1, done, width=30),
                 f"{done}/{total}" if total else "",
                 ", ".join(one.lost_bookies),
-                self.offices.locks.get(one.ledger_id, ""),
+                self.offices.repair_locks.get(one.ledger_id, ""),
                 Text(one.stuck, "red"),
             )
         whole, of = self._overall()
@@ -74,7 +80,8 @@ class RepairsView:
         return [
             {
                 "repairs": [
-                    {**dataclasses.asdict(one), "worker": self.offices.locks.get(one.ledger_id)} for one in self.repairs
+                    {**dataclasses.asdict(one), "worker": self.offices.repair_locks.get(one.ledger_id)}
+                    for one in self.repairs
                 ],
                 "whole": whole,
                 "ledgers": of,
@@ -109,7 +116,7 @@ class Repairs:
         self._scan_due = client.clock.monotonic()
 
     async def look(self) -> RepairsView:
-        found = sorted(await repair_progress(self._client), key=lambda one: one.ledger_id)
+        found = sorted(await list_repair_progress(self._client), key=lambda one: one.ledger_id)
         now = dict.fromkeys(one.ledger_id for one in found)
         self._finished |= dict.fromkeys(one for one in self._open if one not in now)
         self._finished = {one: None for one in self._finished if one not in now}
@@ -120,25 +127,25 @@ class Repairs:
         elif self._client.clock.monotonic() >= self._scan_due:
             self._awaited = await self._await()
             self._scan_due = self._client.clock.monotonic() + _SCAN_AGAIN_S
-        return RepairsView(found, await offices(self._client), tuple(self._finished), self._awaited)
+        return RepairsView(found, await read_recovery_roles(self._client), tuple(self._finished), self._awaited)
 
     async def _await(self) -> dict[str, int]:
         """The bookies that are lost or leaving or don't answer, and how many ledgers name them."""
-        found = await members(self._client)
+        found = await summarize_bookies(self._client)
         answers = await asyncio.gather(*(self._relied_on(one) for one in found))
         away = {one.bookie_id: 0 for one, relied_on in zip(found, answers, strict=True) if not relied_on}
         if not away:
             return {}
-        async for one in ledgers(self._client):
+        async for one in summarize_ledgers(self._client):
             if one.metadata.state is not LedgerState.TOMBSTONE:
                 for bookie_id in one.metadata.bookies():
                     if bookie_id in away:
                         away[bookie_id] += 1
         return {bookie_id: count for bookie_id, count in away.items() if count}
 
-    async def _relied_on(self, one: Member) -> bool:
+    async def _relied_on(self, one: BookieSummary) -> bool:
         """One that was killed just now is registered still, as long as its session may last."""
-        if one.standing not in (Standing.WRITABLE, Standing.READ_ONLY):
+        if one.state not in (BookieState.WRITABLE, BookieState.READ_ONLY):
             return False
         request = LastAddConfirmedRequest(ledger_id=0, above=-1)
         try:

@@ -39,9 +39,9 @@ import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar_metadata.core import tree
-from magnetar_metadata.core.paths import check_roots, list_visible_names
+from magnetar_metadata import tree
 from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.paths import check_roots, list_visible_names
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
 from magnetar_testing.metadata.memory_table import MemoryTable

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_declared, check_path
 from magnetar_metadata.errors import MetadataError, OutcomeUnknown
+from magnetar_metadata.paths import check_declared, check_path
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.transaction_check import check_transaction
 from magnetar_metadata.watch_flags import WatchFlag, WatchFlags
 from magnetar_wire.clock import Clock
 

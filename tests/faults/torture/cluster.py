@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from magnetar_bookie.auto_recovery.decommission import NotLeaving, cancel_decommission, decommission_progress
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, read_decommission_progress
+from magnetar_bookie.auto_recovery.errors import NotLeaving
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import ClusterError, NoSuchName
 from magnetar_cli.cluster.daemon_parts import BrokerPart
@@ -283,7 +284,7 @@ class Cluster(System):
         while True:
             try:
                 async with connected(impatient(self.metadata)) as client:
-                    progress = await decommission_progress(client, bookie)
+                    progress = await read_decommission_progress(client, bookie)
                     if progress is not None and not progress.done:
                         await cancel_decommission(client, bookie)
                     return progress is None or not progress.done

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar_metadata.core import tree
-from magnetar_metadata.core.paths import parent_of
-from magnetar_metadata.core.records import Record
+from magnetar_metadata import tree
+from magnetar_metadata.node_table import Record
+from magnetar_metadata.paths import parent_of
 from magnetar_metadata.store import Check, Delete, Put
 from magnetar_testing.metadata.server import Fault, MemoryServer, SessionLink
 from magnetar_testing.metadata.store import MemoryStore, Request

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission
+from magnetar_bookie.auto_recovery.decommission import start_decommission
 from magnetar_bookie.errors import (
     AddFailed,
     ClientClosed,
@@ -547,7 +547,7 @@ async def test_unavailable_bookies_are_reported_and_awaited() -> None:
         client.bookies.quarantine("b2")
         await b3.go()
         await b3.come(read_only=True)
-        await decommission(client, "b4")
+        await start_decommission(client, "b4")
         await scene.settled(lambda: client.bookies.writable() == [])
         with pytest.raises(NotEnoughBookies) as raised:
             await client.create(Striping(3, 3, 2), "a test")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, counter_path, find_roots_above
 from magnetar_metadata.errors import InvalidChange, ValueTooLarge
+from magnetar_metadata.paths import ROOT, ancestors_of, check_path, counter_path, find_roots_above
 from magnetar_metadata.store import (
     ABSENT,
     ANY,

@@ -1,4 +1,4 @@
-"""Who is the auditor, and for how long."""
+"""The election of the auditor, and the end of its term."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import asyncio
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.election import Election
+from magnetar_bookie.auto_recovery.auditor_election import AuditorElection
 from magnetar_metadata.errors import SessionLost
 from magnetar_testing.metadata import Fault, MemoryStore
 from tests.unit.bookie.full_store import FullStore
 from tests.unit.bookie.repair_scene import Scene
 
 
-def election(of: Scene, name: str = "b1") -> tuple[Election, MemoryStore]:
+def election(of: Scene, name: str = "b1") -> tuple[AuditorElection, MemoryStore]:
     store = of.server.connect()
-    return Election(store, of.clock, name, retry_s=0.5), store
+    return AuditorElection(store, of.clock, name, retry_s=0.5), store
 
 
 async def test_one_is_elected_and_the_next_when_its_session_is_over() -> None:
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
         second, _ = election(of, "b2")
-        await of.over(first.won())
-        waiting = of.spawn(second.won())
+        await of.over(first.wait_elected())
+        waiting = of.spawn(second.wait_elected())
         await of.passes(30)
         assert not waiting.done()
-        term = of.spawn(first.term())
+        term = of.spawn(first.wait_term_end())
         await of.passes(30)
         assert not term.done()
         of.server.expire(first_store)
@@ -38,19 +38,19 @@ async def test_one_is_elected_and_the_next_when_its_session_is_over() -> None:
 
 
 async def test_the_term_ends_before_another_can_be_elected() -> None:
-    """Its answers vanish, and nobody tells it that the session is over: its own clock does."""
+    """Its answers are lost, and no one reports that the session is over: its own clock decides."""
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
-        await of.over(first.won())
+        await of.over(first.wait_elected())
         second, _ = election(of, "b2")
-        waiting = of.spawn(second.won())
-        term = of.spawn(first.term())
+        waiting = of.spawn(second.wait_elected())
+        term = of.spawn(first.wait_term_end())
         await of.passes(5)
         of.server.cut_silently(first_store)
         seen: list[tuple[bool, bool]] = []
 
         def both() -> bool:
-            seen.append((first.safe(), waiting.done()))
+            seen.append((first.is_term_valid(), waiting.done()))
             return waiting.done()
 
         await of.until(both, "the second is elected")
@@ -61,15 +61,15 @@ async def test_the_term_ends_before_another_can_be_elected() -> None:
 async def test_a_term_outlives_a_short_trouble() -> None:
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
-        await of.over(first.won())
-        term = of.spawn(first.term())
+        await of.over(first.wait_elected())
+        term = of.spawn(first.wait_term_end())
         for _ in range(5):
             of.server.suspend(first_store)
             await of.passes(2)
             of.server.resume(first_store)
             await of.passes(6)
             assert not term.done()
-            assert first.safe()
+            assert first.is_term_valid()
 
 
 async def test_vote_with_a_lost_response_counts() -> None:
@@ -77,7 +77,7 @@ async def test_vote_with_a_lost_response_counts() -> None:
         for fault in (Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST):
             first, first_store = election(of)
             of.server.next_request(first_store, fault)
-            waiting = of.spawn(first.won())
+            waiting = of.spawn(first.wait_elected())
             await of.passes(1)
             of.server.release(first_store)
             of.server.resume(first_store)
@@ -91,25 +91,25 @@ async def test_vote_with_a_lost_response_counts() -> None:
 async def test_election_waits_for_the_stale_session_to_expire() -> None:
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
-        await of.over(first.won())
+        await of.over(first.wait_elected())
         of.server.suspend(first_store)
         again, again_store = election(of)
-        waiting = of.spawn(again.won())
+        waiting = of.spawn(again.wait_elected())
         await asyncio.sleep(0)
         await of.passes(3)
         assert not waiting.done()
-        await of.until(waiting.done, "the former session has run out")
+        await of.until(waiting.done, "the stale session has expired")
         stat = await of.store.exists(paths.AUDITOR)
         assert stat is not None
         assert stat.ephemeral_owner == again_store.session.id
 
 
 async def test_election_retries_a_full_store_after_a_pause() -> None:
-    """Being refused for want of room is no verdict, and no reason for auto-recovery to break off."""
+    """A refusal because the disk is full does not decide the election, and does not end auto-recovery."""
     async with Scene(bookies=0) as of:
         first, first_store = election(of)
         full = FullStore(first_store)
-        waiting = of.spawn(first.won())
+        waiting = of.spawn(first.wait_elected())
         await of.passes(3)
         assert not waiting.done()
         assert 2 < full.refused < 10

@@ -1,8 +1,8 @@
-"""Filling a slot: what the target lacks is read elsewhere and put on its disk, a batch at a time.
+"""Copy the entries that a bookie lacks from other replicas, a batch at a time.
 
-A batch is written as recovery adds, which pass a fence and limbo, and take the place of a damaged record; the next one
-is read when the target has acknowledged all of it, which it does when it is on its disk. Written twice, by two workers
-or by one that woke up late, it is the same bytes under the same id.
+A batch is written by recovery adds, which are accepted despite a fence and limbo, and replace damaged records. The next
+batch is read when the target has acknowledged all of this one, which it does when the entries are synced to its disk.
+If two workers write the same entry, or one writes it late, the bytes and the entry id are the same.
 """
 
 from __future__ import annotations
@@ -10,52 +10,45 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.reading import SlotReader
-from magnetar_bookie.core.repair import FillSlot, entries_of_slot
+from magnetar_bookie.auto_recovery.errors import CannotRepair, ReadOnlyTarget, TargetFailed
+from magnetar_bookie.auto_recovery.inventory import find_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, count_slot_entries
+from magnetar_bookie.auto_recovery.replica_reader import ReplicaReader
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK
 
-__all__ = ["ReadOnlyTarget", "TargetFailed", "fill_slot"]
+__all__ = ["Progress", "copy_missing_entries"]
 
-# How many more of the slot's entries are there now.
+# Called with the number of the slot's entries that were copied, or found at the target, since the last call.
 Progress = Callable[[int], Awaitable[None]]
 
 
-class TargetFailed(CannotRepair):
-    """The bookie that is copied to does not take the entries."""
-
-
-class ReadOnlyTarget(CannotRepair):
-    """It lacks entries, and takes none."""
-
-
-async def fill_slot(
+async def copy_missing_entries(
     client: LedgerClient,
     settings: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
-    step: FillSlot,
+    step: SlotRepair,
     progress: Progress,
     *,
     read_only: bool = False,
 ) -> None:
-    """When it returns, the target has on its disk all that the slot holds. Raises `CannotRepair` if that can't be.
+    """Copy entries until the target has all of the slot on its disk. Raises `CannotRepair` if that is impossible.
 
-    Entries that can be copied are, even if some others can't.
+    If some entries can't be read, the others are copied. `read_only`: the target accepts no entries, so the first
+    missing one raises `ReadOnlyTarget`.
     """
-    reader = SlotReader(client, ledger_id, metadata, step)
-    at = step.first_entry_id
-    async for end, missing in lacking(client, settings, ledger_id, metadata, step):
+    reader = ReplicaReader(client, ledger_id, metadata, step)
+    first = step.first_entry_id
+    async for end, missing in find_missing_entries(client, settings, ledger_id, metadata, step):
         if missing and read_only:
             raise ReadOnlyTarget(f"bookie {step.target} lacks entry {missing[0]}, and is read-only")
-        in_piece = entries_of_slot(metadata.striping, step.slot, at, end - 1)
-        if in_piece > len(missing):
-            await progress(in_piece - len(missing))
+        in_range = count_slot_entries(metadata.striping, step.slot, first, end - 1)
+        if in_range > len(missing):
+            await progress(in_range - len(missing))
         while missing:
             batch = missing[: settings.rereplication_entry_batch_size]
             records = await reader.read(batch, settings.rereplication_batch_bytes)
@@ -64,22 +57,19 @@ async def fill_slot(
                 await progress(len(records))
             missing = [one for one in missing if one not in records and one not in reader.unreadable]
             if len(reader.unreadable) >= settings.rereplication_entry_batch_size:
-                break  # enough to know of
+                break  # enough to report
         if missing:
             break
-        at = end
+        first = end
     if reader.unreadable:
-        raise CannotRepair(_unreadable(reader.unreadable))
+        raise CannotRepair(_describe_unreadable(reader.unreadable))
 
 
-def _unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
+def _describe_unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
     entry_id, answers = next(iter(unreadable.items()))
     more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
-    said = (
-        "there is no other replica".join(f"{bookie}: {answer}" for bookie, answer in answers.items())
-        or "there is no other replica"
-    )
-    return f"no replica of entry {entry_id}{more} could be read: {said}"
+    reasons = "; ".join(f"{bookie}: {answer}" for bookie, answer in answers.items()) or "there is no other replica"
+    return f"no replica of entry {entry_id}{more} could be read: {reasons}"
 
 
 async def _write(
@@ -116,21 +106,21 @@ class _Batch:
         for entry_id in decided:
             del self._pending[entry_id]
         if not self._pending:
-            self._end()
+            self._finish()
 
     def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self._fail(reason)
 
     def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
-        """There is nothing to do: a batch is small, and the next one waits for it."""
+        """Ignore it: a batch is small, and the next one waits for its answers."""
 
     def on_bookie_caught_up(self, bookie_id: str) -> None:
         pass
 
     def _fail(self, reason: str) -> None:
         self.failure = self.failure or reason
-        self._end()
+        self._finish()
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         if not self.done.done():
             self.done.set_result(None)

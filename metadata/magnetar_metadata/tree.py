@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from magnetar_metadata.core.paths import ancestors_of, parent_of
-from magnetar_metadata.core.records import NodeTable, Overlay, Record
 from magnetar_metadata.errors import BadVersion, NoChildrenAllowed, NodeExists, NoNode, NotEmpty, Refused
+from magnetar_metadata.node_table import Overlay, Record, WritableNodeTable
+from magnetar_metadata.paths import ancestors_of, parent_of
 from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, Check, Delete, Put
 
 
@@ -31,7 +31,7 @@ class Applied:
     children_changed: list[str] = field(default_factory=list)
 
 
-def apply_changes(table: NodeTable, changes: Sequence[Change], session_id: int) -> Applied:
+def apply_changes(table: WritableNodeTable, changes: Sequence[Change], session_id: int) -> Applied:
     """Make all changes, or raise the `Refused` of the first one that can't be made."""
     overlay = Overlay(table)
     applied = Applied()
@@ -41,7 +41,7 @@ def apply_changes(table: NodeTable, changes: Sequence[Change], session_id: int) 
     return applied
 
 
-def delete_nodes(table: NodeTable, paths: Iterable[str]) -> Applied:
+def delete_nodes(table: WritableNodeTable, paths: Iterable[str]) -> Applied:
     """Delete nodes without children: the ephemeral nodes of a session that has ended."""
     applied = Applied()
     for path in paths:

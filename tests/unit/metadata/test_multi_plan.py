@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Refusal, Role
-from magnetar_metadata.core.paths import counter_path
+from magnetar_metadata.paths import counter_path
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Put
+from magnetar_metadata.zookeeper.multi_plan import Kind, MultiPlan, Next, Operation, Refusal, Role
 
 
 def _shape(plan: MultiPlan) -> list[tuple[str, str, str]]:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from magnetar_metadata.core.paths import ancestors_of, counter_path, find_roots_above
+from magnetar_metadata.paths import ancestors_of, counter_path, find_roots_above
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Put
 
 

@@ -1,4 +1,4 @@
-"""What this process sees of the bookies: the view that repair and audit decide on, and who is lost by it."""
+"""The bookies as the metadata store lists them, for the auditor and the replication worker of a process."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from magnetar_bookie import paths
-from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView, LostBookies
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 
-__all__ = ["Cluster"]
+__all__ = ["BookieWatcher"]
 
 
-class Cluster:
-    """Auditor and worker of one process share it, so that both have seen a bookie go at the same time."""
+class BookieWatcher:
+    """Auditor and replication worker share it, so that a bookie becomes lost for both at the same time."""
 
     def __init__(self, client: LedgerClient, settings: AutoRecoverySettings) -> None:
         self._client = client
         self.lost = LostBookies(settings.lost_bookie_recovery_delay_seconds)
 
-    async def look(self) -> ClusterView:
-        """A view that is at least as new as this call.
+    async def refresh_view(self) -> ClusterView:
+        """Return a view that is at least as new as this call.
 
-        The registrations are read here and not taken from the client, who may not have caught up yet after the session
-        was suspended: a bookie that has long returned must not be taken for lost. The cookies are read last, since a
-        bookie has its cookie before it registers: nobody who is alive is taken for one without a cookie.
+        The registrations are read from the metadata store. The client's list may be outdated after the session was
+        suspended, and a bookie that has returned must not count as lost. The cookies are read last: a bookie writes its
+        cookie before it registers, so every registered bookie has its cookie in the view.
         """
         store, bookies = self._client.ledgers.store, self._client.bookies
         await store.sync()
@@ -43,15 +43,15 @@ class Cluster:
         self.lost.observe(view, self._client.clock.monotonic())
         return view
 
-    def follow(self, changed: Callable[[], object]) -> Callable[[], None]:
-        """Notes who comes and goes at the time, and tells; returns what ends that."""
+    def watch_bookies(self, on_change: Callable[[], object]) -> Callable[[], None]:
+        """Record when bookies register and leave, and call `on_change` then. Return a function that ends this."""
 
-        def heard() -> None:
+        def record_change() -> None:
             alive, known = tuple(self._client.bookies.registered()), self.lost.view
-            # Who registers has a cookie. One that came after the last look is to be missed, too, when it goes.
+            # A registered bookie has a cookie. One that registered after the last refresh must be missed, too.
             cookies = tuple(sorted(dict.fromkeys((*known.cookies, *alive))))
             view = replace(known, cookies=cookies, alive=alive)
             self.lost.observe(view, self._client.clock.monotonic())
-            changed()
+            on_change()
 
-        return self._client.bookies.add_listener(heard)
+        return self._client.bookies.add_listener(record_change)

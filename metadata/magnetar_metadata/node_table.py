@@ -1,8 +1,8 @@
 """The records of a table of nodes, and a table of changes over another table.
 
-The tree's rules (`tree.py`) work on any `NodeTable`. An `Overlay` has changes that are not made yet, on top of a table
-that it does not change. A transaction works on one, which is dropped if a change is refused. A group of transactions
-that waits for its fsync is another one, between the transaction and the disk.
+The tree's rules (`tree.py`) work on any `WritableNodeTable`. An `Overlay` has changes that are not made yet, on top of
+a table that it does not change. A transaction works on one, which is dropped if a change is refused. A group of
+transactions that waits for its fsync is another one, between the transaction and the disk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from magnetar_metadata.core.paths import ROOT, join, parent_of
+from magnetar_metadata.paths import ROOT, join, parent_of
 from magnetar_metadata.store import Node, Stat
 
 
@@ -40,6 +40,8 @@ class NodeTable(Protocol):
     def child_names(self, path: str) -> Iterator[str]:
         """Return the names of the node's children, in any deterministic order."""
 
+
+class WritableNodeTable(NodeTable, Protocol):
     def put(self, path: str, record: Record) -> None: ...
 
     def delete(self, path: str) -> None: ...
@@ -74,7 +76,7 @@ class Overlay:
         self.changed[path] = None
         self._put_below.get(parent_of(path), {}).pop(path[path.rindex("/") + 1 :], None)
 
-    def apply_to(self, table: NodeTable) -> None:
+    def apply_to(self, table: WritableNodeTable) -> None:
         for path, record in self.changed.items():
             if record is None:
                 # It may have been created and deleted within this overlay.

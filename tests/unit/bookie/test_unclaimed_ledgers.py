@@ -1,4 +1,4 @@
-"""Ledgers that nobody claimed, tombstones, and what is never deleted."""
+"""Deletion of unclaimed ledgers and of tombstones, and ledgers that are never deleted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.sweeper import Sweeper
-from magnetar_bookie.core.lost_bookies import ClusterView
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
@@ -46,7 +46,7 @@ async def intents(of: Scene) -> list[str]:
 
 
 async def quiet_client(of: Scene) -> LedgerClient:
-    """One whose next requests are the test's: it has done its own."""
+    """Return a client that has finished its own first requests: the next ones are the test's."""
     client = await of.new_client()
     await of.passes(0.1)
     return client
@@ -56,17 +56,17 @@ def always() -> bool:
     return True
 
 
-async def test_sweeper_deletes_only_unclaimed_ledgers(of: Scene) -> None:
-    """CHK-58: whatever time passes."""
+async def test_only_unclaimed_ledgers_are_deleted(of: Scene) -> None:
+    """CHK-58: however much time passes."""
     claimed = await of.ledger(3)
     open_one = (await of.writer()).ledger_id
     orphan = await unclaimed(of)
     await of.auto_recovery()
 
-    async def swept() -> bool:
+    async def deleted() -> bool:
         return not await intents(of)
 
-    await of.until(swept, "the intent is gone")
+    await of.until(deleted, "the intent is deleted")
     assert await state(of, orphan.ledger_id) is LedgerState.TOMBSTONE
     await of.passes(100)
     assert await state(of, claimed) is LedgerState.CLOSED
@@ -75,65 +75,65 @@ async def test_sweeper_deletes_only_unclaimed_ledgers(of: Scene) -> None:
 
 async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     orphan = await unclaimed(of)
-    sweeper = Sweeper(of.client, 20)
-    await sweeper.sweep(always)
-    due = sweeper.next_due()
+    deleter = UnclaimedLedgerDeleter(of.client, 20)
+    await deleter.delete_overdue(always)
+    due = deleter.next_due()
     assert due == of.clock.monotonic() + 20
-    # An operator sets the clock: that is no passing of time.
+    # An operator sets the wall clock: no time passes.
     of.clock.jump(10_000_000)
     of.clock.advance(19)
-    await sweeper.sweep(always)
+    await deleter.delete_overdue(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
     await of.client.ledgers.claim_ledger(orphan, "/owners/1", lambda _: b"mine")
     of.clock.advance(1000)
-    await sweeper.sweep(always)
+    await deleter.delete_overdue(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
-    assert sweeper.next_due() is None
+    assert deleter.next_due() is None
 
 
-async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scene) -> None:
-    """CHK-58: the sweeper was first, at each of its steps."""
+async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: Scene) -> None:
+    """CHK-58: the deleter was first, and stops at each of its steps."""
     # Its requests: the names, the intent, `sweeping`, the ledger, the tombstone, the intent, its end.
-    for place in (2, 3, 4, 5, 6):
+    for requests in (2, 3, 4, 5, 6):
         orphan = await unclaimed(of)
         other = await quiet_client(of)
-        # It stands still at this one, whose answer it does not get.
-        of.server.next_request(other.ledgers.store, *[None] * place, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
-        sweeping = asyncio.get_running_loop().create_task(Sweeper(other, 0).sweep(always))
-        await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it stands still")  # type: ignore[misc]
+        # It waits at the next one, whose answer is lost.
+        of.server.next_request(other.ledgers.store, *[None] * requests, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
+        deleting = asyncio.get_running_loop().create_task(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
+        await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it waits")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):
             await of.over(of.client.ledgers.claim_ledger(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
-        # Another goes on where it stopped.
-        await Sweeper(of.client, 0).sweep(always)
+        deleting.cancel()
+        await asyncio.wait([deleting])
+        # Another deleter continues.
+        await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
         assert await state(of, orphan.ledger_id) is LedgerState.TOMBSTONE
         assert not await intents(of)
 
 
 async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
-    """CHK-58: also where its answer was lost, and where the sweeper saw the intent before."""
+    """CHK-58: also if the claim's answer was lost, and if the deleter saw the intent before."""
     for fault in (None, Fault.LOSE_ANSWER):
         made = await unclaimed(of)
-        sweeper = Sweeper(of.client, 1)
-        await sweeper.sweep(always)  # it has seen the intent
+        deleter = UnclaimedLedgerDeleter(of.client, 1)
+        await deleter.delete_overdue(always)  # it has seen the intent
         owner = await quiet_client(of)
         of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
-        of.server.lag(of.store)  # so that the sweeper sees the intent still
+        of.server.lag(of.store)  # so that the deleter still sees the intent
         claiming = of.spawn(owner.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
         of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
         await of.until(claiming.done, "the claim is over")
-        await of.over(sweeper.sweep(always))
+        await of.over(deleter.delete_overdue(always))
         assert await of.store.exists(f"/owners/{made.ledger_id}") is not None
         assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
-async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) -> None:
-    """CHK-58: a claim that was held on its way."""
+async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> None:
+    """CHK-58: a claim that was delayed in flight."""
     made = await unclaimed(of)
     owner = await quiet_client(of)
     clock, randomness = of.clock, of.randomness
@@ -141,7 +141,7 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     of.server.next_request(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     claiming = of.spawn(owner.ledgers.claim_ledger(made, "/owners/1", lambda _: b"mine"))
     await of.passes(1)
-    await Sweeper(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert of.server.release(owner.ledgers.store) == 0  # type: ignore[arg-type]
     of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
     await of.until(claiming.done, "the claim is over")
@@ -153,62 +153,62 @@ async def test_a_claim_that_lands_after_the_sweeping_has_no_effect(of: Scene) ->
     assert await state(of, made.ledger_id) is LedgerState.TOMBSTONE
 
 
-async def test_a_sweeping_that_lands_after_the_claim_has_no_effect(of: Scene) -> None:
-    """CHK-58: and neither has one whose sweeper hears nothing of what came of it."""
+async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> None:
+    """CHK-58: the request that sets `sweeping` was delayed in flight, and its answer lost."""
     made = await unclaimed(of)
     other = await quiet_client(of)
     store = other.ledgers.store
     # The first requests are the intents' names and the one intent; then `sweeping` is set.
     of.server.next_request(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
-    sweeping = of.spawn(Sweeper(other, 0).sweep(always))
+    deleting = of.spawn(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
     await of.passes(1)
     await of.over(of.client.ledgers.claim_ledger(made, "/owners/1", lambda _: b"mine"))
     of.server.release(store)  # type: ignore[arg-type]
     of.server.resume(store)  # type: ignore[arg-type]
-    await of.until(sweeping.done, "the sweeper has ended")
-    await sweeping
+    await of.until(deleting.done, "the deleter has ended")
+    await deleting
     assert await state(of, made.ledger_id) is LedgerState.OPEN
     assert not await intents(of)
 
 
 async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) -> None:
-    """CHK-58: the transaction that makes both was held, and its maker gave the id up."""
+    """CHK-58: the transaction that creates both was delayed, and its client does not wait for it any more."""
     maker = await quiet_client(of)
     of.server.next_request(maker.ledgers.store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     making = of.spawn(maker.create(Striping(3, 3, 2), "a test"))
     await of.passes(1)
-    sweeper = Sweeper(of.client, 0)
-    await sweeper.sweep(always)
+    deleter = UnclaimedLedgerDeleter(of.client, 0)
+    await deleter.delete_overdue(always)
     assert not await intents(of)
     assert of.server.release(maker.ledgers.store) == 1  # type: ignore[arg-type]
     (late,) = await intents(of)
     assert await state(of, paths.parse_ledger_id(late)) is LedgerState.OPEN
-    await sweeper.sweep(always)
+    await deleter.delete_overdue(always)
     assert await state(of, paths.parse_ledger_id(late)) is LedgerState.TOMBSTONE
     assert not await intents(of)
     making.cancel()
 
 
 async def test_intent_without_ledger_is_deleted(of: Scene) -> None:
-    """The holders dropped the tombstone, and the sweeper died before its last step."""
+    """The holders dropped the tombstone, and the deleter died before its last step."""
     made = await unclaimed(of)
     intent = await compare_and_set.read(of.store, paths.intent(made.ledger_id))
     ledger = await compare_and_set.read(of.store, paths.ledger(made.ledger_id))
     assert intent is not None
     assert ledger is not None
     await of.store.delete(paths.ledger(made.ledger_id), ledger.version)
-    await Sweeper(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert not await intents(of)
 
 
-async def test_sweeper_deletes_nothing_after_losing_auditor_role(of: Scene) -> None:
+async def test_nothing_is_deleted_after_losing_the_auditor_role(of: Scene) -> None:
     made = await unclaimed(of)
-    await Sweeper(of.client, 0).sweep(lambda: False)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(lambda: False)
     assert await state(of, made.ledger_id) is LedgerState.OPEN
 
 
 async def test_a_tombstone_waits_for_every_holder_that_exists(of: Scene) -> None:
-    """CHK-26, the auditor's part: a dead bookie is waited for; one without a cookie is not."""
+    """CHK-26: the auditor waits for an unregistered bookie, but not for one without a cookie."""
     ledger_id = await of.ledger(2)
     holders = (await of.metadata(ledger_id)).bookies()
     await of.client.delete(ledger_id)
@@ -227,10 +227,10 @@ async def test_a_tombstone_waits_for_every_holder_that_exists(of: Scene) -> None
 
 
 async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) -> None:
-    """A bookie looks after the ledgers that it has heard of; one that was never written is not among them."""
+    """A bookie collects ledgers that it knows. It does not know of one to which nothing was ever written."""
     orphan = await unclaimed(of)
     auditor = of.auditor()
-    await Sweeper(of.client, 0).sweep(always)
+    await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert (await of.metadata(orphan.ledger_id)).holders
     for _ in range(2):
         await of.over(auditor.scan())
@@ -243,17 +243,17 @@ async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) ->
 
 
 class Collected:
-    """Every bookie's garbage, round by round, and how often each ledger was asked for meanwhile."""
+    """Rounds of garbage collection on all bookies, which count the reads of each ledger's metadata."""
 
     def __init__(self, of: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: dict[int, int] = {}
+        self.reads: dict[int, int] = {}
         self._of = of
         self._read = of.client.ledgers.read_metadata
-        monkeypatch.setattr(of.client.ledgers, "read_metadata", self._watched)
+        monkeypatch.setattr(of.client.ledgers, "read_metadata", self._count_read)
 
-    async def _watched(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
-        if not fresh:  # the tests' own are
-            self.asked[ledger_id] = self.asked.get(ledger_id, 0) + 1
+    async def _count_read(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
+        if not fresh:  # the test's own reads are
+            self.reads[ledger_id] = self.reads.get(ledger_id, 0) + 1
         return await self._read(ledger_id, fresh=fresh)
 
     async def round(self) -> None:
@@ -269,25 +269,25 @@ class Collected:
 
 
 async def test_garbage_collection_ignores_fully_deleted_ledgers() -> None:
-    """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
+    """Tombstones stay for ever. The cost of a round, also of the first one after a start, must not grow with them."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(collector, "_PORTION", 2)
-            kept, *deleted = [await of.ledger(1) for _ in range(6)]
+            live, *deleted = [await of.ledger(1) for _ in range(6)]
             for ledger_id in deleted:
                 await of.client.delete(ledger_id)
             collected = Collected(of, monkeypatch)
             await collected.round()
             assert [await state(of, one) for one in deleted] == [None] * 5
             await collected.restart()
-            collected.asked.clear()
+            collected.reads.clear()
             await collected.round()
-            assert collected.asked == {kept: 3}
-            assert all(one.holds(kept, 0) for one in of.bookies.values())
+            assert collected.reads == {live: 3}
+            assert all(one.holds(live, 0) for one in of.bookies.values())
 
 
 async def test_restored_tombstone_is_removed_again() -> None:
-    """The metadata store was set back to an hour ago, when it waited for the bookies still."""
+    """The metadata store was restored from a backup in which the tombstone still has holders."""
     async with Scene(bookies=3) as of:
         with pytest.MonkeyPatch.context() as monkeypatch:
             ledger_id = await of.ledger(1)
@@ -306,13 +306,13 @@ async def test_restored_tombstone_is_removed_again() -> None:
             assert await state(of, ledger_id) is None
 
 
-class InterruptedCluster(Cluster):
-    """Something happens right behind the first look."""
+class InterruptedWatcher(BookieWatcher):
+    """Something happens right after the first refresh."""
 
     happens: Callable[[], Awaitable[None]] | None = None
 
-    async def look(self) -> ClusterView:
-        view = await super().look()
+    async def refresh_view(self) -> ClusterView:
+        view = await super().refresh_view()
         happens, self.happens = self.happens, None
         if happens is not None:
             await happens()
@@ -320,8 +320,8 @@ class InterruptedCluster(Cluster):
 
 
 async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -> None:
-    """CHK-26: its cookie is looked for again before anything relies on there being none."""
-    cluster = InterruptedCluster(of.client, of.settings)
+    """CHK-26: its cookie is read again before anything relies on its absence."""
+    watcher = InterruptedWatcher(of.client, of.settings)
     late = of.bookies["b9"] = SceneBookie(of, "b9")
     made: list[int] = []
 
@@ -333,14 +333,14 @@ async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -
         await of.client.delete(ledger.ledger_id)
         made.append(ledger.ledger_id)
 
-    cluster.happens = comes
-    await of.over(Auditor(of.client, cluster, of.settings, always).scan())
-    assert "b9" not in cluster.lost.view.cookies
+    watcher.happens = comes
+    await of.over(Auditor(of.client, watcher, of.settings, always).scan())
+    assert "b9" not in watcher.lost.view.cookies
     assert (await of.metadata(made[0])).holders == ("b1", "b9")
 
 
 async def test_audit_deletes_no_open_or_closed_ledger(of: Scene) -> None:
-    """CHK-26: bookies away, cookies gone, nobody's record of it: no reason."""
+    """CHK-26: lost bookies, deleted cookies and missing owners are no reason to delete it."""
     closed, written = await of.ledger(3), (await of.writer()).ledger_id
     for bookie in of.bookies.values():
         await bookie.go()
