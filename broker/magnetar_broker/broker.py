@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
 from magnetar_bookie.errors import LedgerError
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.broker_session import BrokerIdentity, BrokerSession
 from magnetar_broker.core.counters import BrokerCounters

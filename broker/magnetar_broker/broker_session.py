@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.catalog.catalog import Catalog
@@ -142,7 +142,7 @@ class BrokerSession:
             clock,
             randomness,
             sweep_interval_s,
-            self.client.ledgers.foreign,
+            self.client.ledgers.undecodable_nodes,
             counters.count_lapsed_namespace_leases,
         )
         self._clock = clock

@@ -23,7 +23,7 @@ from typing import Final
 
 import magnetar
 from magnetar import aio
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.perf.load import Load, SendCallback, publish_load
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.bench.bench_ledger import ALONE, KIB, OPTIONS, added, in_thread, plain_file, tell

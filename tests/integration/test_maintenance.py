@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.command import app
@@ -204,7 +204,7 @@ def test_a_bookie_is_decommissioned_under_load(cluster: LocalCluster) -> None:
     async def under_load() -> tuple[int, int]:
         async with cluster.client() as client:
             made, writer = await client.create(Striping(3, 3, 2), "a test of decommissioning")
-            await client.ledgers.record(made, f"/by-hand/{made.ledger_id:016x}", lambda payload: payload or b"")
+            await client.ledgers.claim_ledger(made, f"/by-hand/{made.ledger_id:016x}", lambda payload: payload or b"")
             stop = asyncio.Event()
             writing = asyncio.create_task(_write(writer, stop))
             try:

@@ -15,10 +15,9 @@ from magnetar_bookie.auto_recovery.ledger_repair_rules import (
     list_sources,
     missing_entries,
     plan_repair,
-    repairable_entries,
 )
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_bookie_replaced
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState, replace_bookie
 from magnetar_bookie.read.striping import Fragment, Striping
 
 BOOKIES = tuple(f"b{number}" for number in range(1, 8))
@@ -78,9 +77,7 @@ class Cluster:
                 return False
             self.held[step.target].add(entry_id)
         if step.replaces:
-            self.metadata = with_bookie_replaced(
-                self.metadata, step.first_entry_id, step.slot, step.current, step.target
-            )
+            self.metadata = replace_bookie(self.metadata, step.first_entry_id, step.slot, step.current, step.target)
         return True
 
 
@@ -160,8 +157,8 @@ def test_only_entries_that_a_plan_covers_are_repairable(cluster: Cluster) -> Non
             for entry_id in range(step.first_entry_id, step.last_entry_id + 1)
             if step.slot in write_set(striping, entry_id)
         }
-        assert repairable_entries(cluster.metadata, bookie, range(30)) == sorted(covered)
-        assert repairable_entries(deleted, bookie, range(30)) == []
+        assert cluster.metadata.list_final_entries(bookie, range(30)) == sorted(covered)
+        assert deleted.list_final_entries(bookie, range(30)) == []
 
 
 @given(clusters())

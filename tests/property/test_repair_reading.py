@@ -14,12 +14,12 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import find_missing_entries
 from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair
 from magnetar_bookie.auto_recovery.replica_reader import ReplicaReader
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import EntryRange, InventoryAnswer, ReadAnswer, ReadRequest
 from magnetar_wire.transport import DeadlinePassed, NotReached
 
@@ -39,7 +39,7 @@ class Liars:
     answers: list[Message]
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
-    def alive(self) -> dict[str, None]:
+    def registered(self) -> dict[str, None]:
         return dict.fromkeys(["b1", "b2", "b3", "b4"])
 
     async def call(self, bookie_id: str, method: str, request: Any, answer_type: object, *, timeout_s: float) -> Any:

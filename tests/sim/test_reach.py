@@ -16,14 +16,14 @@ from tests.source_places import PlaceNotFound
 _MOST_SEEDS: Final = 500
 _BRANCHES: Final = [
     # Limits, and what comes of them.
-    Branch("LedgerWriter.append_run", "raise TooManyPending"),
-    Branch("EnsembleChoice.choose", "raise await self._too_few(striping)"),
+    Branch("LedgerWriter.append_entries", "raise TooManyPending"),
+    Branch("EnsembleChoice.choose", "raise await self._describe_shortage(striping)"),
     Branch("GroupCommit.room", "self._room_waiters[woken] = None"),
     Branch("RecordReader._in_line", "max_bytes -= len(record)"),
     Branch("CommitGroup._status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
-    Branch("ReplicatedAdds._leave_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
-    Branch("ReplicatedAdds._settle", "self._released()"),
+    Branch("ReplicatedAdds._abandon_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
+    Branch("ReplicatedAdds._decide", "self._on_unblocked()"),
     Branch("Bookie._look_for_room", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
     Branch("LedgerReplicas._refusal", "return Status.LIMBO"),
@@ -31,8 +31,8 @@ _BRANCHES: Final = [
     Branch("GarbageCollector._look_through", "unexplained[ledger_id] = None"),
     Branch("LongPolls.gone", "self.risen(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.
-    Branch("LedgerStore.make", "continue"),
-    Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
+    Branch("LedgerMetadataStore.create_ledger", "continue"),
+    Branch("ReplicatedAdds._publish_change", "MetadataUnknown"),
     Branch("_Attempt._read_and_write", "raise self._decided"),
     Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),
     # Auto-recovery.
@@ -40,7 +40,7 @@ _BRANCHES: Final = [
     Branch("copy_missing_entries", "raise CannotRepair"),
     Branch("start_decommission", "if await _change_with_cookie(client, bookie_id, update, mark):"),
     Branch("_plan_fragment", "plan.stuck.append(describe_no_replacement(step))"),
-    Branch("with_recovery_writing_to", "return with_holder(current, *bookies)"),
+    Branch("add_recovery_holders", "return add_holders(current, *bookies)"),
 ]
 
 

@@ -53,7 +53,7 @@ _BRANCHES: Final = [
     Branch("ProducerChannel._resume", "self._resuming = None\nself._send_flow()"),
     # Adds that a broker hands to the bookie of its own process by calls; and what is not taken so.
     Branch("AddStream.take", "left = [add.entry_id for add in decisions.to_compare]"),
-    Branch("AddChannel._hand_over", "line.extendleft(reversed(each))"),
+    Branch("AddChannel._pass_queue", "self._queue.extendleft(reversed(runs))"),
 ]
 
 

@@ -39,10 +39,9 @@ from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.tombstone import take_off_tombstone
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
@@ -143,7 +142,7 @@ class Auditor:
             try:
                 metadata, version = decode_ledger_node(node)
             except (LedgerError, ForeignValue) as error:
-                self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                self._client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
                 all_decoded = False
                 continue
             for bookie_id in _bookies_in_use(metadata, view):
@@ -158,7 +157,7 @@ class Auditor:
             except OutcomeUnknown as error:
                 _log.info("Ledger %s is postponed to the next audit: %s", ledger_id, error)
             except (LedgerError, ForeignValue) as error:  # overwritten since it was read
-                self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                self._client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
                 self._checker.schedule.add_ledger(ledger_id, version)
@@ -180,7 +179,7 @@ class Auditor:
             try:
                 progress = await read_decommission_progress(self._client, bookie_id)
             except ForeignValue as error:
-                self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+                self._client.ledgers.undecodable_nodes.log_once(paths.leaving(bookie_id), error)
                 continue
             if progress is not None and not progress.done:
                 marks[bookie_id] = progress.mark
@@ -190,7 +189,7 @@ class Auditor:
         try:
             await record_ledgers_left(self._client, bookie_id, mark, ledgers_left)
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+            self._client.ledgers.undecodable_nodes.log_once(paths.leaving(bookie_id), error)
 
     async def _report_if_underreplicated(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         lost, grace_s = self._bookie_watcher.lost, self._settings.open_ledger_rereplication_grace_period_seconds
@@ -214,10 +213,10 @@ class Auditor:
             await store.sync()
             removed = [one for one in metadata.holders if await store.exists(paths.cookie(one)) is None]
             if removed or not metadata.holders:
-                await take_off_tombstone(store, ledger_id, removed, client.clock, client.randomness)
+                await client.ledgers.remove_tombstone_holders(ledger_id, removed)
         if ledger_id in self._earlier_tombstones:
             for one in metadata.holders:
-                if one in client.bookies.alive():
+                if one in client.bookies.registered():
                     await self._fence(one, ledger_id, metadata.master_key)
 
     async def _fence(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:

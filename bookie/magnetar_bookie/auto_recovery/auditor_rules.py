@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from magnetar_bookie.auto_recovery.lost_bookies import LostBookies
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 
 __all__ = ["CheckSchedule", "bookies_to_replace"]
 
@@ -30,7 +30,7 @@ def bookies_to_replace(metadata: LedgerMetadata, lost: LostBookies, now: float, 
     """Return the lost bookies that make the ledger underreplicated."""
     found: dict[str, None] = {}
     for index, fragment in enumerate(metadata.fragments):
-        growing = metadata.last_entry_of(index) is None
+        growing = metadata.last_entry_of_fragment(index) is None
         for bookie_id in fragment.bookies:
             if lost.is_lost_for(bookie_id, now, grace_s if growing else 0.0):
                 found[bookie_id] = None

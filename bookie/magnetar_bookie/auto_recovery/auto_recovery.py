@@ -10,8 +10,8 @@ from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auditor_election import AuditorElection
 from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.replication_worker import ReplicationWorker
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import SessionLost
 from magnetar_wire.tasks import OrderedTaskGroup

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import DecommissionProgress, read_decommission_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata.errors import ForeignValue
 from magnetar_protos.ledger_pb2 import BookieRegistration
 
@@ -70,7 +70,7 @@ async def summarize_bookies(client: LedgerClient) -> list[BookieSummary]:
             try:
                 progress = await read_decommission_progress(client, bookie_id)
             except ForeignValue as error:
-                client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+                client.ledgers.undecodable_nodes.log_once(paths.leaving(bookie_id), error)
         registration = registrations.get(bookie_id)
         state = _state(registration, progress, leaving=bookie_id in leaving)
         addresses = (registration.address, registration.http_address) if registration else ("", "")
@@ -88,7 +88,7 @@ async def read_recovery_roles(client: LedgerClient) -> RecoveryRoles:
             by_session[node.ephemeral_owner] = bookie_id
     auditor = await store.get(paths.AUDITOR)
     locks = {}
-    for ledger_id in await client.ledgers.ids_under(paths.LOCKS):
+    for ledger_id in await client.ledgers.list_ledger_ids(paths.LOCKS):
         lock = await store.exists(paths.lock(ledger_id))
         if lock is not None:
             locks[ledger_id] = by_session.get(lock.ephemeral_owner, f"session {lock.ephemeral_owner:#x}")
@@ -105,7 +105,7 @@ async def _read_registrations(client: LedgerClient) -> dict[str, BookieRegistrat
         try:
             found[bookie_id] = BookieRegistration.FromString(node.value)
         except DecodeError as error:
-            client.ledgers.foreign.pass_over(paths.available(bookie_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.available(bookie_id), error)
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView, LostBookies
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 
 __all__ = ["BookieWatcher"]
@@ -37,7 +37,7 @@ class BookieWatcher:
             cookies=tuple(cookies),
             alive=tuple(alive),
             writable=tuple(writable),
-            read_only=tuple(one for one, info in bookies.alive().items() if info.read_only),
+            read_only=tuple(one for one, info in bookies.registered().items() if info.read_only),
             leaving=tuple(leaving),
         )
         self.lost.observe(view, self._client.clock.monotonic())
@@ -47,11 +47,11 @@ class BookieWatcher:
         """Record when bookies register and leave, and call `on_change` then. Return a function that ends this."""
 
         def record_change() -> None:
-            alive, known = tuple(self._client.bookies.alive()), self.lost.view
+            alive, known = tuple(self._client.bookies.registered()), self.lost.view
             # A registered bookie has a cookie. One that registered after the last refresh must be missed, too.
             cookies = tuple(sorted(dict.fromkeys((*known.cookies, *alive))))
             view = replace(known, cookies=cookies, alive=alive)
             self.lost.observe(view, self._client.clock.monotonic())
             on_change()
 
-        return self._client.bookies.listen(record_change)
+        return self._client.bookies.add_listener(record_change)

@@ -29,12 +29,12 @@ from typing import Final
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.errors import NoSuchBookie, NotLeaving
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
 from magnetar_metadata.store import Change, Delete, Put
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import Cookie, Decommission
 
 __all__ = [
@@ -140,7 +140,7 @@ async def _change_with_cookie(
             along = [Put(path, value, stored.version)]
     except ForeignValue as error:
         # No client names a bookie whose cookie can't be decoded, so the mark is not needed there.
-        client.ledgers.foreign.pass_over(path, error)
+        client.ledgers.undecodable_nodes.log_once(path, error)
     try:
         await _change(client, bookie_id, update, along)
     except (BadVersion, NoNode) as error:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from magnetar_bookie.auto_recovery.bookie_overview import BookieState, summarize_bookies
 from magnetar_bookie.auto_recovery.errors import CannotDecommission
 from magnetar_bookie.auto_recovery.ledger_overview import summarize_ledgers
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 
 __all__ = ["check_decommission"]
 

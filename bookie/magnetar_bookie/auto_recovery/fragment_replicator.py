@@ -14,9 +14,9 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair, ReadOnlyTarget, T
 from magnetar_bookie.auto_recovery.inventory import find_missing_entries
 from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, count_slot_entries
 from magnetar_bookie.auto_recovery.replica_reader import ReplicaReader
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK
 
@@ -75,7 +75,7 @@ def _describe_unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
 async def _write(
     client: LedgerClient, ledger_id: int, master_key: bytes, target: str, records: Mapping[int, bytes]
 ) -> None:
-    channel = client.bookies.adds(target, recovery=True)
+    channel = client.bookies.get_add_channel(target, recovery=True)
     batch = _Batch(records)
     detach = channel.attach(ledger_id, batch)
     try:
@@ -91,30 +91,30 @@ async def _write(
 
 
 class _Batch:
-    """The `AddSink` of one batch."""
+    """The `AddCallbacks` of one batch."""
 
     def __init__(self, records: Mapping[int, bytes]) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.failure = ""
         self._pending = dict.fromkeys(sorted(records))
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         last = first_entry_id + count - 1
         decided = [one for one in self._pending if first_entry_id <= one <= last]
         if decided and status != OK:
-            self._fail(f"{status_name(status)} for entry {decided[0]}")
+            self._fail(f"{format_status(status)} for entry {decided[0]}")
         for entry_id in decided:
             del self._pending[entry_id]
         if not self._pending:
             self._finish()
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self._fail(reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
         """Ignore it: a batch is small, and the next one waits for its answers."""
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
         pass
 
     def _fail(self, reason: str) -> None:

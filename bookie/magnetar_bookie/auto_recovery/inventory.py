@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, missing_entries
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest
 from magnetar_wire.transport import TransportError
@@ -34,7 +34,7 @@ async def find_missing_entries(
         except TransportError as error:
             raise CannotRepair(f"bookie {step.target} does not list its entries: {error}") from None
         if answer.status != OK:
-            raise CannotRepair(f"bookie {step.target} does not list its entries: {status_name(answer.status)}")
+            raise CannotRepair(f"bookie {step.target} does not list its entries: {format_status(answer.status)}")
         end = min(answer.next_entry_id, last + 1)
         if end <= first:
             raise CannotRepair(f"bookie {step.target} repeats entry {first} in the list of its entries")

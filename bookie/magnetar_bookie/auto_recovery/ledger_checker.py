@@ -15,9 +15,9 @@ from magnetar_bookie.auto_recovery.inventory import find_missing_entries
 from magnetar_bookie.auto_recovery.ledger_repair_rules import list_final_slots
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
@@ -66,10 +66,10 @@ class LedgerChecker:
     async def _find_complete_version(self, ledger_id: int) -> int | None:
         """Return the version of the metadata by which no entry is missing, or None if one is or that is unknown."""
         stored = await compare_and_set.read(self._client.ledgers.store, paths.ledger(ledger_id))
-        metadata = ledger_metadata.decode(stored.payload) if stored else None
+        metadata = ledger_metadata.decode_metadata(stored.payload) if stored else None
         if stored is None or metadata is None or not metadata.closed:
             return None
-        alive = self._client.bookies.alive()
+        alive = self._client.bookies.registered()
         if any(one not in alive for one in metadata.bookies()):
             return None
         for slot in list_final_slots(metadata):

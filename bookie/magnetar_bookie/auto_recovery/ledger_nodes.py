@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeAlias
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
 from magnetar_metadata.store import MetadataStore
@@ -21,7 +21,7 @@ ReadNode: TypeAlias = compare_and_set.StoredValue | ForeignValue | None
 _READ_AHEAD: Final = 16
 
 
-async def read_ledger_nodes(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
+async def read_ledger_nodes(ledgers: LedgerMetadataStore) -> AsyncIterator[tuple[int, ReadNode]]:
     """Yield the ids of all ledgers, in order, with their nodes. None: the node was deleted in the meantime."""
     ahead: list[int] = []
     async for ledger_id in ledgers.ledger_ids():
@@ -38,7 +38,7 @@ def decode_ledger_node(node: compare_and_set.StoredValue | ForeignValue) -> tupl
     """Return the metadata, and the node's version. Raises `ForeignValue` or `LedgerError` if it can't be decoded."""
     if isinstance(node, ForeignValue):
         raise node
-    return ledger_metadata.decode(node.payload), node.version
+    return ledger_metadata.decode_metadata(node.payload), node.version
 
 
 async def _read_nodes(store: MetadataStore, ledger_ids: Sequence[int]) -> list[tuple[int, ReadNode]]:

@@ -14,9 +14,9 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import find_missing_entries
 from magnetar_bookie.auto_recovery.ledger_nodes import decode_ledger_node, read_ledger_nodes
 from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair, count_slot_entries
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
@@ -52,9 +52,9 @@ async def summarize_ledgers(client: LedgerClient) -> AsyncIterator[LedgerSummary
         try:
             metadata, _ = decode_ledger_node(node)
         except (LedgerError, ForeignValue) as error:
-            client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             continue
-        alive = client.bookies.alive()
+        alive = client.bookies.registered()
         tombstone = metadata.state is LedgerState.TOMBSTONE
         missing = metadata.holders if tombstone else [one for one in metadata.bookies() if one not in alive]
         yield LedgerSummary(ledger_id, metadata, tuple(missing))
@@ -62,9 +62,9 @@ async def summarize_ledgers(client: LedgerClient) -> AsyncIterator[LedgerSummary
 
 def list_replicas(client: LedgerClient, metadata: LedgerMetadata) -> list[Replica]:
     """Return all slots, fragment by fragment."""
-    alive = client.bookies.alive()
+    alive = client.bookies.registered()
     return [
-        Replica(fragment.first_entry_id, metadata.last_entry_of(index), slot, bookie_id, bookie_id in alive)
+        Replica(fragment.first_entry_id, metadata.last_entry_of_fragment(index), slot, bookie_id, bookie_id in alive)
         for index, fragment in enumerate(metadata.fragments)
         for slot, bookie_id in enumerate(fragment.bookies)
     ]

@@ -5,9 +5,9 @@ their changes is harmless at any time:
 
 - A copy is a record that the ledger's writer made, with its entry id. A bookie that has it answers OK and changes
   nothing; one on which the ledger was deleted refuses it.
-- `with_holder`, before the first copy, makes a later tombstone wait for the bookie that may hold copies. If the ledger
+- `add_holders`, before the first copy, makes a later tombstone wait for the bookie that may hold copies. If the ledger
   is a tombstone already, it is refused, and nothing is copied.
-- `with_bookie_replaced` is refused unless the slot still names the bookie whose entries were copied. The copied entries
+- `replace_bookie` is refused unless the slot still names the bookie whose entries were copied. The copied entries
   are what the slot should hold, since the fragment is final.
 - Any process may recover a ledger at any time.
 """
@@ -29,16 +29,17 @@ from magnetar_bookie.auto_recovery.ledger_repair_rules import (
     plan_repair,
 )
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import (
+from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger import ensemble_rules
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import (
     FragmentChanged,
     LedgerMetadata,
     LedgerState,
-    with_bookie_replaced,
-    with_holder,
+    add_holders,
+    replace_bookie,
 )
-from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
-from magnetar_bookie.read.striping import fragment_of
+from magnetar_bookie.read.striping import find_fragment
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
@@ -86,7 +87,7 @@ class LedgerRepair:
 
     async def _attempt(self, reported: Sequence[str]) -> str:
         client, lost = self._client, self._bookie_watcher.lost
-        metadata = await client.ledgers.read(self._ledger_id, fresh=True)
+        metadata = await client.ledgers.read_metadata(self._ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return ""
         # After the metadata: the bookies that it names had their cookies before.
@@ -97,7 +98,7 @@ class LedgerRepair:
         to_replace = [one for one in bookies if lost.is_lost(one, now) or (one in reported and one not in view.alive)]
         grace_s = self._settings.open_ledger_rereplication_grace_period_seconds
         overdue = [one for one in bookies if lost.is_lost_for(one, now, grace_s)]
-        choose = partial(client.placement.replacement, randomness=client.randomness)
+        choose = partial(ensemble_rules.choose_replacement, randomness=client.randomness)
         plan = plan_repair(metadata, view, to_replace, overdue, choose, everything=not to_replace)
         if plan.recover:
             await client.recover(self._ledger_id)
@@ -123,8 +124,8 @@ class LedgerRepair:
         except ReadOnlyTarget:
             # It can't be given the missing entries: another bookie replaces it. It still serves the entries that it
             # has.
-            fragment = fragment_of(metadata.fragments, step.first_entry_id)
-            choose = partial(client.placement.replacement, randomness=client.randomness)
+            fragment = find_fragment(metadata.fragments, step.first_entry_id)
+            choose = partial(ensemble_rules.choose_replacement, randomness=client.randomness)
             target = choose_replacement(fragment.bookies, fragment, view.writable, choose)
             if target is None:
                 raise CannotRepair(
@@ -152,7 +153,7 @@ async def repair_slot(
     Raises `CannotRepair`, and `FragmentChanged` if a new plan is needed.
     """
     if step.replaces:
-        await client.ledgers.change(ledger_id, lambda current: with_holder(current, step.target))
+        await client.ledgers.change_metadata(ledger_id, lambda current: add_holders(current, step.target))
     try:
         await copy_missing_entries(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
     except TargetFailed:
@@ -161,11 +162,9 @@ async def repair_slot(
         raise
     if step.replaces:
         try:
-            await client.ledgers.change(
+            await client.ledgers.change_metadata(
                 ledger_id,
-                lambda current: with_bookie_replaced(
-                    current, step.first_entry_id, step.slot, step.current, step.target
-                ),
+                lambda current: replace_bookie(current, step.first_entry_id, step.slot, step.current, step.target),
                 client.bookies.cookie_checks([step.target]),
             )
         except EnsembleOutdated as error:

@@ -24,8 +24,9 @@ quorum was enough, or have damaged or lost them.
 When a repair task is needed
 ----------------------------
 A fault that no plan would repair must not become a repair task. The task would end at once, the next check would find
-the same fault and write the task again, and so on. `repairable_entries` applies the limits above to a single bookie: a
-damaged entry above the end of a closed ledger, or on a bookie that the fragment no longer names, needs no repair.
+the same fault and write the task again, and so on. `LedgerMetadata.list_final_entries` applies the limits above to a
+single bookie: a damaged entry above the end of a closed ledger, or on a bookie that the fragment no longer names, needs
+no repair.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Fragment, Striping
 
 __all__ = [
@@ -49,7 +50,6 @@ __all__ = [
     "list_sources",
     "missing_entries",
     "plan_repair",
-    "repairable_entries",
 ]
 
 # Chooses a bookie for the ensemble (first argument) out of the candidates (second), or returns None.
@@ -79,26 +79,11 @@ def list_final_slots(metadata: LedgerMetadata) -> list[SlotRepair]:
     """Return the slots of all fragments whose entries are final, each with its current bookie as the target."""
     found = []
     for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
+        last = metadata.last_entry_of_fragment(index)
         if last is not None:
             first = fragment.first_entry_id
             found += [SlotRepair(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
     return found
-
-
-def repairable_entries(metadata: LedgerMetadata, bookie_id: str, entry_ids: Iterable[int]) -> list[int]:
-    """Return those of the entries that the bookie must hold and that repair may write to it."""
-    if metadata.state is LedgerState.TOMBSTONE:
-        return []
-    slots = [one for one in list_final_slots(metadata) if one.current == bookie_id]
-    return [
-        entry_id
-        for entry_id in entry_ids
-        if any(
-            one.first_entry_id <= entry_id <= one.last_entry_id and metadata.striping.holds(one.slot, entry_id)
-            for one in slots
-        )
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +107,7 @@ def plan_repair(
     plan = RepairPlan()
     usable = [bookie for bookie in view.writable if bookie not in lost]
     for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
+        last = metadata.last_entry_of_fragment(index)
         if last is not None:
             _plan_fragment(plan, fragment, last, view, usable, lost, choose, everything=everything)
         elif to_replace := [bookie for bookie in fragment.bookies if bookie in lost]:

@@ -19,9 +19,9 @@ from magnetar_bookie.auto_recovery.fragment_replicator import copy_missing_entri
 from magnetar_bookie.auto_recovery.ledger_repair_rules import list_final_slots
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairLock
 from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
@@ -46,7 +46,7 @@ async def repair_limbo(
         return
     settings = settings or AutoRecoverySettings()
     wakeup = WakeupEvent(client.clock)
-    stop_listening = client.bookies.listen(wakeup.wake)
+    stop_listening = client.bookies.add_listener(wakeup.wake)
     pause_s = settings.rw_rereplicate_backoff_seconds
     try:
         while left := await _repair_all(bookie, client, settings):
@@ -86,14 +86,14 @@ async def _repair_all(bookie: Bookie, client: LedgerClient, settings: AutoRecove
 async def _repair_ledger_in_limbo(
     bookie: Bookie, client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int
 ) -> None:
-    metadata = await client.ledgers.read(ledger_id, fresh=True)
+    metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
     if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
         return
     if not metadata.closed and (
         metadata.state is LedgerState.IN_RECOVERY or bookie.bookie_id in metadata.last_fragment.bookies
     ):
         await client.recover(ledger_id)
-        metadata = await client.ledgers.read(ledger_id, fresh=True)
+        metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from magnetar_bookie.auto_recovery.ledger_repair_rules import EntryRun, SlotRepair, group_in_runs, list_sources
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.read.read_answer import BadAnswer, Lack, read_entries
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.read.read_answer import BadAnswer, MissingReason, parse_read_answer
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.transport import TransportError
 
@@ -59,7 +59,7 @@ class ReplicaReader:
         by_source: dict[str, list[int]] = {}
         for entry_id in entry_ids:
             refusals = self._refusals.setdefault(entry_id, {})
-            candidates = list_sources(self._metadata, self._step, entry_id, self._client.bookies.alive())
+            candidates = list_sources(self._metadata, self._step, entry_id, self._client.bookies.registered())
             for bookie_id in candidates:
                 if bookie_id in self._unreachable:
                     refusals.setdefault(bookie_id, self._unreachable[bookie_id])
@@ -82,7 +82,7 @@ class ReplicaReader:
             answer = await self._client.bookies.call(
                 bookie_id, "read", request, ReadAnswer, timeout_s=self._client.settings.read_entry_timeout_seconds
             )
-            read = read_entries(request, answer)
+            read = parse_read_answer(request, answer)
         except TransportError as error:
             self._unreachable[bookie_id] = str(error)
             return {}
@@ -92,7 +92,7 @@ class ReplicaReader:
             return {}
         records: dict[int, bytes] = {}
         for entry_id, record in read.entries.items():
-            if isinstance(record, Lack):
+            if isinstance(record, MissingReason):
                 self._record_refusal(entry_id, bookie_id, record.value)
             else:
                 records[entry_id] = record

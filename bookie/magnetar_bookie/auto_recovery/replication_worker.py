@@ -17,8 +17,8 @@ from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairLock, UnderreplicatedLedgers
 from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -110,7 +110,7 @@ class ReplicationWorker:
             _log.info("The repair of ledger %s waits until the metadata store answers: %s", ledger_id, error)
             done = False
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
+            self._client.ledgers.undecodable_nodes.log_once(paths.task(ledger_id), error)
             done = False
         if done:
             self._pauses.pop(ledger_id, None)

@@ -25,13 +25,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import tombstone
 from magnetar_bookie.errors import LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import make_tombstone
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import LedgerIntent
 
 __all__ = ["UnclaimedLedger", "UnclaimedLedgerDeleter", "list_unclaimed_ledgers"]
@@ -54,14 +54,14 @@ async def list_unclaimed_ledgers(client: LedgerClient) -> list[UnclaimedLedger]:
     """Return all of them, the oldest ledger first."""
     await client.ledgers.store.sync()
     found = []
-    for ledger_id in sorted(await client.ledgers.ids_under(paths.INTENTS)):
+    for ledger_id in sorted(await client.ledgers.list_ledger_ids(paths.INTENTS)):
         try:
             stored = await compare_and_set.read(client.ledgers.store, paths.intent(ledger_id))
             if stored is None:
                 continue  # claimed or deleted in the meantime
             intent = decode_node(LedgerIntent, paths.intent(ledger_id), stored.payload)
         except ForeignValue as error:
-            client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.intent(ledger_id), error)
             continue
         found.append(UnclaimedLedger(ledger_id, intent.purpose, intent.created_ms, intent.sweeping))
     return found
@@ -79,7 +79,7 @@ class UnclaimedLedgerDeleter:
 
     async def delete_overdue(self, is_term_valid: Callable[[], bool]) -> None:
         """Delete the ledgers whose grace period is over, as long as `is_term_valid`."""
-        ledger_ids = await self._client.ledgers.ids_under(paths.INTENTS)
+        ledger_ids = await self._client.ledgers.list_ledger_ids(paths.INTENTS)
         now = self._client.clock.monotonic()
         self._seen_at = {one: self._seen_at.get(one, now) for one in ledger_ids}
         self._unreadable = {}
@@ -90,7 +90,7 @@ class UnclaimedLedgerDeleter:
                 except (OutcomeUnknown, OutcomeNotKnown) as error:
                     _log.info("The deletion of unclaimed ledger %s is retried later: %s", ledger_id, error)
                 except (ForeignValue, LedgerError) as error:
-                    self._client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
+                    self._client.ledgers.undecodable_nodes.log_once(paths.intent(ledger_id), error)
                     self._unreadable[ledger_id] = None
 
     def next_due(self) -> float | None:
@@ -102,7 +102,7 @@ class UnclaimedLedgerDeleter:
         if not await self._prevent_claim(ledger_id):
             return  # claimed
         with contextlib.suppress(NoSuchLedger):  # the tombstone's holders have dropped the ledger already
-            await self._client.ledgers.change(ledger_id, tombstone)
+            await self._client.ledgers.change_metadata(ledger_id, make_tombstone)
         await self._change(ledger_id, lambda payload: LEAVE if payload is None else DELETE)
         _log.info("Deleted ledger %s, which was never claimed", ledger_id)
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, StoreFull, Unavailable
 from magnetar_metadata.store import ABSENT
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.ledger_pb2 import RepairTask
 
 __all__ = ["RepairLock", "RepairProgress", "UnderreplicatedLedgers", "list_repair_progress"]
@@ -50,7 +50,7 @@ async def list_repair_progress(client: LedgerClient) -> list[RepairProgress]:
         try:
             task = await underreplicated.read_task(ledger_id)
         except ForeignValue as error:
-            client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.task(ledger_id), error)
             continue
         if task is not None:
             progress.append(
@@ -73,7 +73,7 @@ class UnderreplicatedLedgers:
         self._store = client.ledgers.store
 
     async def list_ledger_ids(self) -> list[int]:
-        return await self._client.ledgers.ids_under(paths.TASKS)
+        return await self._client.ledgers.list_ledger_ids(paths.TASKS)
 
     async def read_task(self, ledger_id: int) -> RepairTask | None:
         """Raises `ForeignValue` if the node can't be decoded. The other methods skip such a node."""
@@ -135,7 +135,7 @@ class UnderreplicatedLedgers:
         try:
             await compare_and_set.change(self._store, path, update, clock=clock, randomness=randomness)
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(path, error)
+            self._client.ledgers.undecodable_nodes.log_once(path, error)
 
 
 def _decode_task(ledger_id: int, payload: bytes) -> RepairTask:

@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 
 from magnetar_bookie.core.commit_group import Answer, CommitGroup
 from magnetar_bookie.core.ledger_replica import LedgerReplica, LedgerView, ReplicaCache
-from magnetar_bookie.read.record import BadRecord, Header, check_record, highest_confirmed
+from magnetar_bookie.read.record import BadRecord, RecordHeader, check_record, find_highest_lac
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_protos.ledger_pb2 import Status
 
@@ -329,7 +329,7 @@ class LedgerReplicas:
         entry_ids = range(first, first + len(records))
         if first <= replica.highest_entry_id or entry_ids[-1] > MAX_ENTRY_ID:
             return False
-        confirmed = highest_confirmed(records, ledger_id, entry_ids)
+        confirmed = find_highest_lac(records, ledger_id, entry_ids)
         if confirmed is None:
             return False
         group = self.group
@@ -360,7 +360,7 @@ class LedgerReplicas:
         header = check_record(add.record, add.ledger_id, add.entry_id)
         return self._put(replica, add.master_key, header, add.record)
 
-    def _put(self, replica: LedgerReplica, master_key: bytes, header: Header, record: bytes) -> CommitGroup:
+    def _put(self, replica: LedgerReplica, master_key: bytes, header: RecordHeader, record: bytes) -> CommitGroup:
         group, ledger_id, entry_id = self.group, header.ledger_id, header.entry_id
         before = group.pending_bytes
         group.put_record(ledger_id, entry_id, record, header.last_add_confirmed)

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from magnetar_bookie.daemon.disk_use import Use
 from magnetar_bookie.daemon.storage_use import use_of
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.rocksdb.use import StorageUse
 from magnetar_wire.process.metric_families import MetricFamilies, format_exposition
@@ -101,5 +101,5 @@ def _storage(use: StorageUse | None) -> Iterator[Metric]:
 def _answers(answers: dict[int, int]) -> Metric:
     family: Any = _counter("add_answers", "Entries answered, by status.", labels=["status"])
     for status, count in sorted(answers.items()):
-        family.add_metric([status_name(status)], count)
+        family.add_metric([format_status(status)], count)
     return family  # type: ignore[no-any-return]

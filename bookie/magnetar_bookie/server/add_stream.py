@@ -3,7 +3,7 @@
 A frame is decided on as a whole, in one step, when there is room in line for it; the stream is not read on before. The
 answers of whatever became durable together leave in one message.
 
-A client in this process may hand records over instead (`adds_at_hand.py`), and gets its answers by a call. Only what
+A client in this process may hand records over instead (`in_process_adds.py`), and gets its answers by a call. Only what
 can be decided on at once is taken so: what there is no room for, or has to be read and compared, comes in a frame.
 """
 
@@ -15,10 +15,10 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_bookie.adds_at_hand import Answered
 from magnetar_bookie.core.commit_group import Answer
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
+from magnetar_bookie.in_process_adds import Answered
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.record_reader import RecordReader
@@ -62,7 +62,7 @@ class AddStream:
         self._open = 0
         # Frames that were decided on, and where answers go that don't leave as messages.
         self._frames = 0
-        self._answered_at_hand: Answered | None = None
+        self._answered_in_process: Answered | None = None
         # The sender is gone: nothing more can be said.
         self._broken = False
         # What the sender waits for, and what the receiver does.
@@ -102,19 +102,19 @@ class AddStream:
             return
         self._open -= answer.count
         self.all_answers += 1
-        if self._answered_at_hand is not None:
+        if self._answered_in_process is not None:
             self._sent_answers += 1
-            self._answered_at_hand(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
+            self._answered_in_process(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
             self._wake_receiver()
             return
         self._answers.append(answer)
         if self._to_send is not None and not self._to_send.done():
             self._to_send.set_result(None)
 
-    # `AddsAtHand`
+    # `InProcessAdds`
 
     def begin(self, answered: Answered) -> None:
-        self._answered_at_hand = answered
+        self._answered_in_process = answered
 
     def ready(self, frames: int) -> bool:
         room = self._replicas.pending_bytes <= self._settings.max_pending_bytes

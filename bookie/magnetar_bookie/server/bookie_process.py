@@ -24,10 +24,10 @@ from typing import Any, Final, NoReturn
 
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.errors import BookieRefused
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_bookie.server.identity import establish_identity
@@ -36,7 +36,7 @@ from magnetar_bookie.server.read_only import STOPPING
 from magnetar_bookie.server.registration import Registration, follow_leaving
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_metadata.errors import MetadataError, SessionLost
@@ -199,7 +199,7 @@ class BookieProcess:
             store = await self._new_store()
             try:
                 await establish_identity(self.bookie, store, self._clock, self._randomness)
-                await narrow_limbo(self.bookie, LedgerStore(store, self._clock, self._randomness))
+                await narrow_limbo(self.bookie, LedgerMetadataStore(store, self._clock, self._randomness))
                 return store
             except MetadataError as error:
                 await store.close()

@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.client.tombstone import take_off_tombstone
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_holder
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState, add_holders
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_metadata.errors import ForeignValue, MetadataError, SessionLost
 from magnetar_wire.clock import Clock
@@ -59,7 +58,7 @@ class GarbageCollector:
         held, gained = self._counted
         return held + self._bookie.ledgers_gained - gained
 
-    async def run(self, ledgers: LedgerStore) -> None:
+    async def run(self, ledgers: LedgerMetadataStore) -> None:
         """Until it is cancelled or the session lost (`SessionLost`)."""
         while True:
             try:
@@ -70,7 +69,7 @@ class GarbageCollector:
                 _log.info("The search for deleted ledgers stopped, and continues in the next round: %s", error)
             await self._clock.sleep(self._bookie.settings.garbage_interval_seconds)
 
-    async def collect(self, ledgers: LedgerStore) -> None:
+    async def collect(self, ledgers: LedgerMetadataStore) -> None:
         """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""
         unexplained: dict[int, None] = {}
         first = held = deleted = 0
@@ -89,12 +88,14 @@ class GarbageCollector:
         record = self._bookie.storage.ledger(ledger_id)
         return record is not None and record.settled
 
-    async def _look_through(self, held: Sequence[int], ledgers: LedgerStore, unexplained: dict[int, None]) -> None:
+    async def _look_through(
+        self, held: Sequence[int], ledgers: LedgerMetadataStore, unexplained: dict[int, None]
+    ) -> None:
         if held:
             await ledgers.store.sync()
         for ledger_id in held:
             try:
-                metadata = await ledgers.read(ledger_id)
+                metadata = await ledgers.read_metadata(ledger_id)
             except NoSuchLedger:
                 if self._bookie.is_deleted(ledger_id):
                     self._bookie.settle(ledger_id)
@@ -102,21 +103,21 @@ class GarbageCollector:
                     unexplained[ledger_id] = None
                 continue
             except (LedgerError, ForeignValue) as error:
-                ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
                 continue
             await self._look_at(ledgers, ledger_id, metadata)
 
-    async def _look_at(self, ledgers: LedgerStore, ledger_id: int, metadata: LedgerMetadata) -> None:
+    async def _look_at(self, ledgers: LedgerMetadataStore, ledger_id: int, metadata: LedgerMetadata) -> None:
         bookie = self._bookie
         if metadata.state is LedgerState.TOMBSTONE:
             # Always: what a round that was broken off has put in line may not be on the disk yet.
             await bookie.tombstone(ledger_id)
             if bookie.bookie_id in metadata.holders or not metadata.holders:
-                await take_off_tombstone(ledgers.store, ledger_id, [bookie.bookie_id], self._clock, self._randomness)
+                await ledgers.remove_tombstone_holders(ledger_id, [bookie.bookie_id])
             bookie.settle(ledger_id)
         elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
             try:
-                await ledgers.change(ledger_id, lambda current: with_holder(current, bookie.bookie_id))
+                await ledgers.change_metadata(ledger_id, lambda current: add_holders(current, bookie.bookie_id))
             except LedgerError as error:
                 _log.info("Ledger %d is checked again in the next round: %s", ledger_id, error)
 

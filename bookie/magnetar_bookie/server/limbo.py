@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.server.bookie import Bookie
 
 __all__ = ["narrow_limbo", "note_loss"]
@@ -23,6 +23,6 @@ async def note_loss(bookie: Bookie) -> None:
         await bookie.enter_limbo(_ALL_LEDGERS)
 
 
-async def narrow_limbo(bookie: Bookie, ledgers: LedgerStore) -> None:
+async def narrow_limbo(bookie: Bookie, ledgers: LedgerMetadataStore) -> None:
     if bookie.record.limbo_below == _ALL_LEDGERS:
         await bookie.narrow_limbo(await ledgers.last_ledger_id() + 1)

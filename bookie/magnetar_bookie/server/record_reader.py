@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
-from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, all_whole, check_record
+from magnetar_bookie.read.record import NO_ENTRY, BadRecord, RecordHeader, are_valid_records, check_record
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, StorageFailed
 
@@ -56,7 +56,7 @@ class RecordReader:
     def _checked(
         self, ledger_id: int, entry_ids: Sequence[int], held: Sequence[bytes | Damaged | None]
     ) -> Sequence[bytes | Damaged | None]:
-        if _records_only(held) and all_whole(held, ledger_id, entry_ids):
+        if _records_only(held) and are_valid_records(held, ledger_id, entry_ids):
             return held
         checked: list[bytes | Damaged | None] = []
         for entry_id, one in zip(entry_ids, held, strict=True):
@@ -140,7 +140,7 @@ def _size(held: bytes | Damaged | None) -> int:
     return len(held) if isinstance(held, bytes) else 0
 
 
-def _header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> Header | None:
+def _header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> RecordHeader | None:
     if isinstance(record, Damaged):
         return None
     try:

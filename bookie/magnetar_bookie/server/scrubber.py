@@ -5,7 +5,7 @@ others are whole still. A ledger with a damaged record gets a repair task, once 
 bookie's inventory, in which the record is missing, and copies it from another replica, and the bookie takes that for
 the damaged one.
 
-Damage that no repair would mend gets no task (`repairable_entries` of auto_recovery/ledger_repair_rules.py), or each
+Damage that no repair would mend gets no task (`LedgerMetadata.list_final_entries`), or each
 pass would write a task that ends at once. The ledger's metadata is read for that after the damage was found, and after
 a sync. Entries above the end of a closed ledger, or of a fragment that names another bookie by now, are needed by
 nobody. Entries in the last fragment of a ledger that is not closed are repaired after the close: the auditor asks for
@@ -21,12 +21,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.ledger_repair_rules import repairable_entries
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_metadata.errors import ForeignValue, Refused, Unavailable
@@ -123,13 +122,13 @@ class Scrubber:
 
     async def _repairable(self, ledger_id: int, damaged: Sequence[int], client: LedgerClient) -> list[int]:
         try:
-            metadata = await client.ledgers.read(ledger_id, fresh=True)
+            metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         except NoSuchLedger:
             return []
         except (ForeignValue, LedgerError) as error:
-            client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             return []
-        return repairable_entries(metadata, self._bookie.bookie_id, damaged)
+        return metadata.list_final_entries(self._bookie.bookie_id, damaged)
 
     def _at(self, ledger_id: int, entry_id: int = 0, *, done: bool = False) -> None:
         self.position = scrub.goes_on_at(self.position, ledger_id, entry_id, done=done)

@@ -32,7 +32,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerBundleCalls
 from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.names import cut_page, parse_namespace_name
 from magnetar_broker.catalog.catalog import Catalog
@@ -77,7 +77,7 @@ class NamespaceCalls:
 
     def _report_unmet(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
         """Log and return the policies that the bookies can't meet now. They are accepted: more bookies may follow."""
-        writable, registered = len(self._bookies.writable()), len(self._bookies.alive())
+        writable, registered = len(self._bookies.writable()), len(self._bookies.registered())
         warnings = find_unmet_policies(request.namespace, request.policies, writable, registered)
         for warning in warnings:
             _log.warning("%s", warning)

@@ -15,11 +15,11 @@ from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_bookie.client.foreign_nodes import replace_undecodable
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, SessionLost
 from magnetar_metadata.store import ABSENT, ANY, Change, MetadataStore, Put
+from magnetar_metadata.undecodable_nodes import replace_undecodable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded

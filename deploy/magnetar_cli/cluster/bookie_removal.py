@@ -10,7 +10,7 @@ from magnetar_bookie.auto_recovery.decommission import read_decommission_progres
 from magnetar_bookie.auto_recovery.decommission_check import check_decommission
 from magnetar_bookie.auto_recovery.errors import CannotDecommission
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, how_to_cancel
 from magnetar_cli.ledger_connection import open_ledger_client, shorten_connect_timeout
 

@@ -41,8 +41,8 @@ from magnetar_cli.cluster.state import ClusterState, ZooKeeperState, delete_stat
 from magnetar_cli.cluster.status import ClusterStatus, format_pulsar_url, format_service_url, inspect_cluster
 
 if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-    from magnetar_bookie.settings.client import LedgerClientSettings
+    from magnetar_bookie.ledger.ledger_client import LedgerClient
+    from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 
 __all__ = ["LocalCluster"]
 

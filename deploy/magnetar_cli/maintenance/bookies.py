@@ -14,7 +14,7 @@ from magnetar_bookie.auto_recovery.decommission import cancel_decommission, star
 from magnetar_bookie.auto_recovery.decommission_check import check_decommission
 from magnetar_bookie.auto_recovery.errors import CannotDecommission
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
 from magnetar_cli.cluster_folder import DEFAULT_FOLDER
 from magnetar_cli.http_request import request_http

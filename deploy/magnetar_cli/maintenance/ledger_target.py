@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import NoCluster
 from magnetar_cli.cluster.state import load
 from magnetar_cli.cluster_folder import DEFAULT_FOLDER

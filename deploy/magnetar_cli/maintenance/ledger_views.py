@@ -11,7 +11,7 @@ from rich.text import Text
 
 from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica
 from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedger
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_cli.output import format_bytes, format_duration
 
 __all__ = ["LedgerView", "LedgersView", "OrphansView", "metadata_to_json"]

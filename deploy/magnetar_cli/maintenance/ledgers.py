@@ -23,8 +23,8 @@ from magnetar_bookie.auto_recovery.ledger_overview import (
     summarize_ledgers,
 )
 from magnetar_bookie.auto_recovery.unclaimed_ledgers import list_unclaimed_ledgers
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_cli.cluster_folder import DEFAULT_FOLDER
@@ -84,7 +84,7 @@ def show_ledger(
     """Show one ledger and the bookies of its replicas; with --check, also how many entries they have."""
 
     async def take_view(client: LedgerClient) -> LedgerView:
-        found = await client.ledgers.read(ledger_id, fresh=True)
+        found = await client.ledgers.read_metadata(ledger_id, fresh=True)
         found_replicas = list_replicas(client, found)
         checks = (_check_replica(client, ledger_id, found, one) for one in found_replicas) if check else ()
         held_by = dict(zip(found_replicas, await asyncio.gather(*checks), strict=False))
@@ -136,7 +136,7 @@ def recover(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Meta
     """Recover a ledger, which closes it. Its writer, if it has one, can add nothing more."""
 
     async def act(client: LedgerClient) -> None:
-        await client.ledgers.read(ledger_id, fresh=True)  # raises an error that names a missing ledger
+        await client.ledgers.read_metadata(ledger_id, fresh=True)  # raises an error that names a missing ledger
         found = await client.recover(ledger_id)
         print(f"ledger {ledger_id} is closed: {found.last_entry_id + 1} entries of {found.length_bytes} bytes")
 

@@ -21,8 +21,8 @@ from magnetar_bookie.auto_recovery.bookie_overview import (
 )
 from magnetar_bookie.auto_recovery.ledger_overview import summarize_ledgers
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairProgress, list_repair_progress
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
 from magnetar_wire.transport import Rejected, TransportError
 

@@ -14,8 +14,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import AddFailed, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata import compare_and_set
 
@@ -61,8 +61,8 @@ async def write_ledger(
     """
     made, writer = await client.create(striping, "magnetar ledgers write")
     if claim:
-        owner = f"{_OWNERS}/{paths.name_of(made.ledger_id)}"
-        await client.ledgers.record(made, owner, lambda payload: payload or b"")
+        owner = f"{_OWNERS}/{paths.format_ledger_id(made.ledger_id)}"
+        await client.ledgers.claim_ledger(made, owner, lambda payload: payload or b"")
     began = client.clock.monotonic()
     failed: list[AddFailed] = []
     completed = 0
@@ -75,7 +75,7 @@ async def write_ledger(
             completed += 1
 
     for entry_id in range(entries):
-        await writer.room()
+        await writer.wait_for_capacity()
         if failed:
             break
         writer.append(make_entry(made.ledger_id, entry_id, size), done)
@@ -107,8 +107,8 @@ async def verify_ledger(client: LedgerClient, ledger_id: int, on_progress: Calla
 
 async def delete_ledger(client: LedgerClient, ledger_id: int) -> None:
     """Delete a ledger. Its owner's node is deleted first, so that the call can be repeated if it fails."""
-    owner = f"{_OWNERS}/{paths.name_of(ledger_id)}"
-    await client.ledgers.read(ledger_id, fresh=True)
+    owner = f"{_OWNERS}/{paths.format_ledger_id(ledger_id)}"
+    await client.ledgers.read_metadata(ledger_id, fresh=True)
     await compare_and_set.change(
         client.ledgers.store,
         owner,

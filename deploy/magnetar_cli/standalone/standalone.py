@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn, Self
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_rocksdb

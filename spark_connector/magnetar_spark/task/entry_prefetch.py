@@ -13,7 +13,7 @@ it are awaited. So at most `_AHEAD` + 1 answers are in memory, whatever the size
 replicas may have moved. If all of these bookies answer that they lack it, it is lost: `LostEntries`, in its position in
 the order. An answer that is missing proves nothing: a bookie can't be reached, or is overloaded. Nor does a bookie that
 lacks an entry of the last fragment of an open ledger, since a copy may be in flight to it. There, only damage on all
-replicas proves a loss, as for all readers of ledgers (magnetar_bookie/read/range_reader.py). The plan that was made
+replicas proves a loss, as for all readers of ledgers (magnetar_bookie/read/entry_reader.py). The plan that was made
 before the read has whether the ledger is open. Such entries are retried for `reconnect_s`. Then the task fails with
 `NotReadNow`, and Spark retries it.
 
@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
@@ -218,7 +218,7 @@ class _LedgerPiece:
         if self.locating is None:
             try:
                 return await self._read(first, last)
-            except NotRead:
+            except EntriesNotRead:
                 if self.locating is None:
                     self.locating = asyncio.get_running_loop().create_task(self._locate())
         await asyncio.wait([self.locating])
@@ -231,7 +231,7 @@ class _LedgerPiece:
         while True:
             try:
                 return await self._read(first, last)
-            except NotRead as error:
+            except EntriesNotRead as error:
                 if _is_lost(error, self._locations):
                     lost_to = _find_last_lost(error, self._locations, last)
                     return LostEntries(piece, first, lost_to, _describe(error, located))
@@ -278,12 +278,12 @@ class _LedgerPiece:
         )
 
 
-def _is_lost(error: NotRead, locations: EntryLocations) -> bool:
+def _is_lost(error: EntriesNotRead, locations: EntryLocations) -> bool:
     """Whether the answers of these bookies prove that the entry is lost."""
-    return error.settled and (not error.may_arrive or locations.is_final(error.entry_id))
+    return error.all_answered and (not error.may_still_arrive or locations.is_final(error.entry_id))
 
 
-def _find_last_lost(error: NotRead, locations: EntryLocations, last: int) -> int:
+def _find_last_lost(error: EntriesNotRead, locations: EntryLocations, last: int) -> int:
     """Return the last of the consecutive entries, from the error's on, that all replicas have reported to lack."""
     lacking = Counter(fault.entry_id for fault in error.faults)
     entry_id = error.entry_id
@@ -296,5 +296,5 @@ def _find_last_lost(error: NotRead, locations: EntryLocations, last: int) -> int
     return entry_id
 
 
-def _describe(error: NotRead, located: EntryLocations | Deletion) -> str:
+def _describe(error: EntriesNotRead, located: EntryLocations | Deletion) -> str:
     return f"{located.value} was deleted, and {error}" if isinstance(located, Deletion) else str(error)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import Appended, LedgerWriter
 from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_writer import AppendCallback, LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
 from magnetar_broker.admin.ledger_locations import LedgerLocations
@@ -52,11 +52,11 @@ class _WatchedClient(LedgerClient):
         properties: Mapping[str, bytes] | None = None,
         *,
         explicit_lac: bool = True,
-    ) -> tuple[MadeLedger, LedgerWriter]:
+    ) -> tuple[NewLedger, LedgerWriter]:
         made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
-        append, checker = writer.append_run, self.checker
+        append, checker = writer.append_entries, self.checker
 
-        def watched(entries: Sequence[bytes], done: Appended) -> int:
+        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
             def told(result: int | AddFailed, count: int) -> None:
                 if isinstance(result, int):
                     for entry_id in range(result, result + count):
@@ -68,7 +68,7 @@ class _WatchedClient(LedgerClient):
                 checker.appended(made.ledger_id, entry_id, entry)
             return first
 
-        writer.append_run = watched  # type: ignore[method-assign]
+        writer.append_entries = watched  # type: ignore[method-assign]
         return made, writer
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import start_decommission
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.history import CHAINS, Chain, stored_payload

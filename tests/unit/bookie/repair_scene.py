@@ -10,14 +10,14 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.record import BadRecord, check_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
@@ -151,7 +151,7 @@ class Scene:
     async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2, *, claim: bool = True) -> LedgerWriter:
         made, writer = await self.client.create(Striping(ensemble, write, ack), "a test")
         if claim:
-            await self.client.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine")
+            await self.client.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"mine")
         return writer
 
     async def ledger(self, entries: int, ensemble: int = 3, write: int = 3, ack: int = 2) -> int:
@@ -163,7 +163,7 @@ class Scene:
         return writer.ledger_id
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        return await self.client.ledgers.read(ledger_id, fresh=True)
+        return await self.client.ledgers.read_metadata(ledger_id, fresh=True)
 
     async def over(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Return the result of the work, and advance the clock until it is done."""
@@ -195,7 +195,7 @@ class Scene:
             bookie not in without and self.bookies[bookie].holds(ledger_id, entry_id)
             for index, fragment in enumerate(metadata.fragments)
             for slot, bookie in enumerate(fragment.bookies)
-            for entry_id in range(fragment.first_entry_id, (metadata.last_entry_of(index) or 0) + 1)
+            for entry_id in range(fragment.first_entry_id, (metadata.last_entry_of_fragment(index) or 0) + 1)
             if metadata.striping.holds(slot, entry_id)
         )
 

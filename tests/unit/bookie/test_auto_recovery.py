@@ -19,8 +19,8 @@ from magnetar_bookie.auto_recovery.underreplicated_ledgers import (
     UnderreplicatedLedgers,
     list_repair_progress,
 )
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerDeleted
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_metadata.errors import SessionLost, StoreFull
 from magnetar_metadata.store import Change, ChangeResult, SessionState
 from magnetar_testing.metadata import Fault, MemoryStore
@@ -380,7 +380,7 @@ async def test_returned_bookie_is_not_lost_without_watch_events(of: Scene) -> No
     client = await of.new_client()
     watcher = BookieWatcher(client, of.settings)
     await of.bookies["b2"].go()
-    await of.until(lambda: "b2" not in client.bookies.alive(), "its registration is removed")
+    await of.until(lambda: "b2" not in client.bookies.registered(), "its registration is removed")
     await of.over(watcher.refresh_view())
     of.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
     await of.passes(2)

@@ -16,8 +16,8 @@ from magnetar_bookie.auto_recovery.decommission import (
 from magnetar_bookie.auto_recovery.decommission_check import check_decommission
 from magnetar_bookie.auto_recovery.errors import CannotDecommission, NoSuchBookie, NotLeaving
 from magnetar_bookie.auto_recovery.ledger_nodes import ReadNode, read_ledger_nodes
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, without_holders
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, remove_holders
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from tests.unit.bookie.repair_scene import Scene
 
 
@@ -73,9 +73,9 @@ async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
 
     def update(current: LedgerMetadata | None) -> LedgerMetadata:
         assert current is not None
-        return without_holders(current, [bookie_id])
+        return remove_holders(current, [bookie_id])
 
-    await of.client.ledgers.change(ledger_id, update)
+    await of.client.ledgers.change_metadata(ledger_id, update)
 
 
 async def test_decommission_of_an_unknown_bookie_is_refused() -> None:
@@ -126,7 +126,7 @@ async def test_scan_ignores_a_decommission_requested_after_it_started() -> None:
     async with Scene(bookies=3) as of:
         named: list[int] = []
 
-        async def change_mark_after_reads(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
+        async def change_mark_after_reads(ledgers: LedgerMetadataStore) -> AsyncIterator[tuple[int, ReadNode]]:
             async for one in read_ledger_nodes(ledgers):
                 yield one
             await cancel_decommission(of.client, "b2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 from unittest.mock import patch
 
 import pytest
@@ -12,29 +13,29 @@ from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
-from magnetar_bookie.client.bookies import Bookies
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import NotEnoughBookies
+from magnetar_bookie.ledger.bookies import Bookies
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import Change, ChangeResult, Check
 from magnetar_testing.metadata import Fault, MemoryStore
-from magnetar_wire.randomness import Randomness
+from magnetar_testing.randomness import SeededRandomness
 from tests.unit.bookie.repair_scene import Scene
 
 ONE = Striping(1, 1, 1)
 
+T = TypeVar("T")
 
-class Prefers(SpreadPlacement):
-    """Choose this bookie as the replacement if it is a candidate."""
+
+class Prefers(SeededRandomness):
+    """Chooses this bookie whenever it is possible."""
 
     def __init__(self, preferred: str) -> None:
+        super().__init__(1)
         self._preferred = preferred
 
-    def replacement(self, others: Sequence[str], candidates: Sequence[str], randomness: Randomness) -> str | None:
-        if self._preferred in candidates and self._preferred not in others:
-            return self._preferred
-        return super().replacement(others, candidates, randomness)
+    def choice(self, among: Sequence[T]) -> T:
+        return next((one for one in among if one == self._preferred), None) or super().choice(among)
 
 
 async def deaf_client(of: Scene) -> LedgerClient:
@@ -111,7 +112,7 @@ async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> No
         await start_decommission(of.client, leaving)
         for number in range(4):
             await of.over(writer.add(b"%d" % number))
-        client.placement = writer._adds._placement = Prefers(leaving)
+        client.randomness = Prefers(leaving)
         assert leaving in client.bookies.writable()
         await of.bookies[listed].go()
         if others:
@@ -147,7 +148,7 @@ async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
         bookies = (await of.metadata(ledger_id)).bookies()
         leaving, other = [one for one in of.bookies if one not in bookies]
         client = await deaf_client(of)
-        client.placement = Prefers(leaving)
+        client.randomness = Prefers(leaving)
         watcher = BookieWatcher(client, of.settings)
         await watcher.refresh_view()
         await of.bookies[bookies[0]].go()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
-from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_metadata.errors import StoreFull
 from tests.unit.bookie.repair_scene import Scene

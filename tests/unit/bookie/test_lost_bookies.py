@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_bookie.auto_recovery.auditor_rules import CheckSchedule, bookies_to_replace
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView, LostBookies
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.striping import Fragment, Striping
 
 ALL = ("b1", "b2", "b3")

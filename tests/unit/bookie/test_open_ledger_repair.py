@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from tests.unit.bookie.repair_scene import Scene
 
 

@@ -12,7 +12,7 @@ from magnetar_bookie.auto_recovery.decommission import (
 from magnetar_bookie.auto_recovery.ledger_overview import list_replicas, summarize_ledgers
 from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter, list_unclaimed_ledgers
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairLock
-from magnetar_bookie.core.ledger_metadata import tombstone
+from magnetar_bookie.ledger.ledger_metadata import make_tombstone
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.ledger_pb2 import BookieRegistration
@@ -93,7 +93,7 @@ async def test_ledger_listing_names_missing_bookies() -> None:
         whole = await of.make(striping, Fragment(0, ("b0", "b1")))
         incomplete = await of.make(striping, Fragment(0, ("b0", "away")), Fragment(5, ("b1", "b2")))
         deleted = await of.make(striping, Fragment(0, ("b1", "b2")))
-        await of.client.ledgers.change(deleted, tombstone)
+        await of.client.ledgers.change_metadata(deleted, make_tombstone)
         await of.store.put(paths.ledger(77), b"nothing of ours", ABSENT)
         found = {one.ledger_id: one async for one in summarize_ledgers(of.client)}
         assert list(found) == [whole, incomplete, deleted]

@@ -14,7 +14,7 @@ from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.replication_worker import ReplicationWorker
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar_bookie.core import scrub
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_replaced
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, replace_bookie
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.server import BookieServerSettings
@@ -149,7 +149,7 @@ async def test_unrepairable_damage_creates_no_repair_task() -> None:
     async with Scene(settings=ALONE) as of:
         # Two entries of the writer's that the recovery did not keep.
         cut_short, moved, gone = [await of.ledger(4) for _ in range(3)]
-        await of.client.ledgers.change(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
+        await of.client.ledgers.change_metadata(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
         name = (await of.metadata(cut_short)).bookies()[0]
         assert of.bookies[name].disk.damage(cut_short, 2)
         # Repair has put another bookie in this one's place.
@@ -157,7 +157,7 @@ async def test_unrepairable_damage_creates_no_repair_task() -> None:
         other = next(one for one in of.bookies if one not in bookies)
         if name in bookies:
             slot = bookies.index(name)
-            await of.client.ledgers.change(moved, lambda now: with_bookie_replaced(now, 0, slot, name, other))
+            await of.client.ledgers.change_metadata(moved, lambda now: replace_bookie(now, 0, slot, name, other))
             assert of.bookies[name].disk.damage(moved, 1)
         # A ledger without a node.
         node = await of.store.get(paths.ledger(gone))

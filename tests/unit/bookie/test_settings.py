@@ -22,11 +22,11 @@ from magnetar_bookie.auto_recovery.fragment_replicator import copy_missing_entri
 from magnetar_bookie.auto_recovery.ledger_checker import LedgerChecker
 from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair
 from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers, list_repair_progress
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import Unreadable
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import NotSent
 from magnetar_wire.transport import Peer
 from tests.unit.bookie.honest_bookie import entry

@@ -12,10 +12,10 @@ from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server import collector
 from magnetar_bookie.server.collector import GarbageCollector
@@ -27,7 +27,7 @@ from magnetar_testing.metadata import Fault
 from tests.unit.bookie.repair_scene import Scene, SceneBookie
 
 
-async def unclaimed(of: Scene) -> MadeLedger:
+async def unclaimed(of: Scene) -> NewLedger:
     made, writer = await of.client.create(Striping(3, 3, 2), "a test")
     writer.abandon()
     return made
@@ -84,7 +84,7 @@ async def test_nothing_is_swept_before_its_grace_time(of: Scene) -> None:
     of.clock.advance(19)
     await deleter.delete_overdue(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
-    await of.client.ledgers.record(orphan, "/owners/1", lambda _: b"mine")
+    await of.client.ledgers.claim_ledger(orphan, "/owners/1", lambda _: b"mine")
     of.clock.advance(1000)
     await deleter.delete_overdue(always)
     assert await state(of, orphan.ledger_id) is LedgerState.OPEN
@@ -104,7 +104,7 @@ async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: 
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):
-            await of.over(of.client.ledgers.record(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
+            await of.over(of.client.ledgers.claim_ledger(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
         deleting.cancel()
         await asyncio.wait([deleting])
@@ -123,7 +123,7 @@ async def test_earlier_claim_prevents_ledger_deletion(of: Scene) -> None:
         owner = await quiet_client(of)
         of.server.queue_faults(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
         of.server.lag(of.store)  # so that the deleter still sees the intent
-        claiming = of.spawn(owner.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
+        claiming = of.spawn(owner.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
         of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
         await of.until(claiming.done, "the claim is over")
@@ -139,7 +139,7 @@ async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> Non
     clock, randomness = of.clock, of.randomness
     await compare_and_set.change(of.store, "/owners/1", lambda _: b"before", clock=clock, randomness=randomness)
     of.server.queue_faults(owner.ledgers.store, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
-    claiming = of.spawn(owner.ledgers.record(made, "/owners/1", lambda _: b"mine"))
+    claiming = of.spawn(owner.ledgers.claim_ledger(made, "/owners/1", lambda _: b"mine"))
     await of.passes(1)
     await UnclaimedLedgerDeleter(of.client, 0).delete_overdue(always)
     assert of.server.release(owner.ledgers.store) == 0  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ async def test_deletion_executed_after_the_claim_has_no_effect(of: Scene) -> Non
     of.server.queue_faults(store, None, None, Fault.HOLD_REQUEST)  # type: ignore[arg-type]
     deleting = of.spawn(UnclaimedLedgerDeleter(other, 0).delete_overdue(always))
     await of.passes(1)
-    await of.over(of.client.ledgers.record(made, "/owners/1", lambda _: b"mine"))
+    await of.over(of.client.ledgers.claim_ledger(made, "/owners/1", lambda _: b"mine"))
     of.server.release(store)  # type: ignore[arg-type]
     of.server.resume(store)  # type: ignore[arg-type]
     await of.until(deleting.done, "the deleter has ended")
@@ -182,9 +182,9 @@ async def test_a_ledger_that_is_made_late_is_swept_with_its_intent(of: Scene) ->
     assert not await intents(of)
     assert of.server.release(maker.ledgers.store) == 1  # type: ignore[arg-type]
     (late,) = await intents(of)
-    assert await state(of, paths.id_of(late)) is LedgerState.OPEN
+    assert await state(of, paths.parse_ledger_id(late)) is LedgerState.OPEN
     await deleter.delete_overdue(always)
-    assert await state(of, paths.id_of(late)) is LedgerState.TOMBSTONE
+    assert await state(of, paths.parse_ledger_id(late)) is LedgerState.TOMBSTONE
     assert not await intents(of)
     making.cancel()
 
@@ -248,8 +248,8 @@ class Collected:
     def __init__(self, of: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reads: dict[int, int] = {}
         self._of = of
-        self._read = of.client.ledgers.read
-        monkeypatch.setattr(of.client.ledgers, "read", self._count_read)
+        self._read = of.client.ledgers.read_metadata
+        monkeypatch.setattr(of.client.ledgers, "read_metadata", self._count_read)
 
     async def _count_read(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
         if not fresh:  # the test's own reads are
@@ -327,7 +327,7 @@ async def test_bookie_registered_during_audit_stays_a_ledger_holder(of: Scene) -
 
     async def comes() -> None:
         await late.come()
-        ledger = await of.client.ledgers.make(
+        ledger = await of.client.ledgers.create_ledger(
             ["b1", "b9"], Striping(2, 2, 1), wanted_ensemble_size=2, purpose="a test", cookie_checks=[]
         )
         await of.client.delete(ledger.ledger_id)

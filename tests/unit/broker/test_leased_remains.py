@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import leased_remains
@@ -132,7 +132,7 @@ async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> 
 
 async def deleted_or_gone(scene: Scene, client: LedgerClient, ledgers: list[int]) -> list[bool]:
     await client.ledgers.store.sync()
-    return [(await client.ledgers.read(ledger_id)).state.name == "TOMBSTONE" for ledger_id in ledgers]
+    return [(await client.ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE" for ledger_id in ledgers]
 
 
 @pytest.mark.parametrize("turns", range(0, 60, 4))

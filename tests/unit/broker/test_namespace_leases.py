@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.foreign_nodes import ForeignNodes
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.namespace_leases import (
@@ -23,6 +22,7 @@ from magnetar_broker.managed_ledger import topic_node
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ANY, Change, ChangeResult, Delete
+from magnetar_metadata.undecodable_nodes import UndecodableNodes
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
@@ -294,7 +294,9 @@ async def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pyt
         leases = catalog.namespace_leases
         counted: list[int] = []
         store = scene.server.connect()
-        sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        sweeper = NamespaceLeaseSweeper(
+            store, scene.clock, SeededRandomness(3), 1.0, UndecodableNodes(), counted.append
+        )
         await leases.hold(_NAMESPACE, await incarnation_of(catalog), "", ONE, 1000, "")
         await sweeper.sweep()
         scene.clock.advance(2)
@@ -325,7 +327,7 @@ async def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: 
         counted: list[int] = []
         sweepers = [
             NamespaceLeaseSweeper(
-                scene.server.connect(), scene.clock, SeededRandomness(number), 120.0, ForeignNodes(), counted.append
+                scene.server.connect(), scene.clock, SeededRandomness(number), 120.0, UndecodableNodes(), counted.append
             )
             for number in range(2)
         ]
@@ -365,7 +367,9 @@ async def test_sweeper_continues_after_a_metadata_store_outage() -> None:
     async with running_log_scene() as scene:
         counted: list[int] = []
         store = scene.server.connect()
-        sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        sweeper = NamespaceLeaseSweeper(
+            store, scene.clock, SeededRandomness(3), 1.0, UndecodableNodes(), counted.append
+        )
         await Catalog(scene.registry, scene.clock, SeededRandomness("a broker")).bootstrap()
         await hold(scene, lease())
         sweeping = asyncio.ensure_future(sweeper.run())

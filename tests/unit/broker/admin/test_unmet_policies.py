@@ -93,7 +93,9 @@ async def test_topic_waiting_for_bookies_applies_a_changed_policy() -> None:
             await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies())
             placed = await within(sending, "the message is stored")
             assert (await admin.topics.stats("t")).waiting_for == ""
-            assert (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
+            assert (
+                await scene.broker_session.client.ledgers.read_metadata(placed.ledger_id())
+            ).striping.ack_quorum == 2
 
 
 async def test_cursor_waiting_for_bookies_applies_a_changed_policy() -> None:
