@@ -1,5 +1,6 @@
-"""Ledgers: a replicated log in many pieces. `protocol.md` beside this file is where to begin.
+"""Replicated ledgers: start with `protocol.md`, beside this file.
 
-`read` is what a reader needs who knows no metadata store; `core` the rules; `client` the ledger client; `server` the
-bookie; `storage` what a bookie keeps ledgers in; `auto_recovery` what makes lost replicas again.
+`ledger` is the client that creates, writes, reads and recovers ledgers, with the rules of each. `read` reads entries
+without a metadata store. `server` is the bookie, with its rules in `core`; `storage` is its disk. `auto_recovery`
+restores lost replicas.
 """

@@ -4,24 +4,24 @@
     ├── NoSuchLedger          there is no ledger with this id
     ├── LedgerDeleted         the ledger was deleted
     ├── LedgerNotClosed       the call needs a closed ledger
-    ├── NoSuchEntry           an entry above the last one that may be read
-    ├── Unreadable            an entry that no replica could give; `reasons` has what each bookie answered
+    ├── NoSuchEntry           the entry is above the last one that may be read
+    ├── Unreadable            no replica returned the entry; `reasons` has the answer of each bookie
     ├── AddFailed             an add failed, and with it all later ones of its writer
     │   ├── LedgerFenced      the writer lost the ledger: another client recovers it, or has closed it
-    │   ├── NotEnoughBookies  too few bookies accept entries; `reasons` says why each other one does not
+    │   ├── NotEnoughBookies  too few bookies accept entries; `reasons` has the reason of each other one
     │   ├── MetadataUnknown   unknown whether an ensemble change was stored
     │   └── WriterClosed      the writer was closed by its owner
     ├── CloseLost             another client closed the ledger first: entries whose add failed may be in it
     ├── OutcomeNotKnown       unknown whether a change of the ledger's metadata was stored: try again
-    ├── RecoveryUndecided     too few bookies could say whether an entry exists: try again when more are registered
-    ├── TooManyPending        `append` without capacity: wait for `room`
+    ├── RecoveryUndecided     too few bookies answered whether an entry exists: try again when more are registered
+    ├── TooManyPending        `append` without capacity: call `wait_for_capacity`
     ├── ClientClosed          the ledger client was closed by its owner
     ├── EnsembleOutdated      a chosen bookie is being decommissioned: nothing was done, choose again
     ├── IntentSwept           the ledger was not claimed in time and is being deleted: create another one
-    └── BookieRefused         a bookie that must not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
+    └── BookieRefused         the bookie must not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
 
-An entry whose add failed may be in the ledger or not, until the ledger is closed: if the writer's own `close` returns,
-no such entry will ever be read; if that raises `CloseLost`, it is unknown.
+An entry whose add failed may be in the ledger or not, until the ledger is closed. If the writer's own `close` returns,
+no such entry will ever be read; if it raises `CloseLost`, that is unknown.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class NoSuchEntry(LedgerError):
 
 
 class Unreadable(LedgerError):
-    """An entry that no replica could give."""
+    """An entry that no replica returned."""
 
     def __init__(
-        self, message: str, reasons: dict[str, str], *, settled: bool = False, entry_id: int | None = None
+        self, message: str, reasons: dict[str, str], *, is_lost: bool = False, entry_id: int | None = None
     ) -> None:
         super().__init__(message)
-        # The entry that could not be read; None: the error is not about one entry.
+        # None: the error is not about one entry.
         self.entry_id = entry_id
-        # What each bookie answered.
+        # The answer of each bookie.
         self.reasons = reasons
-        # The entry is lost: every replica answered that it has no valid record, and no copy is in flight any more.
-        self.settled = settled
+        # Every replica answered that it has no valid record, and no copy is in flight any more.
+        self.is_lost = is_lost
 
 
 class AddFailed(LedgerError):
@@ -77,12 +77,12 @@ class NotEnoughBookies(AddFailed):
 
     def __init__(self, message: str, reasons: dict[str, str] | None = None) -> None:
         super().__init__(message)
-        # Where a ledger could not be created: why each other bookie was not chosen.
+        # If a ledger could not be created: why each bookie was not chosen.
         self.reasons = reasons or {}
 
 
 class MetadataUnknown(AddFailed):
-    """An ensemble change of which it is unknown whether it was stored."""
+    """An ensemble change that may have been stored or not."""
 
 
 class WriterClosed(AddFailed):
@@ -94,11 +94,11 @@ class CloseLost(LedgerError):
 
 
 class OutcomeNotKnown(LedgerError):
-    """A change of a ledger's metadata of which it is unknown whether it was stored."""
+    """A change of a ledger's metadata that may have been stored or not."""
 
 
 class RecoveryUndecided(LedgerError):
-    """A recovery in which too few bookies could say whether an entry exists."""
+    """A recovery in which too few bookies answered whether an entry exists."""
 
 
 class TooManyPending(LedgerError):
@@ -112,7 +112,7 @@ class ClientClosed(LedgerError):
 class EnsembleOutdated(LedgerError):
     """An ensemble with a bookie that is being decommissioned: nothing was changed. Read the cookies and choose again.
 
-    A bookie whose decommission was cancelled since its cookie was read is refused once as well.
+    Also raised once for a bookie whose decommission was cancelled since its cookie was read.
     """
 
     def __init__(self, message: str, bookie_ids: Sequence[str]) -> None:

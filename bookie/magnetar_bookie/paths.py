@@ -1,14 +1,14 @@
-"""Where things stand in the metadata store.
+"""Paths of the nodes in the metadata store.
 
     /ledgers/0000/0000/0001/002a      LedgerMetadata of ledger 0x1002a
     /ledger-ids                       LedgerIdCounter
     /ledger-intents/<ledger id>       LedgerIntent
-    /bookies/cookies/<bookie id>      Cookie: every bookie that belongs to the cluster, alive or not
+    /bookies/cookies/<bookie id>      Cookie: every bookie of the cluster, registered or not
     /bookies/available/<bookie id>    BookieRegistration, ephemeral
     /bookies/leaving/<bookie id>      Decommission
-    /repair/auditor                   ephemeral: who is elected
+    /repair/auditor                   ephemeral: the elected auditor
     /repair/tasks/<ledger id>         RepairTask
-    /repair/locks/<ledger id>         ephemeral: which worker is at it
+    /repair/locks/<ledger id>         ephemeral: the worker that repairs the ledger
 
 All but the ephemeral ones are changed through magnetar_metadata.compare_and_set.
 """
@@ -28,12 +28,13 @@ TASKS: Final = "/repair/tasks"
 LOCKS: Final = "/repair/locks"
 
 
-def name_of(ledger_id: int) -> str:
+def format_ledger_id(ledger_id: int) -> str:
+    """Return the ledger id as names of nodes contain it."""
     return f"{ledger_id:016x}"
 
 
-def id_of(name: str) -> int:
-    """The other way round. Raises `ValueError` where no ledger has this name."""
+def parse_ledger_id(name: str) -> int:
+    """Return the ledger id that `format_ledger_id` has formatted. Raises `ValueError`."""
     if len(name) != 16 or not is_hexadecimal(name):
         raise ValueError(f"{name!r} is not a ledger id: it must have 16 hexadecimal digits, in lower case")
     return int(name, 16)
@@ -44,20 +45,20 @@ def is_hexadecimal(name: str) -> bool:
 
 
 def ledger(ledger_id: int) -> str:
-    name = name_of(ledger_id)
+    name = format_ledger_id(ledger_id)
     return "/".join((LEDGERS, name[:4], name[4:8], name[8:12], name[12:]))
 
 
 def intent(ledger_id: int) -> str:
-    return f"{INTENTS}/{name_of(ledger_id)}"
+    return f"{INTENTS}/{format_ledger_id(ledger_id)}"
 
 
 def task(ledger_id: int) -> str:
-    return f"{TASKS}/{name_of(ledger_id)}"
+    return f"{TASKS}/{format_ledger_id(ledger_id)}"
 
 
 def lock(ledger_id: int) -> str:
-    return f"{LOCKS}/{name_of(ledger_id)}"
+    return f"{LOCKS}/{format_ledger_id(ledger_id)}"
 
 
 def cookie(bookie_id: str) -> str:

@@ -18,20 +18,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
 from magnetar_bookie.errors import LedgerError
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.broker_session import BrokerIdentity, BrokerSession
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.ownership.interface import Advertised
-from magnetar_broker.peers import NoPeers, Peers, PeersLike
+from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
+from magnetar_broker.peers import NoPeers, PeerConnections, Peers
 from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.grpc.listener_scoped_service import ListenerScopedService
 from magnetar_broker.server.grpc.service import BrokerService
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
-from magnetar_broker.session_end import session_over
+from magnetar_broker.session_end import wait_session_end
 from magnetar_broker.settings.bounds import with_lag_bound
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_metadata.errors import MetadataError
@@ -88,7 +88,7 @@ class Broker:
         self.instance = randomness.token(_INSTANCE_BYTES)
         # The advertised address of the HTTP server; set before the broker starts, if it has one.
         self.http_address = ""
-        self._peers: PeersLike = Peers(peer_transport) if peer_transport is not None else NoPeers()
+        self._peers: Peers = PeerConnections(peer_transport) if peer_transport is not None else NoPeers()
         self._cpu_seconds = cpu_seconds
         self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
         # The current session; None: there is none.
@@ -121,13 +121,13 @@ class Broker:
         self.health = BrokerHealth(
             lambda: self.session, lambda: self.broker_id, self.settings, clock, randomness, lambda: self.waits_for
         )
-        self._closing = False
+        self._is_closing = False
         self._session_follower: asyncio.Task[None] | None = None
         # Ends a lost session.
         self._session_end: asyncio.Task[None] | None = None
 
     def _find_session(self) -> BrokerSession | None:
-        return None if self._closing else self.session
+        return None if self._is_closing else self.session
 
     @property
     def addresses(self) -> list[str]:
@@ -144,11 +144,11 @@ class Broker:
         return [connection for listener in self.pulsar_listeners for connection in listener.connections]
 
     @property
-    def advertised(self) -> Advertised:
-        """The addresses at which others reach it."""
+    def advertised(self) -> AdvertisedAddresses:
+        """The addresses at which clients and other brokers reach it."""
         if not self._listeners:  # not started
-            return Advertised(tuple(self._advertised), tuple(self._pulsar_advertised))
-        return Advertised(
+            return AdvertisedAddresses(tuple(self._advertised), tuple(self._pulsar_advertised))
+        return AdvertisedAddresses(
             _resolve_ports(self._listeners[0].address, self._advertised),
             _resolve_ports(self.pulsar_listeners[0].address, self._pulsar_advertised or [(INTERNAL, "")])
             if self.pulsar_listeners
@@ -184,7 +184,7 @@ class Broker:
 
     async def close(self) -> None:
         """Close the broker gracefully, within a bounded time."""
-        self._closing = True
+        self._is_closing = True
         if self._session_follower is not None:
             self._session_follower.cancel()
             await asyncio.wait([self._session_follower])
@@ -193,7 +193,7 @@ class Broker:
         session, self.session = self.session, None
         await self.health.close()
         if session is not None:
-            await self._end(session)
+            await self._end_session(session)
         for pulsar_listener in self.pulsar_listeners:
             await pulsar_listener.close()
         await self.pulsar_context.topic_watches.close()
@@ -203,10 +203,10 @@ class Broker:
             await session.close()
         await self._peers.close()
 
-    async def _end(self, session: BrokerSession) -> None:
+    async def _end_session(self, session: BrokerSession) -> None:
         """End a session gracefully. If the metadata session is lost before, unload the rest at once."""
         ending = asyncio.get_running_loop().create_task(session.end())
-        over = asyncio.get_running_loop().create_task(session_over(session.store, self._clock))
+        over = asyncio.get_running_loop().create_task(wait_session_end(session.store, self._clock))
         try:
             await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
@@ -230,12 +230,12 @@ class Broker:
         while True:
             session = self.session
             assert session is not None
-            reason = await session_over(session.store, self._clock)
+            reason = await wait_session_end(session.store, self._clock)
             self.session = None
             self.waits_for = f"the session with the metadata store has ended: {reason}"
             _log.warning("All topics are closed, since the session with the metadata store has ended: %s", reason)
             # In a task of its own, which `close` awaits: cancelled halfway, parts of the session would go on.
-            self._session_end = asyncio.get_running_loop().create_task(_give_up(session), name="session end")
+            self._session_end = asyncio.get_running_loop().create_task(_abort_session(session), name="session end")
             await asyncio.wait([self._session_end])
             while self.session is None:
                 try:
@@ -264,7 +264,7 @@ class Broker:
                 self._client_settings,
                 self.counters,
                 self.health,
-                self._about,
+                self._describe,
             )
             try:
                 await session.start()
@@ -281,7 +281,7 @@ class Broker:
             self.waits_for = ""
             return
 
-    def _about(self) -> BrokerAnswer:
+    def _describe(self) -> BrokerAnswer:
         return BrokerAnswer(
             version=read_version(),
             broker_id=self.broker_id,
@@ -292,10 +292,10 @@ class Broker:
         )
 
 
-async def _give_up(session: BrokerSession) -> None:
+async def _abort_session(session: BrokerSession) -> None:
     """End a session that is lost."""
     problem = TopicUnloaded("its broker lost its metadata session: look it up again")
-    for end in (session.give_up(problem), session.close()):
+    for end in (session.abort(problem), session.close()):
         try:
             await end
         except Exception:  # noqa: BLE001 (the rest must end, and the broker goes on with another session)

@@ -1,32 +1,32 @@
-"""The parts of a broker that live for one session with the metadata store: ledgers, catalog, ownership and topics."""
+"""The parts of a broker in one session with the metadata store: ledgers, catalog, ownership and topics."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.admin_service import AdminService
-from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.health import BrokerHealth
-from magnetar_broker.admin.rates import sample_rates
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.core.counters import BrokerCounters, Traffic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
-from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
+from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper
+from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
-from magnetar_broker.ownership.interface import Advertised
-from magnetar_broker.ownership.load import BrokerLoad
-from magnetar_broker.peers import PeersLike
+from magnetar_broker.ownership.registration import LoadSampler
+from magnetar_broker.peers import Peers
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
+from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
@@ -34,7 +34,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
 
-__all__ = ["BrokerIdentity", "BrokerSession", "ClientStream"]
+__all__ = ["BrokerIdentity", "BrokerSession", "ClientStream", "sample_topic"]
 
 _log = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
@@ -42,16 +42,19 @@ _MIB: Final = 1 << 20
 _STREAM_END_TIMEOUT_S: Final = 2.0
 # Pause before a background task that failed is restarted.
 _RESTART_PAUSE_S: Final = 1.0
+# Topics whose rates are sampled before other tasks run, and the pause for those.
+_TOPICS_PER_TURN: Final = 100
+_TURN_PAUSE_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What stays the same over all sessions of a broker."""
+    """The properties of a broker that stay the same in all of its sessions."""
 
     broker_id: str
     # A random id of the process.
     instance: bytes
-    advertised: Advertised
+    addresses: AdvertisedAddresses
     http_address: str
     # CPU time that the process has used so far.
     cpu_seconds: Callable[[], float]
@@ -73,7 +76,7 @@ class BrokerSession:
         self,
         store: MetadataStore,
         bookie_transport: Transport,
-        peers: PeersLike,
+        peers: Peers,
         identity: BrokerIdentity,
         clock: Clock,
         randomness: Randomness,
@@ -81,7 +84,7 @@ class BrokerSession:
         client_settings: LedgerClientSettings,
         counters: BrokerCounters,
         health: BrokerHealth,
-        about: Callable[[], BrokerAnswer],
+        describe_broker: Callable[[], BrokerAnswer],
     ) -> None:
         self.store = store
         self.peers = peers
@@ -98,14 +101,14 @@ class BrokerSession:
             settings,
             settings,
             settings,
-            self.catalog.policies,
+            self.catalog.get_policies,
         )
-        self._load = BrokerLoad(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
+        self._load = LoadSampler(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
         self.ownership = BundleOwnership(
             store,
             self.catalog,
             peers,
-            identity.advertised,
+            identity.addresses,
             identity.broker_id,
             identity.instance,
             self._load,
@@ -117,7 +120,7 @@ class BrokerSession:
             settings.load_balancer_namespace_maximum_bundles,
         )
         self.topics = Topics(storage, self.catalog, settings, clock, self.ownership, counters)
-        self.ownership.serve(self.topics)
+        self.ownership.set_topics(self.topics)
         # Memory of the entries that are published and not decided, of all clients.
         self.budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb * _MIB)
         self._admin = AdminService(
@@ -128,18 +131,18 @@ class BrokerSession:
             clock,
             self.client,
             health,
-            about,
+            describe_broker,
             lambda: store.session.state is SessionState.CONNECTED,
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
-        self._remains = RemainsSweeper(self.client, clock, randomness, sweep_interval_s)
+        self._orphaned_ledgers = OrphanedLedgerDeleter(self.client, clock, randomness, sweep_interval_s)
         self._namespace_leases = NamespaceLeaseSweeper(
             store,
             clock,
             randomness,
             sweep_interval_s,
-            self.client.ledgers.foreign,
+            self.client.ledgers.undecodable_nodes,
             counters.count_lapsed_namespace_leases,
         )
         self._clock = clock
@@ -158,7 +161,7 @@ class BrokerSession:
         self._background_tasks = [
             loop.create_task(self._restart_on_error(self._housekeeping.run), name="housekeeping"),
             loop.create_task(self._restart_on_error(self._sample_rates), name="rates"),
-            loop.create_task(self._restart_on_error(self._remains.run), name="leased remains"),
+            loop.create_task(self._restart_on_error(self._orphaned_ledgers.run), name="orphaned ledgers"),
             loop.create_task(self._restart_on_error(self._namespace_leases.run), name="namespace leases"),
         ]
 
@@ -170,13 +173,13 @@ class BrokerSession:
         """
         await self._stop_background_tasks()
         timeout_s = self._settings.broker_shutdown_timeout_seconds
-        await _run_within(timeout_s, self.ownership.release_all(), "Releasing the bundles")
+        await _run_within(timeout_s, self.ownership.release_bundles(), "Releasing the bundles")
         closing = TopicUnloaded("its broker is shutting down: look it up again")
         await _run_within(timeout_s, self.topics.close(closing), "Closing the topics")
         await self._end_streams()
 
-    async def give_up(self, problem: BrokerError) -> None:
-        """End a session that is lost: unload all topics at once."""
+    async def abort(self, problem: BrokerError) -> None:
+        """End a session that is lost: close all topics at once."""
         self.topics.give_up(problem)
         await self.ownership.close()
         await self._stop_background_tasks()
@@ -199,7 +202,7 @@ class BrokerSession:
                 await asyncio.wait(left)
 
     async def close(self) -> None:
-        """Release everything, after `end` or `give_up`."""
+        """Release everything, after `end` or `abort`."""
         await self._stop_background_tasks()
         await self.ownership.close()
         self._load.close()
@@ -220,8 +223,16 @@ class BrokerSession:
                 await self._clock.sleep(_RESTART_PAUSE_S)
 
     async def _sample_rates(self) -> None:
-        interval_s = self._settings.stats_update_frequency_in_secs
-        await sample_rates(self.topics.loaded, self._counters, interval_s, self._clock)
+        """Sample the traffic of the broker and all loaded topics at intervals, for their rates."""
+        while True:
+            now = self._clock.monotonic()
+            self._counters.received.sample(now)
+            self._counters.delivered.sample(now)
+            for number, topic in enumerate(self.topics.loaded(), 1):
+                sample_topic(topic, self._clock.monotonic())
+                if number % _TOPICS_PER_TURN == 0:
+                    await self._clock.sleep(_TURN_PAUSE_S)
+            await self._clock.sleep(self._settings.stats_update_frequency_in_secs)
 
     async def _stop_background_tasks(self) -> None:
         tasks, self._background_tasks = self._background_tasks, []
@@ -230,15 +241,17 @@ class BrokerSession:
         if tasks:
             await asyncio.wait(tasks)
 
-    # Requests of clients.
+    # ── requests ──
 
-    async def admin(self, method: str, request: bytes) -> bytes:
-        return await self._admin.serve(method, request)
+    async def serve_admin_call(self, name: str, request: bytes) -> bytes:
+        """Serve `admin.<name>` of a client. Raises `Refusal`."""
+        return await self._admin.serve_client(name, request)
 
-    async def here(self, method: str, request: bytes) -> bytes:
-        return await self._admin.serve_broker(method, request)
+    async def serve_broker_call(self, name: str, request: bytes) -> bytes:
+        """Serve `here.<name>` of another broker. Raises `Refusal`."""
+        return await self._admin.serve_broker(name, request)
 
-    async def serve(self, stream: ClientStream) -> None:
+    async def serve_stream(self, stream: ClientStream) -> None:
         """Serve a stream until it ends."""
         task = asyncio.current_task()
         assert task is not None
@@ -247,6 +260,21 @@ class BrokerSession:
             await stream.serve()
         finally:
             del self._streams[stream]
+
+
+def sample_topic(topic: Topic, now: float) -> None:
+    """Sample the traffic of a topic, its producers and its subscriptions."""
+    for traffic in _list_traffic(topic):
+        traffic.sample(now)
+
+
+def _list_traffic(topic: Topic) -> Iterator[Traffic]:
+    yield topic.counters.received
+    for producer in topic.producers():
+        yield producer.counters
+    yield topic.subscriptions.deliveries.delivered
+    for counters in topic.subscriptions.counters():
+        yield counters.delivered
 
 
 async def _run_within(timeout_s: float, work: Coroutine[Any, Any, None], what: str) -> None:

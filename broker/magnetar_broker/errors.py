@@ -1,12 +1,13 @@
 """The errors that a broker reports to a client.
 
-    BrokerError           with the `ErrorCode` that is sent
-    ├── TopicUnloaded     a topic that this broker does not serve any more, or can't tell whether it still owns
-    │   └── NothingDone   the same for a request that was not started: it can be sent again, to any broker
-    ├── DamagedCursor     a subscription whose stored state can't be read any more: an administrator resets it
-    └── UnreadableEntry   an entry of a topic that will never be read
-        ├── LostEntry     an entry that no bookie has any more
-        └── DamagedEntry  bytes in the log that are not an entry
+    BrokerError                 with the `ErrorCode` that is sent
+    ├── TopicUnloaded           a topic that this broker does not serve any more, or may not own any more
+    │   └── RequestNotStarted   the same for a request that was not started: it can be sent again, to any broker
+    │       └── NotOwner        this broker does not own the topic or bundle of the request
+    ├── DamagedCursor           a subscription whose stored state can't be read any more: an administrator resets it
+    └── UnreadableEntry         an entry of a topic that will never be read
+        ├── LostEntry           an entry that no bookie has any more
+        └── DamagedEntry        bytes in the log that are not an entry
 
 Errors of ledgers stay within the managed ledger, which translates them into these.
 """
@@ -21,7 +22,8 @@ __all__ = [
     "DamagedCursor",
     "DamagedEntry",
     "LostEntry",
-    "NothingDone",
+    "NotOwner",
+    "RequestNotStarted",
     "TopicUnloaded",
     "UnreadableEntry",
 ]
@@ -53,11 +55,18 @@ class TopicUnloaded(BrokerError):
         return TopicUnloaded(str(self))
 
 
-class NothingDone(TopicUnloaded):
+class RequestNotStarted(TopicUnloaded):
     """A request that was not started and never will be."""
 
-    def again(self) -> NothingDone:
-        return NothingDone(str(self))
+    def again(self) -> RequestNotStarted:
+        return RequestNotStarted(str(self))
+
+
+class NotOwner(RequestNotStarted):
+    """A request to a broker that does not own the topic or bundle."""
+
+    def again(self) -> NotOwner:
+        return NotOwner(str(self))
 
 
 class DamagedCursor(BrokerError):

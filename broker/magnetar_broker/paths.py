@@ -1,21 +1,21 @@
-"""Where a broker's things stand in the metadata store.
+"""Paths of a broker's nodes in the metadata store.
 
     /tenants/<tenant>                                     TenantNode
     /namespaces/<tenant>/<namespace>                      NamespaceNode
-    /namespace-incarnations/<hex>                         empty: the namespace is still this one
+    /namespace-incarnations/<hex>                         empty: the namespace still has this incarnation
     /partitioned/<tenant>/<namespace>/<domain>/<topic>    PartitionedTopicNode
     /topics/<tenant>/<namespace>/<domain>/<topic>         ManagedLedgerNode: the topic's incarnation and ledgers
-    /topics/…/<topic>/incarnation-<uuid>                  empty: the topic is still this one
+    /topics/…/<topic>/incarnation-<uuid>                  empty: the topic still has this incarnation
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
     /topics/…/<topic>/cursors/<subscription>              CursorNode
-    /leased-remains/<incarnation>-<number>                LeasedRemains: ledgers of topics that are gone
-    /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: which topics are made with leases
+    /leased-remains/<incarnation>-<number>                LeasedRemains: leased ledgers of deleted topics
+    /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: leases that topics created later get
 
     /brokers/<broker id>                                  BrokerRegistration, ephemeral
     /owners/<tenant>/<namespace>/<bundle>                 BundleOwner, ephemeral
 
-Topics, subscriptions and brokers' ids are encoded as path components. All but the
-ephemeral ones are changed through magnetar_metadata.compare_and_set.
+Names of topics and subscriptions and ids of brokers are encoded as path components. All nodes but the ephemeral ones
+are changed by magnetar_metadata.compare_and_set.
 """
 
 from __future__ import annotations

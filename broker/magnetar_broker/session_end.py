@@ -1,10 +1,10 @@
-"""When a broker must assume that its metadata session is over (OWN-2).
+"""Detect that a broker's metadata session is over, or must be assumed to be (OWN-2).
 
 A lost session is reported. A suspended one is not lost: open topics go on, and nothing is created, since the store does
 not answer. But the server may expire the session one time-out after the last request that it answered was *sent*, and
 from then on another broker may own these topics. So this broker sends a request each second, and assumes that the
-session is over one second before that time-out if none is answered. It measures by its own monotonic clock, whatever
-the state of the connection (CHK-40). With a time-out below four seconds both times are a fraction of it, so that a few
+session is over one second before that time-out if none is answered. It measures by its own monotonic clock, in
+any state of the connection (CHK-40). With a time-out below four seconds both times are a fraction of it, so that a few
 late answers do not end the session.
 """
 
@@ -18,21 +18,21 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 
-__all__ = ["session_over"]
+__all__ = ["wait_session_end"]
 
-_PING_S: Final = 1.0
+_PING_INTERVAL_S: Final = 1.0
 _MARGIN_S: Final = 1.0
 # The same as fractions of the session time-out, which are upper limits.
-_MARGIN_PART: Final = 0.25
-_PING_PART: Final = 0.2
-_LOOK_S: Final = 0.25
+_MARGIN_FRACTION: Final = 0.25
+_PING_FRACTION: Final = 0.2
+_CHECK_INTERVAL_S: Final = 0.25
 
 
-async def session_over(store: MetadataStore, clock: Clock) -> str:
+async def wait_session_end(store: MetadataStore, clock: Clock) -> str:
     """Return the reason, once the session is lost or must be assumed to be."""
     loop = asyncio.get_running_loop()
     lost = loop.create_task(store.session.wait_lost(), name="session lost")
-    silent = loop.create_task(_silent_for_too_long(store, clock), name="session silent")
+    silent = loop.create_task(_wait_silent_too_long(store, clock), name="session silent")
     pinging = loop.create_task(_ping(store, clock), name="session ping")
     tasks = [lost, silent, pinging]
     try:
@@ -44,14 +44,14 @@ async def session_over(store: MetadataStore, clock: Clock) -> str:
         await asyncio.wait(tasks)
 
 
-async def _silent_for_too_long(store: MetadataStore, clock: Clock) -> None:
-    margin_s = min(_MARGIN_S, store.session.timeout_s * _MARGIN_PART)
+async def _wait_silent_too_long(store: MetadataStore, clock: Clock) -> None:
+    margin_s = min(_MARGIN_S, store.session.timeout_s * _MARGIN_FRACTION)
     while clock.monotonic() < store.session.safe_until(margin_s):
-        await clock.sleep(_LOOK_S)
+        await clock.sleep(_CHECK_INTERVAL_S)
 
 
 async def _ping(store: MetadataStore, clock: Clock) -> None:
-    pause_s = min(_PING_S, store.session.timeout_s * _PING_PART)
+    pause_s = min(_PING_INTERVAL_S, store.session.timeout_s * _PING_FRACTION)
     while True:
         with contextlib.suppress(MetadataError):
             await store.ping()

@@ -29,7 +29,7 @@ from typing import Final
 import magnetar
 from magnetar import aio
 from magnetar.admin import AsyncAdmin
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.local_java import NoJava, find_java
 from tests.bench.bench_ledger import KIB, OPTIONS, THREE, added, in_thread, tell

@@ -24,12 +24,12 @@ from typing import Final, TypeVar
 
 from rocksdict import Options, Rdict
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from tests.bench.bookie_processes import BookieChild, bookie_child, client_of
 from tests.bench.harness import Result
 

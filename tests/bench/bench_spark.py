@@ -58,13 +58,13 @@ def benches() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as name:
         before, why = _connector()
         ours = _ours(Path(name))
-        after, why_not = _connector() if before else ({}, why)
+        after, explain_unavailable = _connector() if before else ({}, why)
     for bench, (result, theirs, partitions) in BESIDE.items():
         mine = statistics.median(ours[bench])
         tell(f"{result.bench}: {mine:.0f} rows/s, {_spread(ours[bench])}")
         beside = [said[theirs, partitions] for said in (before, after) if (theirs, partitions) in said]
         if len(beside) < 2:
-            yield replace(result, why=why or why_not)
+            yield replace(result, why=why or explain_unavailable)
             continue
         tell(f"{result.bench}: the connector's {beside[0]:.0f} before and {beside[1]:.0f} after")
         yield replace(result, value=mine / statistics.mean(beside))

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_testing.metadata import MemoryServer
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport

@@ -15,8 +15,8 @@ from typing import Final
 from crc32c import crc32c
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_protos import ledger_pb2
 from magnetar_wire.transport import TransportError

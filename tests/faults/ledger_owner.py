@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import (
     AddFailed,
     IntentSwept,
@@ -24,6 +22,8 @@ from magnetar_bookie.errors import (
     OutcomeNotKnown,
     TooManyPending,
 )
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import MetadataStore
@@ -175,7 +175,7 @@ class ChainOwner:
             self.waits_for = ""
             self._log.say("made", made.ledger_id)
             try:
-                stored = await self._client.ledgers.record(
+                stored = await self._client.ledgers.claim_ledger(
                     made, CHAINS + self._chain, self._update(made=made.ledger_id)
                 )
             except IntentSwept:
@@ -195,8 +195,8 @@ class ChainOwner:
         """Returns when the ledger is to be closed."""
         plan, chance, appended = self._plan, self._chance, 0
         roll = 1 + chance.below(plan.roll_entries)
-        while writer.failed is None and (self._again or (appended < roll and not self.stopping)):
-            if writer.wants_roll and appended:
+        while writer.failure is None and (self._again or (appended < roll and not self.stopping)):
+            if writer.should_roll and appended:
                 self._log.say("note", writer.ledger_id, "rolls, since it was made with too few bookies")
                 return
             for _ in range(1 + chance.below(plan.burst)):
@@ -204,7 +204,7 @@ class ChainOwner:
                 try:
                     self._append(writer, number, size)
                 except TooManyPending:
-                    await writer.room()
+                    await writer.wait_for_capacity()
                     break
                 if self._again:
                     self._again.pop(0)
@@ -214,7 +214,7 @@ class ChainOwner:
             if chance.below(3):
                 await self._clock.sleep(chance.random() * plan.rest_s)
             else:  # all of it is decided before anything follows
-                while writer.pending_entries and writer.failed is None and not self.stopping:
+                while writer.pending_entries and writer.failure is None and not self.stopping:
                     await self._clock.sleep(0.005)
 
     def _size(self) -> int:

@@ -7,9 +7,9 @@ import contextlib
 import zlib
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 from tests.faults.ledger_history import Log
@@ -58,7 +58,7 @@ async def _read_back(client: LedgerClient, ledger_id: int, seen: Log, clock: Clo
     """Until it has been read whole, or is no more."""
     while True:
         try:
-            metadata = await client.ledgers.read(ledger_id, fresh=True)
+            metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
             if metadata.state is LedgerState.CLOSED:
                 assert metadata.last_entry_id is not None
                 seen.say("reads", ledger_id, metadata.last_entry_id)

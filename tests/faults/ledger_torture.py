@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 
 import psutil
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.location import open_metadata
 from magnetar_protos.ledger_pb2 import LedgerMetadata

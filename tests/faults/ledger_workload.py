@@ -20,10 +20,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError, SessionLost
 from magnetar_metadata.location import open_metadata
 from magnetar_testing.randomness import SeededRandomness

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie_process import BookieProcess
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import MemoryServer

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, NotEnoughBookies
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_metadata.location import open_metadata
 from magnetar_wire.clock import SystemClock
@@ -107,21 +107,21 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
 
         # One dead: the open ledger goes on, and lists it still; a new one is made with those that are there.
         await _add(whole, 20)
-        assert whole.absent == [victim]
+        assert whole.absent_bookies == [victim]
         assert victim in whole.metadata.last_fragment.bookies
         assert len(whole.metadata.fragments) == 1
         degraded = await _writer(client)
         assert sorted(degraded.metadata.last_fragment.bookies) == sorted([other, last])
         assert degraded.metadata.degraded
         await _add(degraded, 20)
-        assert not degraded.wants_roll
+        assert not degraded.should_roll
 
         # It is back: the ensemble is mended, and the degraded ledger is to be followed by a whole one.
         assert await cluster.start(victim, 30.0) == ""
-        await until(lambda: whole.absent == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
+        await until(lambda: whole.absent_bookies == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
         assert whole.metadata.last_fragment.first_entry_id == 40
         await _add(whole, 20)
-        await until(lambda: degraded.wants_roll, "the degraded ledger wants to roll")
+        await until(lambda: degraded.should_roll, "the degraded ledger wants to roll")
         await _closed(client, degraded, 20)
 
         # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
@@ -129,7 +129,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         await _dies(cluster, client, other)
         with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
             await within(_add(whole, 20), "the end of adds that can't complete")
-        assert set(whole.absent) == {victim, other}
+        assert set(whole.absent_bookies) == {victim, other}
         await _closed(client, whole, 60)
         with pytest.raises(NotEnoughBookies) as raised:
             await client.create(STRIPING, "a test")
@@ -149,7 +149,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         # All are there, and one more: who dies is replaced while writes go on.
         assert await cluster.start(victim, 30.0) == ""
         spare = await cluster.add()
-        await until(lambda: two.wants_roll and len(client.bookies.writable()) == 4, "all are there")
+        await until(lambda: two.should_roll and len(client.bookies.writable()) == 4, "all are there")
         await _closed(client, two, 20)
         mended = await _writer(client)
         dying = mended.metadata.last_fragment.bookies[0]
@@ -160,7 +160,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         await within(adding, "all adds, none of which failed")
         await until(lambda: dying not in mended.metadata.last_fragment.bookies, "the dead one is replaced")
         assert takes_over in mended.metadata.last_fragment.bookies
-        assert mended.absent == []
+        assert mended.absent_bookies == []
         assert spare in cluster.names
         await _closed(client, mended, 300)
 
@@ -183,12 +183,12 @@ async def _client(cluster: TortureCluster, options: LedgerClientSettings) -> Asy
 async def _dies(cluster: TortureCluster, client: LedgerClient, name: str) -> None:
     """And everybody knows."""
     await cluster.kill(name)
-    await until(lambda: name not in client.bookies.alive(), f"{name} is not registered any more")
+    await until(lambda: name not in client.bookies.registered(), f"{name} is not registered any more")
 
 
 async def _writer(client: LedgerClient) -> LedgerWriter:
     made, writer = await client.create(STRIPING, "a test")
-    await client.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"")
+    await client.ledgers.claim_ledger(made, f"/owners/{made.ledger_id}", lambda _: b"")
     return writer
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.read.record import extract_entry
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
-from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.location import open_metadata
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.process.exit_status import ExitStatus
@@ -85,9 +85,9 @@ def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> N
             client = LedgerClient(store, GrpcTransport(), SystemClock(), SystemRandomness(), patient)
             await client.start()
             try:
-                await until(lambda: len(client.bookies.alive()) == 3, "all bookies are registered")
+                await until(lambda: len(client.bookies.registered()) == 3, "all bookies are registered")
                 made, writer = await client.create(Striping(3, 3, 3), "a test")
-                await client.ledgers.record(made, "/owner", lambda _: b"mine")
+                await client.ledgers.claim_ledger(made, "/owner", lambda _: b"mine")
                 await asyncio.gather(*(writer.add(payload(entry_id)) for entry_id in range(_ENTRIES)))
                 await writer.close()
                 rotten = servers[1]
@@ -98,7 +98,7 @@ def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> N
 
                 async def mended() -> bool:
                     found = await rotten.read(made.ledger_id, _ENTRIES - 1)
-                    return all(one in found and entry_of(found[one]) == payload(one) for one in rotted)
+                    return all(one in found and extract_entry(found[one]) == payload(one) for one in rotted)
 
                 await until(mended, "the rotten records are whole again")
                 assert "of ledger 1 are damaged" in rotten.said
@@ -124,7 +124,9 @@ def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> N
                 await rotten.http_up()
                 await until(out_of_limbo, "it is out of limbo")
                 found = await rotten.read(made.ledger_id, _ENTRIES - 1)
-                assert [entry_of(found[one]) for one in range(_ENTRIES)] == [payload(one) for one in range(_ENTRIES)]
+                assert [extract_entry(found[one]) for one in range(_ENTRIES)] == [
+                    payload(one) for one in range(_ENTRIES)
+                ]
             finally:
                 await client.close()
                 await store.close()

@@ -201,6 +201,6 @@ async def _placed(cluster: LocalCluster) -> dict[int, list[str]]:
     async with cluster.client() as client:
         async for ledger_id in client.ledgers.ledger_ids():
             with contextlib.suppress(LedgerError):  # deleted meanwhile
-                fragments = (await client.ledgers.read(ledger_id, fresh=True)).fragments
+                fragments = (await client.ledgers.read_metadata(ledger_id, fresh=True)).fragments
                 found[ledger_id] = [bookie for fragment in fragments for bookie in fragment.bookies]
     return found

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar import aio
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksStorage
@@ -45,7 +45,7 @@ def count_ledgers(client: LedgerClient) -> list[str]:
         properties: Mapping[str, bytes] | None = None,
         *,
         explicit_lac: bool = True,
-    ) -> tuple[MadeLedger, LedgerWriter]:
+    ) -> tuple[NewLedger, LedgerWriter]:
         made.append(purpose)
         return await create(striping, purpose, properties, explicit_lac=explicit_lac)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import magnetar
-from magnetar_bookie.read.range_reader import EntryReader
+from magnetar_bookie.read.entry_reader import EntryReader
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_cli.standalone.standalone import Standalone

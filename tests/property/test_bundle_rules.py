@@ -7,10 +7,21 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.broker_choice import Candidate, RecentChoices, by_load
-from magnetar_broker.core.bundle_map import BundleMap
-from magnetar_broker.core.load_change import LoadRule, LoadSeen
-from magnetar_broker.core.namespace_bundles import bundle_at, bundles_of, is_bundle, middle_of, starts_after_split
+from magnetar_broker.ownership.bundle_map import BundleMap
+from magnetar_broker.ownership.load_rules import (
+    Candidate,
+    LoadReportRule,
+    RecentAssignments,
+    ReportedLoad,
+    order_by_load,
+)
+from magnetar_broker.ownership.namespace_bundles import (
+    find_bundle,
+    is_bundle,
+    list_bundles,
+    split_bundle_starts,
+    split_point_by_range,
+)
 from magnetar_wire.bundles import LAST_HASH, BundleRange
 from magnetar_wire.topic_name import NamespaceName
 
@@ -30,9 +41,9 @@ def starts(draw: st.DrawFn) -> list[int]:
 @given(starts(), HASHES)
 def test_every_hash_has_one_bundle(begins: list[int], topic_hash: int) -> None:
     """OWN-1."""
-    bundles = bundles_of(begins)
+    bundles = list_bundles(begins)
     (found,) = [bundle for bundle in bundles if topic_hash in bundle]
-    assert bundle_at(begins, topic_hash) == found
+    assert find_bundle(begins, topic_hash) == found
     assert is_bundle(begins, found)
     assert bundles[0].lower == 0
     assert bundles[-1].upper == LAST_HASH
@@ -42,18 +53,18 @@ def test_every_hash_has_one_bundle(begins: list[int], topic_hash: int) -> None:
 @given(starts(), HASHES, HASHES)
 def test_a_split_cuts_one_bundle_and_leaves_the_others(begins: list[int], topic_hash: int, at: int) -> None:
     """OWN-1."""
-    before = bundles_of(begins)
-    whole = bundle_at(begins, topic_hash)
+    before = list_bundles(begins)
+    whole = find_bundle(begins, topic_hash)
     try:
-        after = bundles_of(starts_after_split(begins, whole, at))
+        after = list_bundles(split_bundle_starts(begins, whole, at))
     except ValueError:
         assert not whole.lower < at < whole.upper
         return
     halves = [BundleRange(whole.lower, at), BundleRange(at, whole.upper)]
     assert list(after) == sorted([bundle for bundle in before if bundle != whole] + halves)
-    assert not is_bundle(starts_after_split(begins, whole, at), whole)
+    assert not is_bundle(split_bundle_starts(begins, whole, at), whole)
     try:
-        middle = middle_of(whole)
+        middle = split_point_by_range(whole)
     except ValueError:
         assert whole.upper - whole.lower == 1
     else:
@@ -64,7 +75,7 @@ def test_a_split_cuts_one_bundle_and_leaves_the_others(begins: list[int], topic_
 @given(st.lists(st.integers(0, LAST_HASH), min_size=1, max_size=5), HASHES)
 def test_foreign_beginnings_are_no_bundles(begins: list[int], topic_hash: int) -> None:
     try:
-        bundles = bundles_of(begins)
+        bundles = list_bundles(begins)
     except ValueError:
         assert begins[0] != 0 or sorted(set(begins)) != begins or begins[-1] == LAST_HASH
     else:
@@ -76,14 +87,14 @@ def test_bundle_map_finds_values_by_topic_hash(steps: list[tuple[NamespaceName, 
     held: BundleMap[int] = BundleMap()
     model: dict[tuple[NamespaceName, BundleRange], int] = {}
     for number, (namespace, bundle, adds) in enumerate(steps):
-        across = [
+        overlapping = [
             value
             for (name, one), value in sorted(model.items(), key=lambda item: item[0][1])
             if name == namespace and one.lower < bundle.upper and bundle.lower < one.upper
         ]
-        assert held.across(namespace, bundle) == across
+        assert held.find_overlapping(namespace, bundle) == overlapping
         assert held.get(namespace, bundle) == model.get((namespace, bundle))
-        if adds and not across:
+        if adds and not overlapping:
             held.add(namespace, bundle, number)
             model[namespace, bundle] = number
         elif not adds and (namespace, bundle) in model:
@@ -111,14 +122,14 @@ def test_bundles_go_to_the_least_loaded_and_are_spread_over_the_idle(
 ) -> None:
     """OWN-3's choice of the least loaded, which OWN-1 needs: nobody that is busier gets one while another has half a
     core to spare; and those that have end as level as their bundles of before let them."""
-    recent = RecentChoices()
+    recent = RecentAssignments()
     candidates = [
         Candidate(f"b{number}", (1, b""), cpu, lag, bundles) for number, (cpu, lag, bundles) in enumerate(brokers)
     ]
     given_to = {one.broker_id: 0 for one in candidates}
     for _ in range(count):
-        chosen = by_load(candidates, recent)[0]
-        recent.count(chosen)
+        chosen = order_by_load(candidates, recent)[0]
+        recent.add(chosen)
         given_to[chosen.broker_id] += 1
     least = min(one.load for one in candidates)
     for one in candidates:
@@ -130,7 +141,7 @@ def test_bundles_go_to_the_least_loaded_and_are_spread_over_the_idle(
             assert one.bundles >= max(level) - 1
     # A report that is newer knows of them.
     newer = Candidate("b0", (2, b""), 0.0, 0.0, 0)
-    assert recent.of(newer) == 0
+    assert recent.count(newer) == 0
 
 
 @given(
@@ -140,7 +151,7 @@ def test_bundles_go_to_the_least_loaded_and_are_spread_over_the_idle(
 def test_load_is_reported_when_changed_or_outdated(
     cpu: float, lag: float, bundles: int, cpu_now: float, lag_now: float, bundles_now: int, since_s: float
 ) -> None:
-    rule = LoadRule(threshold=0.1, min_interval_s=5.0, max_interval_s=60.0)
-    due = rule.due(LoadSeen(cpu, lag, bundles), LoadSeen(cpu_now, lag_now, bundles_now), since_s)
+    rule = LoadReportRule(threshold=0.1, min_interval_s=5.0, max_interval_s=60.0)
+    due = rule.is_due(ReportedLoad(cpu, lag, bundles), ReportedLoad(cpu_now, lag_now, bundles_now), since_s)
     changed = abs(cpu_now - cpu) >= 0.1 or abs(lag_now - lag) >= 0.1
     assert due == (bundles != bundles_now or since_s >= 60.0 or (since_s >= 5.0 and changed))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import RecoveryUndecided
-from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.read.striping import Fragment, Striping, find_fragment
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from tests.examples import examples
 from tests.unit.bookie.honest_bookie import entry, length_up_to, record_of
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
@@ -102,7 +102,7 @@ async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -
         for entry_id, places in enumerate(left.got):
             write_set = striping.write_set(entry_id)
             for place in places:
-                bookie = cluster[fragment_of(fragments, entry_id).bookies[write_set[place]]]
+                bookie = cluster[find_fragment(fragments, entry_id).bookies[write_set[place]]]
                 bookie.keep(ledger_id, record_of(ledger_id, entry_id, left.confirmed[entry_id]))
         for name in left.hanging:
             cluster[name].hanging = {"fence", "read", "add"}
@@ -120,7 +120,7 @@ async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -
         assert left.completed <= found.last_entry_id < len(left.got)
         assert found.length_bytes == length_up_to(found.last_entry_id)
         for entry_id in range(found.last_entry_id + 1):
-            bookies = fragment_of(found.fragments, entry_id).bookies
+            bookies = find_fragment(found.fragments, entry_id).bookies
             named = [bookies[slot] for slot in striping.write_set(entry_id)]
             assert len([name for name in named if name in cluster.holders(ledger_id, entry_id)]) >= striping.ack_quorum
         reader = await cluster.client.open(ledger_id)

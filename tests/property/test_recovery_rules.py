@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
-from magnetar_bookie.read.read_answer import Lack, ReadEntries
+from magnetar_bookie.ledger.recovery_rules import FenceAnswers, RecoveryReads, first_to_recover
+from magnetar_bookie.read.read_answer import MissingReason, ReadEntries
 from magnetar_bookie.read.striping import Fragment, Striping
 from tests.examples import examples
 
@@ -26,12 +26,12 @@ def _reads(striping: Striping, first: int = 0, window: int = 64) -> RecoveryRead
     return RecoveryReads(striping, first, window_entries=window, window_bytes=1_000_000)
 
 
-def _one(entry_id: int, found: bytes | Lack) -> ReadEntries:
+def _one(entry_id: int, found: bytes | MissingReason) -> ReadEntries:
     return ReadEntries({entry_id: found}, None, entry_id + 1, -1)
 
 
 def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes | None]]:
-    while (kept := reads.take()) is not None:
+    while (kept := reads.pop_recovered()) is not None:
         yield kept
 
 
@@ -41,21 +41,25 @@ def test_recovery_rule_decides_every_combination_of_responses(striping: Striping
 
     CHK-67: where all have answered, fewer than that with no, and one that it is damaged, it is kept without a record.
     """
-    possible: list[bytes | Lack | str] = [b"record", *Lack, "timed out"]
+    possible: list[bytes | MissingReason | str] = [b"record", *MissingReason, "timed out"]
     for entry_id in range(striping.ensemble_size):
         for said in itertools.product(possible, repeat=striping.write_quorum):
             reads = _reads(striping, entry_id)
             for slot, found in zip(striping.write_set(entry_id), said, strict=True):
                 if isinstance(found, str):
-                    reads.not_answered(slot, entry_id, entry_id, found)
+                    reads.add_failure(slot, entry_id, entry_id, found)
                 else:
-                    reads.answered(slot, _one(entry_id, found))
-            noes = [place for place, found in enumerate(said) if found is Lack.ABSENT]
+                    reads.add_answer(slot, _one(entry_id, found))
+            noes = [place for place, found in enumerate(said) if found is MissingReason.ABSENT]
             enough = striping.write_quorum - striping.ack_quorum + 1
             yes = said.index(b"record") if b"record" in said else None
             # Answers count in the order in which they come.
             ends = len(noes) >= enough and (yes is None or noes[enough - 1] < yes)
-            lost = len(noes) < enough and Lack.DAMAGED in said and all(isinstance(found, Lack) for found in said)
+            lost = (
+                len(noes) < enough
+                and MissingReason.DAMAGED in said
+                and all(isinstance(found, MissingReason) for found in said)
+            )
             assert reads.last_entry_id == (entry_id - 1 if ends else None)
             assert reads.next_is_lost is lost
             kept = [] if ends or yes is None else [(entry_id, b"record")]
@@ -67,19 +71,19 @@ def test_an_entry_that_an_ack_quorum_holds_is_never_dropped(striping: Striping) 
     """CHK-14: whichever ack quorum holds it, and whoever of the others says no, holds it, or gives no answer."""
     for holders in itertools.combinations(striping.write_set(1), striping.ack_quorum):
         others = [slot for slot in striping.write_set(1) if slot not in holders]
-        possible: list[bytes | Lack | str] = [b"record", Lack.ABSENT, "timed out"]
+        possible: list[bytes | MissingReason | str] = [b"record", MissingReason.ABSENT, "timed out"]
         for said in itertools.product(possible, repeat=len(others)):
             for silent in range(striping.ack_quorum + 1):
                 reads = _reads(striping, 1)
                 for slot, found in zip(others, said, strict=True):
                     if isinstance(found, str):
-                        reads.not_answered(slot, 1, 1, found)
+                        reads.add_failure(slot, 1, 1, found)
                     else:
-                        reads.answered(slot, _one(1, found))
+                        reads.add_answer(slot, _one(1, found))
                 for slot in holders[:silent]:
-                    reads.not_answered(slot, 1, 1, "timed out")
+                    reads.add_failure(slot, 1, 1, "timed out")
                 for slot in holders[silent:]:
-                    reads.answered(slot, _one(1, b"record"))
+                    reads.add_answer(slot, _one(1, b"record"))
                 assert reads.last_entry_id is None
 
 
@@ -89,15 +93,15 @@ def test_fenced_slots_cover_exactly_when_no_ack_quorum_is_left_in_any_write_set(
     for fenced in itertools.product([False, True], repeat=striping.ensemble_size):
         answers = FenceAnswers(striping)
         for slot in (slot for slot, is_fenced in enumerate(fenced) if is_fenced):
-            answers.fenced(slot, slot)
-            answers.fenced(slot, -1)  # a bookie that answers twice is one bookie
+            answers.add_answer(slot, slot)
+            answers.add_answer(slot, -1)  # a bookie that answers twice is one bookie
         possible = any(
             sum(not fenced[slot] for slot in striping.write_set(entry_id)) >= striping.ack_quorum
             for entry_id in range(striping.ensemble_size)
         )
-        assert not (answers.covered and possible)
+        assert not (answers.are_enough and possible)
         if striping.write_quorum == striping.ensemble_size:
-            assert answers.covered is not possible
+            assert answers.are_enough is not possible
         assert answers.last_add_confirmed == max((s for s, is_fenced in enumerate(fenced) if is_fenced), default=-1)
 
 
@@ -113,11 +117,11 @@ def test_recovery_starts_above_entries_known_to_be_confirmed() -> None:
 def test_a_time_out_does_not_revoke_an_answer() -> None:
     """CHK-67: a bookie that may have lost the entry and then hangs has answered: what is lost is known as lost."""
     reads = RecoveryReads(Striping(2, 2, 1), 0, window_entries=1, window_bytes=1)
-    reads.answered(1, ReadEntries({0: Lack.UNKNOWN}, None, 1, -1))
-    reads.ask_again(1)
-    reads.not_answered(1, 0, 0, "timed out")
-    reads.answered(0, ReadEntries({0: Lack.DAMAGED}, None, 1, -1))
-    assert reads.take() == (0, None)
+    reads.add_answer(1, ReadEntries({0: MissingReason.UNKNOWN}, None, 1, -1))
+    reads.retry(1)
+    reads.add_failure(1, 0, 0, "timed out")
+    reads.add_answer(0, ReadEntries({0: MissingReason.DAMAGED}, None, 1, -1))
+    assert reads.pop_recovered() == (0, None)
 
 
 _answers = st.sampled_from(["yes", "yes", "yes", "no", "no", "unknown", "damaged", "silent"])
@@ -137,32 +141,32 @@ def test_recovery_decisions_match_the_model_in_any_response_order(
     for _ in range(data.draw(st.integers(0, 60))):
         slot = data.draw(st.integers(0, striping.ensemble_size - 1))
         taken = first + len(kept)
-        asked = reads.ask(slot)
+        asked = reads.next_range(slot)
         if asked is None:
-            reads.ask_again(slot)
-            asked = reads.ask(slot)
+            reads.retry(slot)
+            asked = reads.next_range(slot)
         if asked is not None:
             begin, last = asked
             assert taken <= begin <= last < taken + window
             assert reads.undecided <= begin
             if data.draw(st.integers(0, 5)) == 0:
-                reads.not_answered(slot, begin, last, "timed out")
+                reads.add_failure(slot, begin, last, "timed out")
             else:
                 stop = data.draw(st.integers(begin, last))
                 entries = {entry_id: data.draw(_answers) for entry_id in range(begin, stop + 1)}
                 if "silent" in entries.values():
-                    reads.not_answered(slot, begin, last, "timed out")
+                    reads.add_failure(slot, begin, last, "timed out")
                 else:
                     for entry_id, answer in entries.items():
                         if striping.holds(slot, entry_id):
                             said.setdefault((entry_id, slot), []).append(answer)
-                    found: dict[str, bytes | Lack] = {
+                    found: dict[str, bytes | MissingReason] = {
                         "yes": b"12345678",
-                        "no": Lack.ABSENT,
-                        "unknown": Lack.UNKNOWN,
-                        "damaged": Lack.DAMAGED,
+                        "no": MissingReason.ABSENT,
+                        "unknown": MissingReason.UNKNOWN,
+                        "damaged": MissingReason.DAMAGED,
                     }
-                    reads.answered(
+                    reads.add_answer(
                         slot,
                         ReadEntries({entry_id: found[word] for entry_id, word in entries.items()}, None, stop + 1, -1),
                     )
@@ -216,20 +220,22 @@ def test_recovery_completes_with_any_window_if_enough_bookies_respond(
         if reads.last_entry_id is not None:
             break
         for slot in range(striping.ensemble_size):
-            asked = reads.ask(slot)
+            asked = reads.next_range(slot)
             if asked is None:
-                reads.ask_again(slot)
+                reads.retry(slot)
             elif slot in away:
-                reads.not_answered(slot, *asked, "timed out")
+                reads.add_failure(slot, *asked, "timed out")
             else:
                 begin, last = asked
                 stop = data.draw(st.integers(begin, last))
-                entries: dict[int, bytes | Lack] = {
-                    entry_id: b"123456789" if entry_id < length and striping.holds(slot, entry_id) else Lack.ABSENT
+                entries: dict[int, bytes | MissingReason] = {
+                    entry_id: b"123456789"
+                    if entry_id < length and striping.holds(slot, entry_id)
+                    else MissingReason.ABSENT
                     for entry_id in range(begin, stop + 1)
                 }
-                reads.answered(slot, ReadEntries(entries, None, stop + 1, -1))
+                reads.add_answer(slot, ReadEntries(entries, None, stop + 1, -1))
         kept += [entry_id for entry_id, _ in _took(reads)]
     assert reads.last_entry_id == length - 1
-    assert reads.done
+    assert reads.is_done
     assert kept == list(range(length))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.topics_split import middle_of_topics
+from magnetar_broker.ownership.namespace_bundles import split_point_by_topics
 from magnetar_wire.bundles import LAST_HASH, BundleRange
 
 _NEAR = st.integers(0, 40) | st.integers(LAST_HASH - 20, LAST_HASH) | st.integers(0, LAST_HASH)
@@ -28,7 +28,7 @@ def test_no_other_cut_divides_the_topics_better(bundle: BundleRange, topics: lis
 
     # All cuts that tell topics apart: right behind one of them.
     cuts = [one + 1 for one in inside if bundle.lower < one + 1 < bundle.upper and any(other > one for other in inside)]
-    at = middle_of_topics(bundle, topics)
+    at = split_point_by_topics(bundle, topics)
     if at is None:
         assert not cuts
         return

@@ -16,14 +16,14 @@ from tests.source_places import PlaceNotFound
 _MOST_SEEDS: Final = 500
 _BRANCHES: Final = [
     # Limits, and what comes of them.
-    Branch("LedgerWriter.append_run", "raise TooManyPending"),
-    Branch("EnsembleChoice.choose", "raise await self._too_few(striping)"),
+    Branch("LedgerWriter.append_entries", "raise TooManyPending"),
+    Branch("EnsembleChoice.choose", "raise await self._describe_shortage(striping)"),
     Branch("GroupCommit.wait_for_capacity", "self._capacity_waiters[woken] = None"),
     Branch("RecordReader._get_pending", "max_bytes -= len(record)"),
     Branch("CommitGroup._final_status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
-    Branch("ReplicatedAdds._leave_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
-    Branch("ReplicatedAdds._settle", "self._released()"),
+    Branch("ReplicatedAdds._abandon_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
+    Branch("ReplicatedAdds._decide", "self._on_unblocked()"),
     Branch("Bookie._check_free_space", "self._free_space_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
     Branch("LedgerRules._find_refusal", "return Status.LIMBO"),
@@ -31,16 +31,16 @@ _BRANCHES: Final = [
     Branch("GarbageCollector._check_ledgers", "unexplained[ledger_id] = None"),
     Branch("LongPolls.wake_all", "self.wake(ledger_id, 2**63)"),
     # Unknown outcomes, and races for the metadata.
-    Branch("LedgerStore.make", "continue"),
-    Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
+    Branch("LedgerMetadataStore.create_ledger", "continue"),
+    Branch("ReplicatedAdds._publish_change", "MetadataUnknown"),
     Branch("_Attempt._read_and_write", "raise self._decided"),
-    Branch("Sweeper._take", "intent.sweeping = True"),
+    Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),
     # Auto-recovery.
-    Branch("_repair", "await client.recover(ledger_id)"),
-    Branch("fill_slot", "raise CannotRepair"),
-    Branch("decommission", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
-    Branch("_plan_fragment", "plan.stuck.append(no_successor(step))"),
-    Branch("with_recovery_writing_to", "return with_holder(current, *bookies)"),
+    Branch("_repair_ledger_in_limbo", "await client.recover(ledger_id)"),
+    Branch("copy_missing_entries", "raise CannotRepair"),
+    Branch("start_decommission", "if await _change_with_cookie(client, bookie_id, update, mark):"),
+    Branch("_plan_fragment", "plan.stuck.append(describe_no_replacement(step))"),
+    Branch("add_recovery_holders", "return add_holders(current, *bookies)"),
 ]
 
 

@@ -43,17 +43,17 @@ _BRANCHES: Final = [
     Branch("LogWriting._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
     Branch("TopicLedgers._pause_after_failures", "await self._clock.sleep(pause_s)"),
     # A ledger that was made and never recorded (CHK-58).
-    Branch("Sweeper._take", "intent.sweeping = True"),
-    # Bundles: claimed while their namespace is split, left behind by a former self, lost while they are held.
-    Branch("OwnerNodes.take", "raise NamespaceChanged"),
-    Branch("Predecessor.is_gone", "if instance == self._instance:\nreturn True"),
-    Branch("Predecessor.is_gone", "return answered == self._instance"),
-    Branch("splitting:split", "bundles.replace(held, halves)"),
+    Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),
+    # Bundles: claimed while their namespace is split, left behind by a stale session, lost while they are held.
+    Branch("OwnerNodes.claim_node", "raise NamespaceChanged"),
+    Branch("StaleSessionDetector.is_stale", "if instance == self._instance:\nreturn True"),
+    Branch("StaleSessionDetector.is_stale", "return answer == self._instance"),
+    Branch("split_held_bundle", "bundles.replace(held, parts)"),
     # A topic that has no room pauses its producers; what comes still waits, and is stored when there is room.
     Branch("ProducerChannel._resume", "self._resuming = None\nself._send_flow()"),
     # Adds that a broker hands to the bookie of its own process by calls; and what is not taken so.
     Branch("AddStream.take", "left = [add.entry_id for add in decisions.duplicates]"),
-    Branch("AddChannel._hand_over", "line.extendleft(reversed(each))"),
+    Branch("AddChannel._pass_queue", "self._queue.extendleft(reversed(runs))"),
 ]
 
 

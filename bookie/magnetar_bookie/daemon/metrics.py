@@ -8,7 +8,7 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from magnetar_bookie.daemon.disk_usage import DiskUsage
-from magnetar_bookie.read.read_answer import status_name
+from magnetar_bookie.read.read_answer import format_status
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.interface import StorageStats
 from magnetar_wire.process.metric_families import MetricFamilies, format_exposition
@@ -100,5 +100,5 @@ def _collect_storage(stats: StorageStats | None) -> Iterator[Metric]:
 def _collect_answers(answers: dict[int, int]) -> Metric:
     family: Any = _counter("add_answers", "Entries answered, by status.", labels=["status"])
     for status, count in sorted(answers.items()):
-        family.add_metric([status_name(status)], count)
+        family.add_metric([format_status(status)], count)
     return family  # type: ignore[no-any-return]

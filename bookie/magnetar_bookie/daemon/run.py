@@ -24,7 +24,7 @@ from magnetar_bookie.daemon.http_routes import BookieHttp
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.process import BookieSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageInUse

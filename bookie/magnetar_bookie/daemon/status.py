@@ -70,7 +70,7 @@ def _mean(histogram: Histogram) -> float | None:
 
 def _build_auto_recovery(process: BookieProcess) -> dict[str, Any]:
     auto_recovery = process.auto_recovery
-    repairing = None if auto_recovery is None else auto_recovery.worker.repairing
+    repairing = None if auto_recovery is None else auto_recovery.replication_worker.repairing
     return {
         "auditor": auto_recovery is not None and auto_recovery.auditing,
         "worker": auto_recovery is not None,

@@ -1,1 +1,1 @@
-"""Reading entries of ledgers whose fragments are known: no metadata store, no fence, no recovery."""
+"""Reads entries of ledgers whose fragments are known, without a metadata store, a fence or a recovery."""

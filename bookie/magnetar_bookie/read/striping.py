@@ -1,7 +1,7 @@
-"""Which of an ensemble's bookies hold an entry, and how many of them must answer.
+"""Striping: which bookies of an ensemble store an entry, and how many answers a quorum needs.
 
-Entry e of a ledger with ensemble size E and write quorum Qw lies in the Qw slots e, e + 1 … modulo E: its write set.
-With E = Qw every bookie holds every entry; with E > Qw entries are striped over more bookies than hold each.
+Entry e of a ledger with ensemble size E and write quorum Qw is stored in the Qw slots e, e + 1 … modulo E: its write
+set. With E = Qw every bookie stores every entry. With E > Qw entries are striped over the ensemble.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Fragment", "Striping", "fragment_of"]
+__all__ = ["Fragment", "Striping", "find_fragment"]
 
 
 @dataclass(frozen=True, slots=True)
 class Striping:
-    """E ≥ Qw ≥ Qa ≥ 1."""
+    """The quorums of a ledger: E ≥ Qw ≥ Qa ≥ 1."""
 
     ensemble_size: int
     write_quorum: int
@@ -28,33 +28,34 @@ class Striping:
             )
 
     def write_set(self, entry_id: int) -> list[int]:
-        """The slots that hold the entry, the first to be read from first."""
-        return [(entry_id + place) % self.ensemble_size for place in range(self.write_quorum)]
+        """Return the slots that store the entry, in the order in which readers try them."""
+        return [(entry_id + offset) % self.ensemble_size for offset in range(self.write_quorum)]
 
     def holds(self, slot: int, entry_id: int) -> bool:
+        """Return whether the slot is in the entry's write set."""
         return (slot - entry_id) % self.ensemble_size < self.write_quorum
 
     @property
     def fence_coverage(self) -> int:
-        """So many of an ensemble's bookies fenced, and no ack quorum is left among the others."""
+        """How many bookies of an ensemble must be fenced, so that the others can't form an ack quorum."""
         return self.ensemble_size - self.ack_quorum + 1
 
     @property
     def read_coverage(self) -> int:
-        """So many of a write set's bookies without the entry, and no ack quorum can ever have held it."""
+        """How many bookies of a write set must lack an entry, so that no ack quorum can have stored it."""
         return self.write_quorum - self.ack_quorum + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """From this entry on, up to the next fragment, slot i is `bookies[i]`."""
+    """The ensemble of the entries from `first_entry_id` up to the next fragment: slot i is `bookies[i]`."""
 
     first_entry_id: int
     bookies: tuple[str, ...]
 
 
-def fragment_of(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
-    """The fragment that holds the entry. `fragments` are in order, the first from entry 0."""
+def find_fragment(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
+    """Return the fragment that contains the entry. `fragments` are in order, and the first begins at entry 0."""
     for fragment in reversed(fragments):
         if fragment.first_entry_id <= entry_id:
             return fragment

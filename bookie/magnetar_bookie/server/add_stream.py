@@ -3,8 +3,8 @@
 All entries of a frame are decided in one step. The next frame is received when there is capacity for it. All results of
 entries that became durable together are sent in one message.
 
-A client in the same process may pass records by a function call instead (`adds_at_hand.py`), and gets the results by a
-callback. A call accepts only what can be decided at once: entries for which there is no capacity, or whose stored
+A client in the same process may pass records by a function call instead (`in_process_adds.py`), and gets the results by
+a callback. A call accepts only what can be decided at once: entries for which there is no capacity, or whose stored
 record has to be read and compared, have to be sent in a frame.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_bookie.adds_at_hand import Answered
+from magnetar_bookie.in_process_adds import Answered
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
@@ -112,7 +112,7 @@ class AddStream:
         if self._has_results is not None and not self._has_results.done():
             self._has_results.set_result(None)
 
-    # `AddsAtHand`
+    # `InProcessAdds`
 
     def begin(self, answered: Answered) -> None:
         self._on_result = answered

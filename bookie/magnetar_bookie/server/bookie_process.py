@@ -23,18 +23,18 @@ from typing import Any, Final, NoReturn
 
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.auto_recovery.replication_worker import RepairCounters
 from magnetar_bookie.errors import BookieRefused
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.cookie_validation import validate_cookie
-from magnetar_bookie.server.counters import RepairCounters
 from magnetar_bookie.server.garbage_collector import GarbageCollector
 from magnetar_bookie.server.read_only_reasons import SHUTDOWN
 from magnetar_bookie.server.registration import Registration, follow_decommission_mark
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_metadata.errors import MetadataError, SessionLost
@@ -199,7 +199,7 @@ class BookieProcess:
             try:
                 await validate_cookie(self.bookie, store, self._clock, self._randomness)
                 if self.bookie.are_all_in_limbo:
-                    ledgers = LedgerStore(store, self._clock, self._randomness)
+                    ledgers = LedgerMetadataStore(store, self._clock, self._randomness)
                     await self.bookie.narrow_limbo(await ledgers.last_ledger_id() + 1)
                 return store
             except MetadataError as error:

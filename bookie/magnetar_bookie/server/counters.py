@@ -6,7 +6,7 @@ from typing import Final
 
 from magnetar_wire.process.histogram import BYTES, SECONDS, Histogram
 
-__all__ = ["BookieCounters", "RepairCounters"]
+__all__ = ["BookieCounters"]
 
 _ENTRIES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0)
 
@@ -47,12 +47,3 @@ class BookieCounters:
         self.group_bytes.observe(size_bytes)
         self.sync_seconds.observe(now - (now if self.syncing_since is None else self.syncing_since))
         self.syncing_since = None
-
-
-class RepairCounters:
-    """Counts of a process's replication worker since the process started."""
-
-    def __init__(self) -> None:
-        self.tasks_done = 0
-        # Entries that it copied, or that were stored where they should be.
-        self.entries_in_place = 0

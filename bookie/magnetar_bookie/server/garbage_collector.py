@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.client.tombstone import take_off_tombstone
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_holder
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState, add_holders
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_metadata.errors import ForeignValue, MetadataError, SessionLost
 from magnetar_wire.clock import Clock
@@ -60,7 +59,7 @@ class GarbageCollector:
         ledgers, change = self._counted
         return ledgers + self._bookie.ledger_count_change - change
 
-    async def run(self, ledgers: LedgerStore) -> None:
+    async def run(self, ledgers: LedgerMetadataStore) -> None:
         """Collect in rounds, until cancelled. Raises `SessionLost`."""
         while True:
             try:
@@ -71,7 +70,7 @@ class GarbageCollector:
                 _log.info("The search for deleted ledgers stopped, and continues in the next round: %s", error)
             await self._clock.sleep(self._bookie.settings.garbage_interval_seconds)
 
-    async def collect(self, ledgers: LedgerStore) -> None:
+    async def collect(self, ledgers: LedgerMetadataStore) -> None:
         """Do one round. It stops with a `MetadataError` if the metadata store does not answer."""
         unexplained: dict[int, None] = {}
         first = ledger_count = tombstones = 0
@@ -91,13 +90,13 @@ class GarbageCollector:
         return ledger is not None and ledger.settled
 
     async def _check_ledgers(
-        self, ledger_ids: Sequence[int], ledgers: LedgerStore, unexplained: dict[int, None]
+        self, ledger_ids: Sequence[int], ledgers: LedgerMetadataStore, unexplained: dict[int, None]
     ) -> None:
         if ledger_ids:
             await ledgers.store.sync()
         for ledger_id in ledger_ids:
             try:
-                metadata = await ledgers.read(ledger_id)
+                metadata = await ledgers.read_metadata(ledger_id)
             except NoSuchLedger:
                 if self._bookie.is_deleted(ledger_id):
                     self._bookie.settle_tombstone(ledger_id)
@@ -105,21 +104,21 @@ class GarbageCollector:
                     unexplained[ledger_id] = None
                 continue
             except (LedgerError, ForeignValue) as error:
-                ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+                ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
                 continue
             await self._check_ledger(ledgers, ledger_id, metadata)
 
-    async def _check_ledger(self, ledgers: LedgerStore, ledger_id: int, metadata: LedgerMetadata) -> None:
+    async def _check_ledger(self, ledgers: LedgerMetadataStore, ledger_id: int, metadata: LedgerMetadata) -> None:
         bookie = self._bookie
         if metadata.state is LedgerState.TOMBSTONE:
             # Also if it is deleted already: if a round was interrupted, the deletion may not be durable yet.
             await bookie.delete_ledger(ledger_id)
             if bookie.bookie_id in metadata.holders or not metadata.holders:
-                await take_off_tombstone(ledgers.store, ledger_id, [bookie.bookie_id], self._clock, self._randomness)
+                await ledgers.remove_tombstone_holders(ledger_id, [bookie.bookie_id])
             bookie.settle_tombstone(ledger_id)
         elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
             try:
-                await ledgers.change(ledger_id, lambda current: with_holder(current, bookie.bookie_id))
+                await ledgers.change_metadata(ledger_id, lambda current: add_holders(current, bookie.bookie_id))
             except LedgerError as error:
                 _log.info("Ledger %d is checked again in the next round: %s", ledger_id, error)
 

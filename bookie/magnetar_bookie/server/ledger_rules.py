@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
-from magnetar_bookie.read.record import BadRecord, Header, check_record, highest_confirmed
+from magnetar_bookie.read.record import BadRecord, RecordHeader, check_record, find_highest_lac
 from magnetar_bookie.server.group_commit_rules import AddResult, CommitGroup
 from magnetar_bookie.server.replica_cache import LedgerReplica, LedgerView, ReplicaCache
 from magnetar_bookie.storage.interface import Damaged
@@ -340,7 +340,7 @@ class LedgerRules:
         entry_ids = range(first, first + len(records))
         if first <= replica.highest_entry_id or entry_ids[-1] > MAX_ENTRY_ID:
             return False
-        last_add_confirmed = highest_confirmed(records, ledger_id, entry_ids)
+        last_add_confirmed = find_highest_lac(records, ledger_id, entry_ids)
         if last_add_confirmed is None:
             return False
         group = self.group
@@ -374,7 +374,9 @@ class LedgerRules:
         header = check_record(add.record, add.ledger_id, add.entry_id)
         return self._put_record(replica, add.master_key, header, add.record)
 
-    def _put_record(self, replica: LedgerReplica, master_key: bytes, header: Header, record: bytes) -> CommitGroup:
+    def _put_record(
+        self, replica: LedgerReplica, master_key: bytes, header: RecordHeader, record: bytes
+    ) -> CommitGroup:
         group, ledger_id, entry_id = self.group, header.ledger_id, header.entry_id
         before = group.pending_bytes
         group.put_record(ledger_id, entry_id, record, header.last_add_confirmed)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, TypeGuard
 
-from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, all_whole, check_record
+from magnetar_bookie.read.record import NO_ENTRY, BadRecord, RecordHeader, are_valid_records, check_record
 from magnetar_bookie.server.counters import BookieCounters
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.ledger_rules import LedgerRules
@@ -56,7 +56,7 @@ class RecordReader:
     def _check_records(
         self, ledger_id: int, entry_ids: Sequence[int], records: Sequence[bytes | Damaged | None]
     ) -> Sequence[bytes | Damaged | None]:
-        if _are_all_records(records) and all_whole(records, ledger_id, entry_ids):
+        if _are_all_records(records) and are_valid_records(records, ledger_id, entry_ids):
             return records
         checked: list[bytes | Damaged | None] = []
         for entry_id, record in zip(entry_ids, records, strict=True):
@@ -144,7 +144,7 @@ def _count_bytes(record: bytes | Damaged | None) -> int:
     return len(record) if isinstance(record, bytes) else 0
 
 
-def _check_header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> Header | None:
+def _check_header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> RecordHeader | None:
     """Return the record's header; None: the record is damaged."""
     if isinstance(record, Damaged):
         return None

@@ -5,7 +5,7 @@ replicas are valid. A ledger with a damaged record gets a repair task, once in a
 the bookie's inventory, which lacks the damaged record, and copies the record from another replica. The copy replaces
 the damaged one.
 
-Damage that repair would not fix gets no task (core/repair.py, `repairable_entries`): the task would end at once, and
+Damage that repair would not fix gets no task (`LedgerMetadata.list_final_entries`): the task would end at once, and
 each pass would create another. To decide that, the ledger's metadata is read after the damage was found, and after a
 sync. Entries above the end of a closed ledger, or in a fragment that names another bookie by now, are not needed.
 Entries in the last fragment of a ledger that is not closed are repaired after the close, when the auditor requests the
@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.tasks import Tasks
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.repair import repairable_entries
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.ledger_rules import MAX_ENTRY_ID
 from magnetar_bookie.server.scrubber_rules import move_position, seconds_to_pause, seconds_until_due, start_pass
@@ -112,7 +111,7 @@ class Scrubber:
                 repairable = await self._find_repairable(ledger_id, damaged, client)
                 if not repairable:
                     return
-                await Tasks(client).report(ledger_id)
+                await UnderreplicatedLedgers(client).mark_underreplicated(ledger_id)
                 break
             except (Refused, Unavailable) as error:
                 _log.info("The damage of ledger %d can't be reported yet: %s", ledger_id, error)
@@ -123,13 +122,13 @@ class Scrubber:
 
     async def _find_repairable(self, ledger_id: int, damaged: Sequence[int], client: LedgerClient) -> list[int]:
         try:
-            metadata = await client.ledgers.read(ledger_id, fresh=True)
+            metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         except NoSuchLedger:
             return []
         except (ForeignValue, LedgerError) as error:
-            client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+            client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
             return []
-        return repairable_entries(metadata, self._bookie.bookie_id, damaged)
+        return metadata.list_final_entries(self._bookie.bookie_id, damaged)
 
     def _set_position(self, ledger_id: int, entry_id: int = 0, *, done: bool = False) -> None:
         self.position = move_position(self.position, ledger_id, entry_id, done=done)

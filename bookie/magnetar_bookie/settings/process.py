@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from pydantic import field_validator, model_validator
 
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.settings.storage import StorageSettings
 from magnetar_metadata.settings import MetadataLocationSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
-from magnetar_bookie.settings.client import PendingBytesSettings
+from magnetar_bookie.settings.ledger_client import PendingBytesSettings
 from magnetar_metadata.settings import MetadataRetrySettings
 from magnetar_wire.settings import Subject, setting
 

@@ -1,1 +1,1 @@
-"""Tenants, namespaces and partitioned topics, and what an administrator asks of them and of topics."""
+"""The admin calls of a broker: admin_service.py serves them, and `*_calls.py` has the handlers."""

@@ -5,56 +5,76 @@ name in one of the classes `TenantCalls`, `NamespaceCalls`, … A handler of a c
 
     ANY_BROKER, THIS_BROKER     runs here
     TOPIC                       runs at the topic's owner, with the loaded topic; topic_router.py forwards the call
-    BUNDLE, NAMED_BROKER        forwards the call by itself; the owner's handler is in local_bundles.py
+    BUNDLE, NAMED_BROKER        forwards the call by itself; the owner's handler is in `OwnerBundleCalls`
 
 At start the handlers are compared with the rows: a row without a handler, or a handler without a row, is a ValueError.
 
-Calls in flight are limited, so that an administrator's program that runs wild does not keep the broker from its
-messages. A broker whose metadata session is suspended refuses all calls but those about itself: it could not read what
+A call passes through `CallServer`: the request is decoded, the handler runs, and the response is encoded. A
+`BrokerError` and an unexpected exception become the response's `problem`. A request that can't be decoded is refused by
+the transport: nothing was done. A request with fields that this broker does not know is answered with UNSUPPORTED,
+since what they ask for would not be done. Calls in flight are limited, so that an administrator's program that runs
+wild does not keep the broker from its messages.
+
+Another broker sends the messages that its client sent, and this broker never forwards a call that it gets as
+`here.<name>`: it refuses it as UNAVAILABLE if it does not own the topic or bundle, and the other one looks up the owner
+again. So two brokers never send a call back and forth, whichever of them each believes to be the owner.
+
+A broker whose metadata session is suspended refuses all calls of clients but those about itself: it could not read what
 exists, and other brokers can. It still answers calls of other brokers about its open topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
-from magnetar_broker.admin.bundle_calls import BundleCalls
-from magnetar_broker.admin.bundle_owners import BundleOwners
-from magnetar_broker.admin.call_server import CallServer, Handler, check_complete, find_handlers, refuse_call
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerBundleCalls
+from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.health import BrokerHealth
-from magnetar_broker.admin.local_bundles import LocalBundles
-from magnetar_broker.admin.local_calls import LocalCalls
-from magnetar_broker.admin.local_topics import LocalTopics
-from magnetar_broker.admin.namespace_calls import NamespaceCalls
-from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.admin.partitioned_topic_calls import PartitionedTopicCalls
 from magnetar_broker.admin.reading_calls import ReadingCalls
-from magnetar_broker.admin.subscription_calls import SubscriptionCalls
-from magnetar_broker.admin.subscription_lists import SubscriptionLists
-from magnetar_broker.admin.tenant_calls import TenantCalls
+from magnetar_broker.admin.subscription_calls import SubscriptionCalls, SubscriptionLists
 from magnetar_broker.admin.topic_calls import TopicCalls
-from magnetar_broker.admin.topic_router import TopicRouter
-from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
+from magnetar_broker.admin.topic_router import TopicLoader, TopicRouter
+from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.concurrency_limit import ConcurrencyLimit
+from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
-from magnetar_broker.peers import PeersLike
+from magnetar_broker.peers import Peers
 from magnetar_broker.topic.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
-from magnetar_wire.admin_call import Scope
+from magnetar_protos.broker_pb2 import ErrorCode, Problem
+from magnetar_wire.admin_call import AdminCall, Scope
 from magnetar_wire.admin_calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["AdminService"]
+__all__ = [
+    "AdminService",
+    "CallServer",
+    "build_broker_call_server",
+    "check_complete",
+    "check_known_fields",
+    "find_handlers",
+    "refuse_excess_call",
+]
 
+_log = logging.getLogger(__name__)
 _MAX_IN_FLIGHT: Final = 64
-# Of the calls of reading.proto, counted apart: a query plans all partitions of its topics at a time.
+# Calls of reading.proto, which are counted apart: a query plans all partitions of its topics at a time.
 _MAX_READERS_IN_FLIGHT: Final = 256
+# Calls of other brokers, which are counted apart, so that brokers that are busy with calls of clients still answer each
+# other.
+_MAX_BROKER_CALLS_IN_FLIGHT: Final = 256
 
 
 class AdminService:
@@ -63,7 +83,7 @@ class AdminService:
         topics: Topics,
         catalog: Catalog,
         ownership: BundleOwnership,
-        peers: PeersLike,
+        peers: Peers,
         clock: Clock,
         ledgers: LedgerClient,
         health: BrokerHealth,
@@ -81,43 +101,43 @@ class AdminService:
             SubscriptionCalls(catalog.settings.admin_max_peeked_entries),
             ReadingCalls(catalog, ledgers),
         ]
-        local_topics, local_bundles = LocalTopics(topics, ownership), LocalBundles(topics, ownership)
-        self._local = LocalCalls(_local_handlers(at_owner, local_topics, local_bundles))
-        owner_rpc = OwnerRpc(self._local, ownership, peers, clock, catalog.settings.admin_forward_timeout_seconds)
+        local_handlers = _owner_handlers(at_owner, TopicLoader(topics, ownership), OwnerBundleCalls(topics, ownership))
+        owner_rpc = OwnerRpc(local_handlers, ownership, peers, clock, catalog.settings.admin_forward_timeout_seconds)
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
         deletions = Deletions(catalog, owner_rpc, bundle_owners)
         forwarding: list[object] = [
             TenantCalls(catalog, deletions),
-            NamespaceCalls(catalog, deletions, bundle_owners, ledgers),
+            NamespaceCalls(catalog, deletions, ledgers),
             PartitionedTopicCalls(catalog, owner_rpc, deletions),
             SubscriptionLists(catalog, owner_rpc),
-            BundleCalls(catalog, owner_rpc, bundle_owners),
-            BrokerCalls(topics, ownership, owner_rpc, bundle_owners, health, describe_broker),
+            BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
+            BrokerCalls(topics, ownership, health, describe_broker),
         ]
-        limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_call)
-        reader_limit = ConcurrencyLimit(_MAX_READERS_IN_FLIGHT, refuse_call)
-        self._server = CallServer(
+        limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_excess_call)
+        reader_limit = ConcurrencyLimit(_MAX_READERS_IN_FLIGHT, refuse_excess_call)
+        self._clients = CallServer(
             "admin",
             _client_handlers([*at_owner, *forwarding], TopicRouter(catalog, owner_rpc)),
             lambda call: reader_limit if call.request.DESCRIPTOR.file is reading.DESCRIPTOR else limit,
         )
+        self._brokers = build_broker_call_server(local_handlers)
 
-    async def serve(self, name: str, request: bytes) -> bytes:
+    async def serve_client(self, name: str, request: bytes) -> bytes:
         """Serve `admin.<name>`. Raises `Refusal`."""
         call = ADMIN_CALLS.get(name)
         if call is not None and call.scope is not Scope.THIS_BROKER and not self._is_connected():
             raise Refusal(
                 Code.UNAVAILABLE, "the broker's session with its metadata store is suspended: call it later, or another"
             )
-        return await self._server.serve(name, request)
+        return await self._clients.serve(name, request)
 
     async def serve_broker(self, name: str, request: bytes) -> bytes:
         """Serve `here.<name>`. Raises `Refusal`."""
-        return await self._local.serve(name, request)
+        return await self._brokers.serve(name, request)
 
 
-def _local_handlers(groups: Sequence[object], topics: LocalTopics, bundles: LocalBundles) -> dict[str, Handler]:
-    """Return the handlers of `here.<name>`."""
+def _owner_handlers(groups: Sequence[object], topics: TopicLoader, bundles: OwnerBundleCalls) -> dict[str, Handler]:
+    """Return the handlers of calls at the owner."""
     handlers: dict[str, Handler] = dict(find_handlers([bundles]))
     for name, method in find_handlers(groups).items():
         call = ADMIN_CALLS.get(name)
@@ -128,7 +148,7 @@ def _local_handlers(groups: Sequence[object], topics: LocalTopics, bundles: Loca
 
 
 def _client_handlers(groups: Sequence[object], router: TopicRouter) -> dict[str, Handler]:
-    """Return the handlers of `admin.<name>`."""
+    """Return the handlers of calls at the broker that the client called."""
     handlers: dict[str, Handler] = {}
     for name, method in find_handlers(groups).items():
         call = ADMIN_CALLS.get(name)
@@ -136,3 +156,100 @@ def _client_handlers(groups: Sequence[object], router: TopicRouter) -> dict[str,
             handlers[name] = router.forward(call, method) if call and call.scope is Scope.TOPIC else method
     check_complete(handlers, [call for call in ADMIN_CALLS.values() if not call.is_between_brokers])
     return handlers
+
+
+def find_handlers(groups: Iterable[object]) -> dict[str, Callable[..., Any]]:
+    """Return the public methods of the groups. Raises ValueError if two groups have one of the same name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for group in groups:
+        for name in vars(type(group)):
+            if name.startswith("_"):
+                continue
+            if name in found:
+                raise ValueError(f"the call {name} has two handlers, one of them in {type(group).__name__}")
+            found[name] = getattr(group, name)
+    return found
+
+
+def check_complete(handlers: Mapping[str, Handler], calls: Iterable[AdminCall]) -> None:
+    """Raise ValueError unless each of the calls has a handler, and each handler a call."""
+    names = [call.name for call in calls]
+    missing = [name for name in names if name not in handlers]
+    unknown = [name for name in handlers if name not in names]
+    if missing or unknown:
+        raise ValueError(
+            f"admin calls without a handler: {missing}; handlers without a row in the table of admin calls: {unknown}"
+        )
+
+
+class CallServer:
+    def __init__(
+        self,
+        prefix: str,
+        handlers: Mapping[str, Handler],
+        limit_of: Callable[[AdminCall], ConcurrencyLimit],
+        *,
+        refuses_not_started: bool = False,
+    ) -> None:
+        """`prefix`: "admin" or "here". `refuses_not_started`: a call that was not started is refused as UNAVAILABLE."""
+        self._prefix = prefix
+        self._handlers = handlers
+        self._limits = {name: limit_of(ADMIN_CALLS[name]) for name in handlers}
+        self._refuses_not_started = refuses_not_started
+
+    async def serve(self, name: str, request: bytes) -> bytes:
+        """Raises `Refusal`."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {self._prefix}.{name!r:.100}")
+        call = ADMIN_CALLS[name]
+        try:
+            decoded = call.request.FromString(request)
+        except DecodeError as error:
+            text = f"the request of {self._prefix}.{name} can't be decoded: {error}"
+            raise Refusal(Code.INVALID_ARGUMENT, text) from None
+        with self._limits[name].hold():
+            return (await self._run(call, handler, decoded)).SerializeToString()
+
+    async def _run(self, call: AdminCall, handler: Handler, request: Message) -> Message:
+        response: Any = call.response
+        try:
+            check_known_fields(request, call.name)
+            return await handler(request)
+        except Refusal:
+            raise
+        except BrokerError as error:
+            if self._refuses_not_started and isinstance(error, RequestNotStarted):
+                raise Refusal(Code.UNAVAILABLE, str(error)) from None
+            problem = error.problem
+        except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
+            _log.exception("%s.%s failed", self._prefix, call.name)
+            problem = Problem(code=ErrorCode.INTERNAL_ERROR, text=f"the broker failed: {type(error).__name__}")
+        failed: Message = response(problem=problem)
+        return failed
+
+
+def build_broker_call_server(handlers: Mapping[str, Handler]) -> CallServer:
+    """Return the server of `here.<name>`."""
+    limit = ConcurrencyLimit(_MAX_BROKER_CALLS_IN_FLIGHT, refuse_excess_call)
+    return CallServer("here", handlers, lambda call: limit, refuses_not_started=True)
+
+
+def refuse_excess_call(maximum: int) -> Refusal:
+    return Refusal(Code.RESOURCE_EXHAUSTED, f"{maximum} administrative calls are being served: try again later")
+
+
+def check_known_fields(message: Message, what: str) -> None:
+    """Raise `BrokerError` if the message has a field that this broker does not know, at any depth."""
+    unknown = [field.field_number for field in iter(UnknownFieldSet(message))]
+    if unknown:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED,
+            f"{what}: this broker does not know field {unknown[0]} of {message.DESCRIPTOR.full_name}, so it "
+            "could not apply it: upgrade the broker, or leave the field out",
+        )
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        for one in value if field.is_repeated else [value]:
+            check_known_fields(one, what)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Sequence
 
-from magnetar_broker.admin.bundle_owners import BundleOwners
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.bundle_calls import BundleOwners
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -27,9 +27,9 @@ class Deletions:
 
     async def delete_topics(self, namespace: NamespaceName) -> None:
         """Delete all topics of a namespace, by force."""
-        for text in await self._catalog.partitioned_topics(namespace, include_system=True):
+        for text in await self._catalog.list_partitioned_topics(namespace, include_system=True):
             await _ignore_not_found(self.delete_partitioned(TopicName.parse(text), force=True))
-        topics = [TopicName.parse(text) for text in await self._catalog.topics(namespace, include_system=True)]
+        topics = [TopicName.parse(text) for text in await self._catalog.list_topics(namespace, include_system=True)]
         await map_bounded(topics, lambda topic: self._delete_marked(topic, force=True))
 
     async def delete_partitioned(self, name: TopicName, *, force: bool) -> None:
@@ -49,7 +49,7 @@ class Deletions:
     async def _delete_marked(self, name: TopicName, *, force: bool) -> None:
         """Delete a topic of which the namespace or partitioned topic is marked as being deleted. Until that is done no
         topic is created under the name, so the call may be repeated."""
-        if await self._catalog.topic_state(name) is not None:
+        if await self._catalog.get_topic_state(name) is not None:
             request = pb.DeleteRequest(name=str(name), force=force)
             await _ignore_not_found(self._owner_rpc.call_topic_owner(name, "delete_topic", request, repeat=True))
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.errors import BrokerError
@@ -88,10 +88,10 @@ class LedgerLocations:
 
     async def _read(self, ledger_id: int, *, fresh: bool) -> LedgerLocation | None:
         try:
-            metadata = await self._client.ledgers.read(ledger_id, fresh=fresh)
+            metadata = await self._client.ledgers.read_metadata(ledger_id, fresh=fresh)
             if metadata.state in (LedgerState.OPEN, LedgerState.IN_RECOVERY) and not fresh:
                 # The list has it as closed: the server lags, and returned an older value.
-                metadata = await self._client.ledgers.read(ledger_id, fresh=True)
+                metadata = await self._client.ledgers.read_metadata(ledger_id, fresh=True)
         except (NoSuchLedger, LedgerDeleted):
             return None
         except (LedgerError, MetadataError) as error:

@@ -1,14 +1,17 @@
-"""Parse the names in the requests of admin calls."""
+"""Names in admin calls: parse those in requests, and cut lists of names into pages for responses."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from magnetar_broker.errors import BrokerError
+from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["parse_bundle", "parse_namespace_name", "parse_topic_name"]
+__all__ = ["cut_page", "parse_bundle", "parse_namespace_name", "parse_topic_name"]
 
 
 def parse_topic_name(text: str) -> TopicName:
@@ -30,3 +33,10 @@ def parse_bundle(text: str) -> BundleRange:
         return BundleRange.parse(text)
     except ValueError as error:
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+
+
+def cut_page(names: Iterable[str], request: pb.NamesRequest, max_names: int) -> pb.NamesAnswer:
+    """Return the names after `request.after`, in order, at most as many as the request and the setting allow."""
+    after = sorted(name for name in names if name > request.after)
+    limit = min(request.limit or max_names, max_names)
+    return pb.NamesAnswer(names=after[:limit], more=len(after) > limit)

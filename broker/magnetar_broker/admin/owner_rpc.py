@@ -4,28 +4,30 @@
 looked up again and the call is made there, until its time is over. So a call that comes while a bundle moves, or while
 its broker has just died, waits for the next owner. If the answer was lost, or the topic was taken from its broker
 during the call, the call is made again only if its row in the table of admin calls allows that, or the caller does.
-Otherwise it is reported as unknown: only the administrator can tell whether a second attempt is right. A failure of
-the owner (INTERNAL_ERROR) is never repeated: it would come again, with a traceback in a log each time.
+Otherwise it is reported as unknown: only the administrator can decide whether a second attempt is right. A failure of
+the owner (INTERNAL_ERROR) is never repeated: it would fail again, with a traceback in a log each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_broker.admin.local_calls import LocalCalls
-from magnetar_broker.errors import BrokerError, NothingDone
-from magnetar_broker.ownership.interface import Home, Ownership
-from magnetar_broker.peers import PeersLike
+from magnetar_broker.errors import BrokerError, RequestNotStarted
+from magnetar_broker.ownership.interface import Ownership, TopicOwner
+from magnetar_broker.peers import Peers
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin_call import AdminCall
 from magnetar_wire.admin_calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["OwnerRpc"]
+__all__ = ["Handler", "OwnerRpc"]
+
+# Takes the decoded request and returns the response. Raises `BrokerError`, and `Refusal` if nothing was done.
+Handler: TypeAlias = Callable[[Any], Awaitable[Message]]
 
 _FIRST_PAUSE_S: Final = 0.02
 _MAX_PAUSE_S: Final = 1.0
@@ -36,9 +38,15 @@ _FIRST_TIMEOUT_S: Final = 3.0
 
 class OwnerRpc:
     def __init__(
-        self, local: LocalCalls, ownership: Ownership, peers: PeersLike, clock: Clock, forward_timeout_s: float
+        self,
+        local_handlers: Mapping[str, Handler],
+        ownership: Ownership,
+        peers: Peers,
+        clock: Clock,
+        forward_timeout_s: float,
     ) -> None:
-        self._local = local
+        """`local_handlers`: those of `here.<name>` at this broker."""
+        self._local_handlers = local_handlers
         self._ownership = ownership
         self._peers = peers
         self._clock = clock
@@ -47,33 +55,33 @@ class OwnerRpc:
     async def call_topic_owner(self, topic: TopicName, name: str, request: Message, *, repeat: bool = False) -> Any:
         """Make the call at the topic's owner and return its response. `repeat`: it may be made twice, though its row
         does not say so."""
-        return await self.call_owner(lambda: self._ownership.home(topic), name, request, repeat=repeat)
+        return await self.call_owner(lambda: self._ownership.find_owner(topic), name, request, repeat=repeat)
 
     async def call_owner(
-        self, find: Callable[[], Awaitable[Home]], name: str, request: Message, *, repeat: bool = False
+        self, find_owner: Callable[[], Awaitable[TopicOwner]], name: str, request: Message, *, repeat: bool = False
     ) -> Any:
-        """Make the call at the broker that `find` returns, each time that it is made. `find` raises `BrokerError`, with
-        SERVICE_NOT_READY if there may be an owner later."""
+        """Make the call at the broker that `find_owner` returns, which is called for each attempt. It raises
+        `BrokerError`, with SERVICE_NOT_READY if there may be an owner later."""
         call = ADMIN_CALLS[name]
         repeat = repeat or call.is_repeated_at_owner
         deadline = self._clock.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         attempt_timeout_s = _FIRST_TIMEOUT_S
         while True:
-            begun = False
+            is_begun = False
             try:
-                owner = await find()
-                begun = True
+                owner = await find_owner()
+                is_begun = True
                 left_s = max(deadline - self._clock.monotonic(), _FIRST_PAUSE_S)
                 return await self._call(owner, call, request, min(attempt_timeout_s, left_s) if repeat else left_s)
             except BrokerError as error:
                 problem = error
-            unloaded = problem.code == ErrorCode.SERVICE_NOT_READY
-            if isinstance(problem, NothingDone) or (unloaded and not begun):
+            is_unloaded = problem.code == ErrorCode.SERVICE_NOT_READY
+            if isinstance(problem, RequestNotStarted) or (is_unloaded and not is_begun):
                 again = True
             else:
-                again = repeat and (unloaded or problem.code == ErrorCode.UNKNOWN_ERROR)
-                if unloaded and not again:
+                again = repeat and (is_unloaded or problem.code == ErrorCode.UNKNOWN_ERROR)
+                if is_unloaded and not again:
                     raise BrokerError(
                         ErrorCode.UNKNOWN_ERROR, f"whether {name} was done is unknown, check it: {problem}"
                     )
@@ -83,10 +91,10 @@ class OwnerRpc:
             pause_s = min(2 * pause_s, _MAX_PAUSE_S)
             attempt_timeout_s *= 2
 
-    async def _call(self, owner: Home, call: AdminCall, request: Message, timeout_s: float) -> Any:
-        if owner.here:
-            return await self._local.run(call.name, request)
-        address, method = owner.advertised.internal, f"here.{call.name}"
+    async def _call(self, owner: TopicOwner, call: AdminCall, request: Message, timeout_s: float) -> Any:
+        if owner.is_local:
+            return await self._local_handlers[call.name](request)
+        address, method = owner.addresses.internal, f"here.{call.name}"
         answer = await self._peers.call(address, method, request.SerializeToString(), timeout_s)
         try:
             response: Any = call.response.FromString(answer)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Final, TypeVar
 
-from magnetar_bookie.read.record import BadRecord, check_record, entry_of
+from magnetar_bookie.read.record import BadRecord, check_record, extract_entry
 from magnetar_broker.admin.ledger_locations import LedgerLocation, LedgerLocations
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.log_entry import log_entry
@@ -201,7 +201,7 @@ def _facts(position: Position, record: bytes | None) -> EntryFacts:
         raise Deleted
     try:
         header = check_record(record, position.ledger_id, position.entry_id)
-        entry = log_entry(position, entry_of(record))
+        entry = log_entry(position, extract_entry(record))
     except (BadRecord, WireError) as error:
         raise DamagedEntry(position, error) from error
     size = len(entry.stored)

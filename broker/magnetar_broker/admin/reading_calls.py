@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.names import parse_namespace_name
 from magnetar_broker.admin.read_planner import ReadPlanner, message_of, position_of
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
@@ -111,13 +111,13 @@ class ReadingCalls:
         """Return the bookies' addresses: of one that is not registered now the last one, since it may still serve
         reads. Raises `BrokerError` for a listener that no bookie has."""
         bookies = self._bookies
-        names = list(dict.fromkeys(name for info in bookies.alive().values() for name, _ in info.listeners))
+        names = list(dict.fromkeys(name for info in bookies.registered().values() for name, _ in info.listeners))
         if listener_name and names and listener_name not in names:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
                 f"no bookie has a listener {listener_name!r:.100}: there are {', '.join(names)}",
             )
-        return {one: bookies.address(one, listener_name) for one in bookie_ids}
+        return {one: bookies.find_address(one, listener_name) for one in bookie_ids}
 
 
 def _check_incarnation(topic: Topic, incarnation: str) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from magnetar_broker.admin.topic_route import TopicRoute, routed
-from magnetar_broker.admin.topic_router import check_single_part
+from magnetar_broker.admin.map_bounded import map_bounded
+from magnetar_broker.admin.names import cut_page, parse_topic_name
+from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.admin.topic_router import TopicRoute, check_single_part, routed
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, UnreadableEntry
 from magnetar_broker.topic.topic import Topic
@@ -18,7 +21,7 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["SubscriptionCalls"]
+__all__ = ["SubscriptionCalls", "SubscriptionLists", "read_subscriptions"]
 
 _MAX_PEEKED_BYTES: Final = 6_291_456
 _READ_ENTRIES: Final = 100
@@ -142,3 +145,26 @@ class SubscriptionCalls:
             if not read:
                 break
         return answer
+
+
+class SubscriptionLists:
+    """The handler at any broker that lists the durable subscriptions of a topic, from the owners of its partitions."""
+
+    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc) -> None:
+        self._catalog = catalog
+        self._owner_rpc = owner_rpc
+
+    async def subscriptions(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        async def read(part: TopicName) -> Sequence[pb.DurableSubscription]:
+            return await read_subscriptions(self._owner_rpc, part)
+
+        parts = await self._catalog.expand_partitions(parse_topic_name(request.within))
+        found = {one.subscription: None for subscriptions in await map_bounded(parts, read) for one in subscriptions}
+        return cut_page(found, request, self._catalog.settings.admin_max_names)
+
+
+async def read_subscriptions(owner_rpc: OwnerRpc, name: TopicName) -> Sequence[pb.DurableSubscription]:
+    """Return the durable subscriptions of a topic or partition. A partition that does not exist yet is created."""
+    request = pb.TopicRequest(topic=str(name))
+    answer: pb.DurableSubscriptionsAnswer = await owner_rpc.call_topic_owner(name, "durable_subscriptions", request)
+    return answer.subscriptions

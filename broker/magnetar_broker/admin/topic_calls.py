@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.name_pages import cut_page
-from magnetar_broker.admin.names import parse_namespace_name, parse_topic_name
-from magnetar_broker.admin.topic_route import TopicRoute, routed
+from magnetar_broker.admin.names import cut_page, parse_namespace_name, parse_topic_name
+from magnetar_broker.admin.topic_router import TopicRoute, routed
 from magnetar_broker.admin.topic_stats import describe_log, describe_topic, drop_clients, merge_stats
-from magnetar_broker.core.namespace_bundles import bundle_at
-from magnetar_broker.core.system_topics import is_system_topic
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.ownership.namespace_bundles import find_bundle
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_protos import admin_pb2 as pb
@@ -40,25 +39,25 @@ class TopicCalls:
         name = parse_namespace_name(request.within)
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
-        names = await self._catalog.topics(name, include_system=request.include_system)
+        names = await self._catalog.list_topics(name, include_system=request.include_system)
         return cut_page(names, request, self._catalog.settings.admin_max_names)
 
     async def topic_homes(self, request: pb.TopicHomesRequest) -> pb.TopicHomesAnswer:
         name = parse_topic_name(request.topic)
-        parts = await self._catalog.parts(name)
-        namespace = await self._catalog.namespace(name.namespace_name, fresh=True)
+        parts = await self._catalog.expand_partitions(name)
+        namespace = await self._catalog.get_namespace(name.namespace_name, fresh=True)
 
         async def find_owner(part: TopicName) -> pb.TopicHome:
-            owner = await self._ownership.home(part)
+            owner = await self._ownership.find_owner(part)
             return pb.TopicHome(
                 topic=str(part),
                 broker_id=owner.broker_id,
-                address=owner.advertised.at(request.listener_name),
-                bundle=str(bundle_at(namespace.node.bundle_starts, bundle_hash(part))),
+                address=owner.addresses.find(request.listener_name),
+                bundle=str(find_bundle(namespace.node.bundle_starts, bundle_hash(part))),
             )
 
-        homes = await map_bounded(parts, find_owner)
-        return pb.TopicHomesAnswer(homes=homes, partitions=0 if parts == [name] else len(parts))
+        owners = await map_bounded(parts, find_owner)
+        return pb.TopicHomesAnswer(homes=owners, partitions=0 if parts == [name] else len(parts))
 
     # ── the topic's owner ──
 
@@ -68,7 +67,7 @@ class TopicCalls:
 
     @routed(TopicRoute(loads=False, check=_check_creation))
     async def create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
-        if await self._catalog.topic_state(name) == TopicState.LIVE:
+        if await self._catalog.get_topic_state(name) == TopicState.LIVE:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
         await self._topics.get(name, create=True, explicit=True)
         return pb.Done()
@@ -88,7 +87,7 @@ class TopicCalls:
         return pb.Done()
 
     async def _check_exists(self, name: TopicName) -> None:
-        if await self._catalog.topic_state(name) is None:
+        if await self._catalog.get_topic_state(name) is None:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")
 
     @routed(TopicRoute(loads=False))

@@ -1,33 +1,94 @@
-"""Forward a call with the scope TOPIC to the topic's owner, or to the owners of its partitions.
+"""Route a call with the scope TOPIC from the broker that the client called to its handler at the topic's owner.
+
+    TopicRoute     the properties of the route that a handler declares with `routed`
+    TopicRouter    at any broker: forwards the call to the topic's owner, or to the owners of its partitions
+    TopicLoader    at the owner: loads the topic, or one partition, and calls the handler
 
 **Changes while a topic grows.** A growth announces the new partitions, copies the subscriptions of the first
-partition to them until it finds no change there, and then shows them to clients (partitioned_topics.py,
-partition_growth.py). So a change goes to the first partition first. Then the number of partitions is read, announced
-ones included, and the others are changed. Either the growth reads the first partition after that change and copies
-it; or it was announced before the number is read, and has copied all that it will, so the change reaches the new
-partitions, too.
+partition to them until it finds no change there, and then shows them to clients (partitioned_topic_calls.py). So a
+change goes to the first partition first. Then the number of partitions is read, announced ones included, and the others
+are changed. Either the growth reads the first partition after that change and copies it; or it was announced before the
+number is read, and has copied all that it will, so the change reaches the new partitions, too.
+
+**At the owner.** First the broker ensures that it owns the topic, as for a producer's or consumer's request. A broker
+that was killed and restarted is still named as the owner by nodes of its stale session, and other brokers send calls to
+it because of them. `ensure_owned` replaces such a node; without it the calls would be refused until that session is
+over. `RequestNotStarted` is raised if another broker owns the topic, or if it can't be loaded now. If the topic is
+unloaded during the call, `TopicUnloaded` is raised, and part of the call may have been done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from magnetar_broker.admin.call_server import Handler
-from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import parse_topic_name
-from magnetar_broker.admin.owner_rpc import OwnerRpc
-from magnetar_broker.admin.topic_route import TopicRoute, route_of
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
+from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.errors import BrokerError, RequestNotStarted
+from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.topic.topics import Topics
 from magnetar_protos.admin_pb2 import Done
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin_call import AdminCall, Partitions
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["TopicRouter", "check_single_part"]
+__all__ = ["TopicLoader", "TopicRoute", "TopicRouter", "check_single_part", "routed"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ATTRIBUTE: Final = "topic_route"
+
+
+def _take_first(name: TopicName, answers: Sequence[Any]) -> Message:
+    """Merge answers that are equal, such as `Done`."""
+    first: Message = answers[0]
+    return first
+
+
+def _take_all(answer: Any) -> Message:
+    whole: Message = answer
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    # The handler gets the loaded topic; False: the topic's name, and the topic need not be loaded.
+    loads: bool = True
+    # Checks the request before it is forwarded: `check(group, request, parts)`, where `group` is the handler's object
+    # and `parts` are the topic's partitions, or the topic itself. Raises `BrokerError`.
+    check: Callable[[Any, Any, Sequence[TopicName]], Awaitable[None]] | None = None
+    # The error with which a partition refuses the request if there is nothing to change. Such partitions are skipped;
+    # if all of them are, the error is raised.
+    skipped: Callable[[Any], BrokerError] | None = None
+    # Reduces one partition's answer to the fields that `merge` needs, as soon as it is received.
+    reduce: Callable[[Any], Message] = _take_all
+    # Merges the partitions' answers into one.
+    merge: Callable[[TopicName, Sequence[Any]], Message] = _take_first
+
+    @property
+    def merges(self) -> bool:
+        """Whether answers that differ are merged. Otherwise the first partition's answer is that of all."""
+        return self.merge is not _take_first
+
+
+def routed(route: TopicRoute) -> Callable[[F], F]:
+    """Attach a route to a handler."""
+
+    def attach(handler: F) -> F:
+        setattr(handler, _ATTRIBUTE, route)
+        return handler
+
+    return attach
+
+
+def _route_of(handler: Callable[..., Any]) -> TopicRoute:
+    route: TopicRoute = getattr(handler, _ATTRIBUTE, TopicRoute())
+    return route
 
 
 class TopicRouter:
@@ -40,7 +101,7 @@ class TopicRouter:
 
         Raises ValueError if the partitions' answers may differ and the handler's route does not merge them.
         """
-        route = route_of(handler)
+        route = _route_of(handler)
         if call.partitions is Partitions.EACH and call.response is not Done and not route.merges:
             raise ValueError(
                 f"the answers of partitions to {call.name} would be lost, except the first one's: add a merge to the "
@@ -51,7 +112,7 @@ class TopicRouter:
         async def handle(request: Any) -> Message:
             name = parse_topic_name(getattr(request, call.topic_field))
             refused = call.partitions is Partitions.REFUSED
-            parts = [name] if refused else await self._catalog.parts(name)
+            parts = [name] if refused else await self._catalog.expand_partitions(name)
             if route.check is not None:
                 await route.check(group, request, parts)
             if refused:
@@ -73,7 +134,7 @@ class TopicRouter:
         except BrokerError as error:
             if error.code != ErrorCode.TOPIC_NOT_FOUND or name.is_partition:
                 raise
-            parts = await self._catalog.parts(name)
+            parts = await self._catalog.expand_partitions(name)
             if parts == [name]:
                 raise
             raise BrokerError(
@@ -109,7 +170,7 @@ class TopicRouter:
 
         answers = await change(first)
         try:
-            others = (await self._catalog.partitioned.announced_parts(name))[1:]
+            others = (await self._catalog.partitioned.list_announced(name))[1:]
             for found in await map_bounded(others, change):
                 answers += found
         except BrokerError as error:
@@ -120,6 +181,41 @@ class TopicRouter:
             assert nothing_changed is not None
             raise nothing_changed
         return route.merge(name, answers)
+
+
+class TopicLoader:
+    def __init__(self, topics: Topics, ownership: Ownership) -> None:
+        self._topics = topics
+        self._ownership = ownership
+
+    def load_for(self, call: AdminCall, handler: Callable[..., Any]) -> Handler:
+        """Return a handler that loads the request's topic and passes it on."""
+        loads = _route_of(handler).loads
+
+        async def handle(request: Any) -> Message:
+            name = parse_topic_name(getattr(request, call.topic_field))
+            with _not_started():
+                await self._ownership.ensure_owned(name)
+            if not loads:
+                return cast(Message, await handler(name, request))
+            # A partition that was never used is created, but not if the request names an incarnation.
+            create = name.is_partition and not getattr(request, "incarnation", "")
+            with _not_started():
+                topic = await self._topics.get(name, create=create)
+            return cast(Message, await handler(topic, request))
+
+        return handle
+
+
+@contextmanager
+def _not_started() -> Iterator[None]:
+    """Raise `RequestNotStarted` if the topic is not served now: the handler was not called."""
+    try:
+        yield
+    except BrokerError as error:
+        if error.code != ErrorCode.SERVICE_NOT_READY:
+            raise
+        raise RequestNotStarted(str(error)) from error
 
 
 def check_single_part(call: str, parts: Sequence[TopicName]) -> None:

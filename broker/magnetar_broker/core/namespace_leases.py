@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_broker.core.system_topics import is_system_topic
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_protos.managed_ledger_pb2 import LedgerLease, NamespaceLease, NamespaceLeases
 from magnetar_wire.topic_name import TopicName
 

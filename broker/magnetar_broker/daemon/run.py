@@ -1,11 +1,11 @@
-"""One broker as a process: made of its parts, run until it is told to end or can't go on, and what its end says.
+"""One broker as a process: its start, its shutdown, and its exit status.
 
-It starts whether or not the metadata store and the bookies are there. HTTP is served first, so that `/ready` says what
-it waits for; it becomes ready by itself.
+It starts also while the metadata store and the bookies are unavailable. HTTP is served first, so that `/ready` reports
+what the broker waits for. It becomes ready by itself.
 
-**Ending in peace** has a bound for each of its steps, so that the whole has one (`Shutdown`), and holds where the event
-loop stands still, too (`StopSignals`). What is not done by then is what the next opening of each topic recovers, as
-after a kill. Whoever calls `run_broker` ends the process with the status at once, by `os._exit`: threads may hang.
+**Graceful shutdown.** Each step has a time-out, so the whole has one (`Shutdown`), even if the event loop hangs
+(`StopSignals`). The next opening of a topic recovers whatever was not closed by then, as after a kill. The caller of
+`run_broker` ends the process with the status at once, by `os._exit`, because threads may hang.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
@@ -41,17 +41,17 @@ from magnetar_wire.transport import NotReached, ProbingTransport
 __all__ = ["BrokerDaemon", "Parts", "run_broker"]
 
 _log = logging.getLogger(__name__)
-# The session's end and telling clients take a moment besides what is set.
-_TELLING_S: Final = 5.0
-# What is added to the bounds of all steps, before the process is ended from outside the event loop.
+# Time for ending the session and notifying clients, in addition to the settings.
+_END_SESSION_S: Final = 5.0
+# Added to the time-outs of all steps, before the process is ended from outside the event loop.
 _MARGIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a broker stands on."""
+    """The parts of the process that a broker uses."""
 
-    # To bookies and other brokers, and for whoever comes.
+    # Connects to bookies and other brokers, and listens.
     transport: ProbingTransport
     open_metadata: Callable[[], Awaitable[MetadataStore]]
     clock: Clock
@@ -59,7 +59,7 @@ class Parts:
 
 
 def run_broker(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
-    """Runs one broker until it ends. End the process with the status at once: threads may hang."""
+    """Run one broker until it ends. The caller ends the process with the status at once, because threads may hang."""
     keep_freed_memory()
     raise_open_file_limit()
     loop = new_event_loop()
@@ -75,21 +75,22 @@ async def _run(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
     parts = Parts(GrpcTransport(select_settings(GrpcSettings, settings)), metadata, clock, SystemRandomness())
     daemon = BrokerDaemon(settings, parts)
     loop = asyncio.get_running_loop()
-    bound_s = settings.broker_shutdown_timeout_seconds + 2 * settings.close_timeout_seconds + _TELLING_S
+    timeout_s = settings.broker_shutdown_timeout_seconds + 2 * settings.close_timeout_seconds + _END_SESSION_S
     signals.start(
-        lambda: loop.call_soon_threadsafe(daemon.end), bound_s + settings.http_close_timeout_seconds + _MARGIN_S
+        lambda: loop.call_soon_threadsafe(daemon.request_shutdown),
+        timeout_s + settings.http_close_timeout_seconds + _MARGIN_S,
     )
     return await daemon.run()
 
 
 class BrokerDaemon:
-    """A broker with its HTTP, from its start to its end."""
+    """A broker and its HTTP server, from start to shutdown."""
 
     def __init__(self, settings: BrokerSettings, parts: Parts) -> None:
         self._settings = settings
         self._parts = parts
         self._shutdown = Shutdown(settings.close_timeout_seconds)
-        # When it is served.
+        # Set when HTTP is served.
         self.http_address = ""
         self.broker = Broker(
             parts.open_metadata,
@@ -107,15 +108,15 @@ class BrokerDaemon:
             pulsar_advertised=settings.pulsar_advertised,
         )
 
-    def end(self) -> None:
-        """It is to end in peace."""
+    def request_shutdown(self) -> None:
+        """Begin a graceful shutdown."""
         self._shutdown.request()
 
     async def run(self) -> ExitStatus:
-        """Until it is told to end, or can't go on. Whatever happens is logged."""
+        """Run until a shutdown is requested or the broker fails. Log the outcome."""
         broker_id = self._settings.broker_id
         try:
-            status = await self._live()
+            status = await self._run()
             if status is ExitStatus.ENDED:
                 _log.info("Broker %s has shut down gracefully", broker_id)
             else:
@@ -128,7 +129,7 @@ class BrokerDaemon:
             _log.critical("Broker %s stops because of a bug with exit status %d", broker_id, status, exc_info=True)
         return status
 
-    async def _live(self) -> ExitStatus:
+    async def _run(self) -> ExitStatus:
         http = await self._serve_http()
         try:
             return await self._serve()
@@ -143,7 +144,7 @@ class BrokerDaemon:
             if await self._shutdown.wait_done_first(starting):
                 starting.result()
                 freeze_objects_and_raise_gc_thresholds()
-                self._say_so()
+                self._log_addresses()
                 failed = asyncio.get_running_loop().create_task(broker.wait_failed(), name="failed")
                 if await self._shutdown.wait_done_first(failed):
                     failed.result()
@@ -157,8 +158,8 @@ class BrokerDaemon:
         return ExitStatus.ENDED if await self._close() else ExitStatus.DID_NOT_END
 
     async def _close(self) -> bool:
-        more_s = self._settings.broker_shutdown_timeout_seconds + _TELLING_S
-        return await self._shutdown.run_step(self.broker.close(), "closing the broker", more_s)
+        extra_s = self._settings.broker_shutdown_timeout_seconds + _END_SESSION_S
+        return await self._shutdown.run_step(self.broker.close(), "closing the broker", extra_s)
 
     async def _serve_http(self) -> HttpServer | None:
         settings = self._settings
@@ -174,12 +175,12 @@ class BrokerDaemon:
                 "another one"
             ) from error
         self.http_address = http.address = server.address
-        told = dict(settings.advertised[:1]).values() or settings.listen_addresses
-        self.broker.http_address = _told_to_others(server.address, next(iter(told)))
+        addresses = dict(settings.advertised[:1]).values() or settings.listen_addresses
+        self.broker.http_address = _advertised_http_address(server.address, next(iter(addresses)))
         _log.info("HTTP listens at %s", server.address)
         return server
 
-    def _say_so(self) -> None:
+    def _log_addresses(self) -> None:
         broker = self.broker
         addresses = ", ".join([*broker.addresses, *(f"pulsar://{address}" for address in broker.pulsar_addresses)])
         if broker.session is None or broker.session.ownership.waits_for:
@@ -193,7 +194,7 @@ class BrokerDaemon:
         )
 
 
-def _told_to_others(http_address: str, address: str) -> str:
-    """One that stands for all of this machine's addresses is told as that of the service."""
+def _advertised_http_address(http_address: str, address: str) -> str:
+    """Return the address of the HTTP server for others: with the host of `address` if it listens at all addresses."""
     host, _, port = http_address.rpartition(":")
     return f"{address.rpartition(':')[0]}:{port}" if host in ANY_HOST else http_address

@@ -1,7 +1,7 @@
-"""A broker's numbers for Prometheus.
+"""The metrics of a broker, for Prometheus.
 
-Numbers are kept as plain numbers where they arise. At a scrape they are looked at on the event loop, some topics at a
-time, and put into words in a thread: with many topics that takes long enough for a message to notice.
+The code that counts has plain numbers. At a scrape they are read on the event loop, some topics at a time, and
+formatted in a thread, because with many topics that would delay messages.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class BrokerMetrics:
         cluster: str,
         others: Callable[[], Awaitable[Iterable[Metric]]] | None = None,
     ) -> None:
-        """`others`: of what else is in this process, a bookie say."""
+        """`others` returns the metrics of other parts of this process, for example of a bookie."""
         self._broker = broker
         self._settings = settings
         self._cluster = cluster
         self._others = others
-        # One scrape at a time: what they need in memory doesn't add up.
+        # One scrape at a time, to limit memory.
         self._scraping = asyncio.Lock()
 
-    async def text(self) -> bytes:
+    async def format(self) -> bytes:
         async with self._scraping:
             max_topics = self._settings.max_topics_in_metrics
-            of_topics = TopicMetrics(
+            topic_metrics = TopicMetrics(
                 self._cluster, max_topics if self._settings.expose_topic_level_metrics_in_prometheus else 0
             )
             session = self._broker.session
             if session is not None:
-                await of_topics.gather(session.topics.loaded())
+                await topic_metrics.gather(session.topics.loaded())
             others = await self._others() if self._others is not None else ()
-            families = [*self._own(of_topics.totals), *others]
-            return await asyncio.to_thread(lambda: format_exposition([*families, *of_topics.families()]))
+            families = [*self._list_broker_metrics(topic_metrics.totals), *others]
+            return await asyncio.to_thread(lambda: format_exposition([*families, *topic_metrics.list_families()]))
 
-    def _own(self, totals: Totals) -> Iterator[Metric]:
+    def _list_broker_metrics(self, totals: Totals) -> Iterator[Metric]:
         broker, counters = self._broker, self._broker.counters
         session, connections = broker.session, broker.pulsar_connections
         state = SessionState.LOST if session is None else session.store.session.state
@@ -127,9 +127,9 @@ class BrokerMetrics:
             "broker_entry_size_bytes", "Sizes of published entries in bytes.", counters.entry_bytes
         )
         yield _FAMILIES.histogram("topic_load_seconds", "Seconds to load a topic.", counters.load_seconds)
-        yield from self._of_pulsar_clients(connections)
+        yield from self._list_pulsar_metrics(connections)
         if session is not None:
-            yield self._gauge("lb_bundles_owned", "Bundles that this broker owns.", len(session.ownership.owned()))
+            yield self._gauge("lb_bundles_owned", "Bundles that this broker owns.", len(session.ownership.list_owned()))
             streams = session.streams + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
             yield self._gauge(
@@ -143,7 +143,7 @@ class BrokerMetrics:
             yield self._counter("ml_cache_hits", "Entries read from the entry cache.", cache.hits)
             yield self._counter("ml_cache_misses", "Entries that were not in the entry cache.", cache.misses)
 
-    def _of_pulsar_clients(self, connections: Sequence[PulsarConnection]) -> Iterator[Metric]:
+    def _list_pulsar_metrics(self, connections: Sequence[PulsarConnection]) -> Iterator[Metric]:
         counters = self._broker.counters
         yield self._gauge("listener_connections", "Connections of Pulsar's binary protocol.", len(connections))
         yield self._gauge(
@@ -173,12 +173,12 @@ class BrokerMetrics:
         )
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
-        return self._labelled(_FAMILIES.gauge(name, text, labels=["cluster"]), value)
+        return self._add_value(_FAMILIES.gauge(name, text, labels=["cluster"]), value)
 
     def _counter(self, name: str, text: str, value: float) -> Metric:
-        return self._labelled(_FAMILIES.counter(name, text, labels=["cluster"]), value)
+        return self._add_value(_FAMILIES.counter(name, text, labels=["cluster"]), value)
 
-    def _labelled(self, family: Any, value: float) -> Metric:
+    def _add_value(self, family: Any, value: float) -> Metric:
         family.add_metric([self._cluster], value)
-        made: Metric = family
-        return made
+        metric: Metric = family
+        return metric

@@ -1,16 +1,17 @@
-"""What a broker answers over HTTP.
+"""The HTTP routes of a broker.
 
-GET /                            what this is, and where to look
-GET /health                      200 if a message can go through, else 503, with the reasons: see admin/health.py
-GET /admin/v2/brokers/health     the same, as Pulsar's tools ask it: 200 and "ok", or 503
-GET /ready                       the same: who is sent here can be served
-GET /status                      all that it says of itself
-GET /metrics                     for Prometheus
+GET /                            the name of the service, its version and addresses, and the other routes
+GET /health                      the health check (admin/health.py): 200, or 503 with the reasons
+GET /admin/v2/brokers/health     the same for Pulsar's tools: 200 and "ok", or 503 and the reasons
+GET /ready                       the same as /health
+GET /status                      a description of the broker
+GET /metrics                     the metrics, for Prometheus
 """
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -20,10 +21,10 @@ from starlette.routing import Route
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.metrics import BrokerMetrics
-from magnetar_broker.http.status import status_of
+from magnetar_metadata.store import SessionState
 from magnetar_wire.process.version import read_version
 
-__all__ = ["BrokerHttp"]
+__all__ = ["BrokerHttp", "describe_broker"]
 
 _UNAVAILABLE: Final = 503
 
@@ -32,7 +33,7 @@ class BrokerHttp:
     def __init__(self, broker: Broker, metrics: BrokerMetrics, address: str = "") -> None:
         self._broker = broker
         self._metrics = metrics
-        # Known when it is served.
+        # Set when the routes are served.
         self.address = address
         self.app = Starlette(
             routes=[
@@ -70,7 +71,36 @@ class BrokerHttp:
         return JSONResponse({"ready": ready, "reasons": reasons}, 200 if ready else _UNAVAILABLE)
 
     async def _get_status(self, request: Request) -> Response:
-        return JSONResponse(status_of(self._broker, self.address))
+        return JSONResponse(describe_broker(self._broker, self.address))
 
     async def _get_metrics(self, request: Request) -> Response:
-        return Response(await self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await self._metrics.format(), media_type=CONTENT_TYPE_LATEST)
+
+
+def describe_broker(broker: Broker, http_address: str) -> dict[str, Any]:
+    """Return the fields of `GET /status`."""
+    session = broker.session
+    state = SessionState.LOST if session is None else session.store.session.state
+    topics = [] if session is None else session.topics.loaded()
+    return {
+        "broker_id": broker.broker_id,
+        "version": read_version(),
+        "pid": os.getpid(),
+        "uptime_s": round(broker.uptime_s, 3),
+        "listen_addresses": broker.addresses,
+        "advertised_listeners": dict(broker.advertised.listeners),
+        "pulsar_listen_addresses": broker.pulsar_addresses,
+        "pulsar_advertised_listeners": dict(broker.advertised.pulsar),
+        "http_address": http_address,
+        "serves": session is not None,
+        # The reason why it does not serve yet; empty: it serves.
+        "waits_for": broker.waits_for,
+        "session": state.value,
+        # Owned bundles, and loaded topics.
+        "bundles": 0 if session is None else len(session.ownership.list_owned()),
+        "topics": len(topics),
+        "producers": sum(len(topic.producers()) for topic in topics),
+        # Streams of clients over gRPC, and connections of Pulsar's protocol.
+        "streams": 0 if session is None else session.streams,
+        "connections": len(broker.pulsar_connections),
+    }

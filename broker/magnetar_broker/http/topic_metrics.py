@@ -1,7 +1,7 @@
-"""The numbers of topics and subscriptions: each by itself up to a bound, the rest added up by namespace.
+"""The metrics of topics and subscriptions: each has its own series up to a limit, the others are summed by namespace.
 
-Names and labels are those of Pulsar where it has the number, so that its dashboards and alerts work. Topics that are
-added up have an empty label `topic`.
+Names and labels are those of Pulsar if it has the metric, so that its dashboards and alerts work. The sums have an
+empty label `topic`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from magnetar_wire.process.metric_families import MetricFamilies
 __all__ = ["TopicMetrics", "Totals"]
 
 _FAMILIES: Final = MetricFamilies("pulsar_")
-# So many topics are looked at before others have their turn.
-_AT_A_TIME: Final = 50
+# Topics that are read before other tasks run.
+_TOPICS_PER_TURN: Final = 50
 _LABELS: Final = ("cluster", "namespace", "topic")
 
-# Of each number: its name, what it is, and whether it only rises.
-_OF_TOPICS: Final = (
+# Each with its name, its description, and whether it is a counter.
+_TOPIC_METRICS: Final = (
     ("producers_count", "Connected producers.", False),
     ("subscriptions_count", "Subscriptions.", False),
     ("consumers_count", "Connected consumers.", False),
@@ -45,7 +45,7 @@ _OF_TOPICS: Final = (
     ("pending_publish_bytes", "Memory of published entries that are not stored yet, in bytes.", False),
     ("publish_waiting", "1: publishes wait; the topic's stats show the reason.", False),
 )
-_OF_SUBSCRIPTIONS: Final = (
+_SUBSCRIPTION_METRICS: Final = (
     ("subscription_back_log", "Entries that are not acknowledged.", False),
     ("subscription_unacked_messages", "Messages delivered and not acknowledged.", False),
     ("subscription_redelivery_entries", "Entries waiting for redelivery.", False),
@@ -61,7 +61,7 @@ _OF_SUBSCRIPTIONS: Final = (
 
 @dataclass(slots=True)
 class Totals:
-    """Over all topics."""
+    """Sums over all topics."""
 
     topics: int = 0
     producers: int = 0
@@ -77,7 +77,7 @@ class Totals:
 @dataclass(slots=True)
 class TopicMetrics:
     cluster: str
-    # So many topics have series of their own.
+    # The maximum number of topics with series of their own.
     max_topics: int
     totals: Totals = field(default_factory=Totals)
     _by_topic: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -85,24 +85,24 @@ class TopicMetrics:
 
     async def gather(self, topics: Sequence[Topic]) -> None:
         for number, topic in enumerate(topics, 1):
-            self._look_at(topic)
-            if number % _AT_A_TIME == 0:
+            self._read(topic)
+            if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def families(self) -> list[Metric]:
-        """What was gathered. Touches no topic, so it may run in a thread."""
+    def list_families(self) -> list[Metric]:
+        """Return what was gathered. Reads no topic, so it may run in a thread."""
         labels = list(_LABELS)
-        made = [_family(*one, labels) for one in _OF_TOPICS]
+        families = [_family(*one, labels) for one in _TOPIC_METRICS]
         for (namespace, topic), values in self._by_topic.items():
-            for family, value in zip(made, values, strict=True):
+            for family, value in zip(families, values, strict=True):
                 family.add_metric([self.cluster, namespace, topic], value)
-        of_subscriptions = [_family(*one, [*labels, "subscription"]) for one in _OF_SUBSCRIPTIONS]
+        subscription_families = [_family(*one, [*labels, "subscription"]) for one in _SUBSCRIPTION_METRICS]
         for (namespace, topic, subscription), values in self._by_subscription.items():
-            for family, value in zip(of_subscriptions, values, strict=True):
+            for family, value in zip(subscription_families, values, strict=True):
                 family.add_metric([self.cluster, namespace, topic, subscription], value)
-        return [*made, *of_subscriptions]
+        return [*families, *subscription_families]
 
-    def _look_at(self, topic: Topic) -> None:
+    def _read(self, topic: Topic) -> None:
         totals = self.totals
         totals.topics += 1
         own = totals.topics <= self.max_topics
@@ -162,5 +162,5 @@ class TopicMetrics:
         self._by_topic[namespace, name] = values
 
 
-def _family(name: str, text: str, rises: bool, labels: list[str]) -> Any:
-    return (_FAMILIES.counter if rises else _FAMILIES.gauge)(name, text, labels=labels)
+def _family(name: str, text: str, is_counter: bool, labels: list[str]) -> Any:
+    return (_FAMILIES.counter if is_counter else _FAMILIES.gauge)(name, text, labels=labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.managed_ledger.cursor_ledger import delete_all_ledgers, fence_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import LOGGED_BYTES, CursorNodes
 from magnetar_metadata.store import Check

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks

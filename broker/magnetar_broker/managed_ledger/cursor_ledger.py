@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterable
 from contextlib import aclosing
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import BadCursorRecord, apply_record
@@ -32,7 +32,7 @@ class CursorLedger:
 
     __slots__ = ("_snapshot_bytes", "bytes", "entries", "made", "writer")
 
-    def __init__(self, made: MadeLedger, writer: LedgerWriter) -> None:
+    def __init__(self, made: NewLedger, writer: LedgerWriter) -> None:
         self.made = made
         self.writer = writer
         self.entries = 0
@@ -87,7 +87,7 @@ async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckSta
     except BadCursorRecord as error:
         raise damaged_cursor(whose, f"its ledger {ledger_id} has an invalid record: {error}") from error
     except (LedgerError, MetadataError) as error:
-        if isinstance(error, Unreadable) and error.settled:
+        if isinstance(error, Unreadable) and error.is_lost:
             raise damaged_cursor(whose, str(error)) from error
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, f"{whose} can't be opened now: {error}") from error
 

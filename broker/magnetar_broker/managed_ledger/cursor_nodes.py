@@ -33,9 +33,9 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import IntentSwept
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
@@ -181,7 +181,7 @@ class CursorNodes:
             try:
                 names.append(decode_path_component(child))
             except ValueError as error:
-                self._client.ledgers.foreign.pass_over(f"{folder}/{child}", error)
+                self._client.ledgers.undecodable_nodes.log_once(f"{folder}/{child}", error)
         return names
 
     async def read(self, name: str) -> KnownNode:
@@ -202,7 +202,7 @@ class CursorNodes:
             return KnownNode(stored, f"{path} is not a valid cursor: {error}")
         return KnownNode(stored)
 
-    async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
+    async def write(self, name: str, known: KnownNode, node: CursorNode, made: NewLedger | None = None) -> None:
         """Replace the node `known` by `node`, and record the new ledger with it. Raises `IntentSwept`, too."""
         payload = node.SerializeToString()
 
@@ -220,7 +220,7 @@ class CursorNodes:
             known.set(await self._change(path, update, self._claimed, known.stored))
         else:
             try:
-                known.set(await self._client.ledgers.record(made, path, update, self._claimed, known.stored))
+                known.set(await self._client.ledgers.claim_ledger(made, path, update, self._claimed, known.stored))
             except (MetadataError, BrokerError) as error:
                 raise _translate_error(error, self._topic) from error
 

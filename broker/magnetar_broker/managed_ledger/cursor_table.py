@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
-from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
+from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
 from magnetar_broker.managed_ledger.cursor_ledger import fence_ledger
 from magnetar_broker.managed_ledger.leased_remains import leave_remains
@@ -57,8 +57,8 @@ async def delete_topic(
     incarnation: str = "",
 ) -> None:
     """Returns when there is nothing left of it, or nothing was there. With `life` it is begun only while that is the
-    topic's: else `NothingDone`. With `incarnation` a later topic of that name is left alone: the one that was to be
-    deleted is gone (CHK-69).
+    topic's: else `RequestNotStarted`. With `incarnation` a later topic of that name is left alone: the one that was to
+    be deleted is gone (CHK-69).
 
     Raises `MetadataError`, and `BrokerError` where something could not be deleted: then it is half deleted, and is
     served no more; the next attempt, or the next who opens the topic, goes on.
@@ -90,7 +90,7 @@ async def finish_deletion(
         if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
         if life is not None and node.life != life:
-            raise NothingDone(
+            raise RequestNotStarted(
                 f"topic {name} was not deleted: it was reopened in the meantime, by this broker or another one"
             )
         node.state, node.life = pb.DELETING, b""
@@ -114,7 +114,7 @@ async def finish_deletion(
                 await _remove(store, below, check, marker)
             await store.transaction([Delete(marker.path, marker.expected), Delete(path, stored.version)])
             return
-        except NothingDone:
+        except RequestNotStarted:
             raise
         except (BadVersion, NoNode, NotEmpty, TopicUnloaded):
             # Somebody else is at it, too: he was faster, or begins with the cursors just now.

@@ -38,8 +38,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, NotEnoughBookies
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
 from magnetar_broker.core.position import Position
@@ -310,7 +310,7 @@ class DurableCursor(AnyCursor):
         moves, take_overs = self._state.moves, self._state.take_overs
         return lambda node: point_node(node, ledger_id, mark_delete, moves, take_overs)
 
-    async def _write_node(self, change: Callable[[CursorNode], object], made: MadeLedger | None = None) -> None:
+    async def _write_node(self, change: Callable[[CursorNode], object], made: NewLedger | None = None) -> None:
         """Make one change after the other, each to its end: a caller that is cancelled leaves the node known."""
         await self._home.tasks.shielded(self._change_node(change, made))
 
@@ -324,7 +324,7 @@ class DurableCursor(AnyCursor):
         await self._write_node(replaced)
         self.properties = dict(properties)
 
-    async def _change_node(self, change: Callable[[CursorNode], object], made: MadeLedger | None) -> None:
+    async def _change_node(self, change: Callable[[CursorNode], object], made: NewLedger | None) -> None:
         if self._turns is None:
             self._turns = asyncio.Lock()
         async with self._turns:

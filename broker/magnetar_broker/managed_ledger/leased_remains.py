@@ -18,20 +18,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE
 from magnetar_metadata.errors import BadVersion, ForeignValue, MetadataError, NoNode
 from magnetar_metadata.store import Check
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.managed_ledger_pb2 import LeasedRemains, ManagedLedgerNode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["RemainsSweeper", "leave_remains"]
+__all__ = ["OrphanedLedgerDeleter", "leave_remains"]
 
 _log = logging.getLogger(__name__)
 _MS_PER_S: Final = 1000
@@ -79,7 +79,7 @@ async def leave_remains(
     return held
 
 
-class RemainsSweeper:
+class OrphanedLedgerDeleter:
     def __init__(self, client: LedgerClient, clock: Clock, randomness: Randomness, interval_s: float) -> None:
         self._client = client
         self._store = client.ledgers.store
@@ -118,7 +118,7 @@ class RemainsSweeper:
             stored = await compare_and_set.read(self._store, path)
             return None if stored is None else decode_node(LeasedRemains, path, stored.payload)
         except ForeignValue as error:
-            self._client.ledgers.foreign.pass_over(path, error)
+            self._client.ledgers.undecodable_nodes.log_once(path, error)
             return None
 
     async def _sweep(self, name: str) -> None:

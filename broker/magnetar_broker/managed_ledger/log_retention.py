@@ -12,11 +12,11 @@ from itertools import takewhile
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.core.retention import NO_RETENTION, RetentionWithoutSubscription, deletable_ledgers
-from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self, cast
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import LedgerError, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
@@ -481,7 +481,7 @@ class ManagedLedger:
         if isinstance(error, Unreadable):
             if error.entry_id is not None:
                 place = Position(place.ledger_id, error.entry_id)
-            if error.settled:
+            if error.is_lost:
                 lost = LostEntry(place, error)
                 self.lost.report(lost)
                 return lost

@@ -7,7 +7,7 @@ topic's making checks the version.
 
 A namespace can be deleted and created again under the same name, and a new node has the same versions as the old one
 had. So each transaction that makes or changes the leases' node, or checks its version, also checks that the node of
-the namespace's incarnation exists (admin/namespaces.py).
+the namespace's incarnation exists (catalog/namespaces.py).
 
 A node that can't be decoded counts as one without leases: the maker of a topic, or a reader that takes or ends a lease,
 logs its bytes and replaces it at the version that was read. The readers' renewals put their leases back.
@@ -20,13 +20,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node, replace_undecodable
 from magnetar_broker import paths
 from magnetar_broker.core.namespace_leases import LapseDetector, leases_for_topic, remove_lapsed
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, MetadataError, Refused
 from magnetar_metadata.store import Change, Check, MetadataStore
+from magnetar_metadata.undecodable_nodes import UndecodableNodes, decode_node, replace_undecodable
 from magnetar_protos.catalog_pb2 import NamespaceNode
 from magnetar_protos.managed_ledger_pb2 import LedgerLease, NamespaceLeases
 from magnetar_wire.clock import Clock
@@ -75,7 +75,7 @@ class NamespaceLeaseSweeper:
         clock: Clock,
         randomness: Randomness,
         interval_s: float,
-        foreign: ForeignNodes,
+        foreign: UndecodableNodes,
         count_lapsed: Callable[[int], object],
     ) -> None:
         self._store = store
@@ -109,7 +109,7 @@ class NamespaceLeaseSweeper:
             try:
                 await self._sweep_namespace(name, path, self._detectors[name])
             except ForeignValue as error:
-                self._foreign.pass_over(path, error)
+                self._foreign.log_once(path, error)
             self._last = name
 
     async def _sweep_namespace(self, name: str, path: str, detector: LapseDetector) -> None:

@@ -20,9 +20,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.errors import LedgerError, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.core.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
 from magnetar_broker.core.log_entry import LogEntry, log_entry
 from magnetar_broker.core.lost_entry import nearest_readable
@@ -117,7 +117,7 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
         except WireError as error:
             lost.report(DamagedEntry(position, error))
         except Unreadable as error:
-            if not error.settled:
+            if not error.is_lost:
                 raise
             lost.report(LostEntry(position, error))
         return None

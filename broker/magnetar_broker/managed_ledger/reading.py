@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_reader import LedgerReader
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerDeleted, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.core.ledger_list import ListedLedger
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
@@ -106,14 +106,14 @@ class LedgerReads:
         reader = self._readers.pop(ledger_id, None)
         if reader is None:
             if metadata is None:
-                metadata = await self._client.ledgers.read(ledger_id)
+                metadata = await self._client.ledgers.read_metadata(ledger_id)
                 if metadata.state is LedgerState.TOMBSTONE:
                     raise LedgerDeleted(f"ledger {ledger_id} was deleted")
             reader = LedgerReader(self._client, ledger_id, metadata)
         self._readers[ledger_id] = reader
         if len(self._readers) > _READERS:
             del self._readers[next(iter(self._readers))]
-        reader.told_confirmed(listed.entries - 1)
+        reader.raise_last_add_confirmed(listed.entries - 1)
         return reader
 
     def forget_up_to(self, position: Position) -> None:
@@ -127,7 +127,7 @@ class LedgerReads:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         bookies = self._client.bookies
-        if bookies.closed:
+        if bookies.is_closed:
             work.close()  # what was on its way ended with the client
         else:
             bookies.spawn(work)

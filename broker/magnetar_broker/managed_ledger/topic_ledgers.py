@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import CloseLost, IntentSwept, NotEnoughBookies, OutcomeNotKnown
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_broker.core.ledger_backoff import LedgerBackoff
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import TopicUnloaded
@@ -76,7 +76,7 @@ class TopicLedgers:
             )
             await self._clock.sleep(pause_s)
 
-    async def _make(self) -> tuple[MadeLedger, LedgerWriter]:
+    async def _make(self) -> tuple[NewLedger, LedgerWriter]:
         while True:
             try:
                 return await self._client.create(self._striping.current, f"topic {self._node.name}")
@@ -86,7 +86,7 @@ class TopicLedgers:
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 
-    async def _record(self, made: MadeLedger, chunks: bool) -> None:
+    async def _record(self, made: NewLedger, chunks: bool) -> None:
         while True:
             try:
                 change = ListChange(made=made.ledger_id, chunks=chunks, empty=self._node.list.empty)
@@ -112,9 +112,9 @@ class TopicLedgers:
             known = f"only {listed.entries} entries of ledger {listed.ledger_id} are known"
             raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at entry {metadata.last_entry_id}, but {known}")
         self._waits_no_more()
-        if writer.failed is not None:
+        if writer.failure is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
-            self._last_failure = str(writer.failed)
+            self._last_failure = str(writer.failure)
         self._node.list.closed(metadata.closed_ms)
 
     async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:

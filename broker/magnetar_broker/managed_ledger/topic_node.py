@@ -19,9 +19,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_bookie.client.foreign_nodes import decode_node
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
 from magnetar_broker.core.leases import Leases, encoded
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
@@ -31,6 +30,7 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, StoredValue, Update, UpdateAction, encode_first_value
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, OutcomeUnknown, Refused, StoreFull
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
+from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -184,7 +184,7 @@ class TopicNode:
         if stored is None or decode_topic(self._path, stored.payload).life != self._life:
             raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
-    async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
+    async def change(self, change: ListChange, made: NewLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
 
         Raises `TopicUnloaded` if the node is not this life's any more or nobody can tell, and `IntentSwept`; of other
@@ -206,7 +206,7 @@ class TopicNode:
         if not task.cancelled():
             task.exception()  # seen, should its caller have been cancelled
 
-    async def _change(self, change: ListChange, made: MadeLedger | None) -> None:
+    async def _change(self, change: ListChange, made: NewLedger | None) -> None:
         known, result = self.list, pb.ManagedLedgerNode()
         asked_at = self._clock.monotonic()
         leases = self.leases.begin(change.lease, asked_at)
@@ -233,7 +233,7 @@ class TopicNode:
         along += [Delete(page_path(self.name, number), ANY) for number in gone]
         try:
             if made is not None:
-                stored = await self._client.ledgers.record(made, self._path, changed, along, self._stored)
+                stored = await self._client.ledgers.claim_ledger(made, self._path, changed, along, self._stored)
             else:
                 stored = await self._changed_to(changed, along, self._stored)
         except OutcomeUnknown as error:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.managed_ledger.topic_node import TopicNode

@@ -25,9 +25,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import AddFailed, LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_broker.core.append_queue import Append, AppendDone, AppendQueue
 from magnetar_broker.core.ledger_list import LedgerList
@@ -133,8 +133,8 @@ class LogWriting:
     @property
     def waiting_for(self) -> str:
         waiting_for, written = self._ledgers.waiting_for, self.written
-        if not waiting_for and written is not None and written.writer.held_up:
-            lagging = written.writer.held_up_by  # empty, if they have caught up just now
+        if not waiting_for and written is not None and written.writer.is_blocked:
+            lagging = written.writer.blocking_bookies  # empty, if they have caught up just now
             return (
                 f"ledger {written.writer.ledger_id} needs bookies that lag behind: {', '.join(lagging)}"
                 if lagging
@@ -171,18 +171,18 @@ class LogWriting:
             self._drive_on()
             return
         writer = written.writer
-        if not writer.has_room():
+        if not writer.has_capacity():
             return  # what completes makes room, and comes back; so does `_room_made`
         rule, age_s = self._rule, self._age_s(written)
-        failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
-        room_entries, room_bytes = writer.room_entries, writer.room_bytes
+        failed, should_roll = writer.failure is not None, writer.should_roll  # neither changes by what is sent
+        free_entries, free_bytes = writer.free_entries, writer.free_bytes
         run: list[bytes] = []
         rolls = False
-        while len(run) < room_entries and room_bytes > 0 and (entry := queue.next_waiting()) is not None:
+        while len(run) < free_entries and free_bytes > 0 and (entry := queue.next_waiting()) is not None:
             if (
                 failed
                 or rule.due(written.entries, written.length_bytes, age_s)
-                or (wants_roll and written.entries)
+                or (should_roll and written.entries)
                 or (entry.chunk is not None and not written.takes_chunks)
             ):
                 rolls = True
@@ -190,13 +190,13 @@ class LogWriting:
             stored = entry.stored
             run.append(stored)
             queue.sent()
-            room_bytes -= len(stored) + RECORD_HEADER_BYTES + ENTRY_OVERHEAD_BYTES
+            free_bytes -= len(stored) + RECORD_HEADER_BYTES + ENTRY_OVERHEAD_BYTES
             written.entries += 1
             written.length_bytes += len(stored)
             if entry.chunk is not None:
                 written.has_chunks = True
         if run:
-            writer.append_run(run, partial(self._completed, written))
+            writer.append_entries(run, partial(self._completed, written))
         if rolls:
             self._roll(written)
 
@@ -209,8 +209,8 @@ class LogWriting:
         writer = written.writer
         return (
             self._rule.due(written.entries, written.length_bytes, self._age_s(written))
-            or writer.failed is not None
-            or (writer.wants_roll and written.entries > 0)
+            or writer.failure is not None
+            or (writer.should_roll and written.entries > 0)
         )
 
     def _age_s(self, written: Written) -> float:
@@ -231,7 +231,7 @@ class LogWriting:
             if queue.refused:
                 self._tell_refused()
         # Many complete at a time, and the first of them finds all the room that they have made.
-        if queue.waits and (written.rolling or written.writer.has_room()):
+        if queue.waits and (written.rolling or written.writer.has_capacity()):
             self._feed()
 
     def _stored(self, ledger_id: int, first: int, appends: Sequence[Append]) -> None:
@@ -337,7 +337,7 @@ class LogWriting:
             writer.abandon()
             return
         self.written = written = Written(writer, self._clock.monotonic(), takes_chunks=chunks)
-        writer.on_room = partial(self._room_made, written)
+        writer.on_capacity = partial(self._room_made, written)
 
     async def _close(self, written: Written) -> None:
         await self._ledgers.close(written.writer)

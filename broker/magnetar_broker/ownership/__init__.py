@@ -1,18 +1,21 @@
-"""Which broker serves which topics.
+"""Ownership of bundles: which broker serves which topics.
 
-A namespace's topics fall into bundles by their hash (magnetar_wire.bundles), and a bundle is one broker's while that
-one's ephemeral node stands. What is known here is a hint: it sends clients to one place, so that brokers don't take
-topics from each other all the time. That two brokers never both write, or both take acknowledgements, is decided by the
-ledgers' fences and the lives of topics and cursors (protocol.md).
+The topics of a namespace are divided into bundles by the hash of their names (magnetar_wire.bundles). A broker owns a
+bundle while its ephemeral owner node exists. Ownership is only a hint: it directs all clients of a topic to one broker,
+so that brokers don't take topics from each other all the time. That two brokers never both write to a topic, or both
+accept its acknowledgements, is ensured by the fences of ledgers and by the versions of topics' and cursors' nodes
+(protocol.md).
 
-    interface.py            what the rest of a broker asks, and what is asked of it
-    bundle_ownership.py     whose a topic is, claims, unloads, splits: one metadata session's
-    held_bundles.py         the bundles that this broker has, and one thing at a time that is done with each
-    owner_nodes.py          the nodes that say so, made and deleted over lost answers
-    splitting.py            cutting one in two
-    assigning.py            giving one that nobody has to the least loaded of registered_brokers.py
-    registration.py         being one of those, with what load.py tells
-    predecessor.py          nodes that a former self has left behind
-    refused_owners.py       nodes of a broker whose process is gone
-    upkeep.py               looking now and then at whether all of that is still so
+    interface.py             what other packages call, and what this one calls in other packages
+    bundle_ownership.py      lookups, claims, unloads and splits in one metadata session
+    held_bundles.py          the bundles that this broker owns, and one operation at a time on each
+    bundle_map.py            those bundles by a topic's hash
+    owner_nodes.py           the owner nodes: created and deleted despite lost answers
+    namespace_bundles.py     rules: the bundles of a namespace, and where one is split
+    bundle_split.py          the transaction of a split
+    bundle_assigner.py       assigns a bundle without an owner to the least loaded of registered_brokers.py
+    registration.py          the registration of this broker, with its load
+    load_rules.py            rules: which broker is the least loaded, and when a load report is due
+    dead_owners.py           detects owner nodes of stale sessions and of dead brokers
+    ownership_verifier.py    checks at intervals whether this broker still owns its bundles
 """

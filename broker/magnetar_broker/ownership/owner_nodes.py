@@ -1,18 +1,18 @@
-"""The nodes that say who has a bundle, as one metadata session makes, reads and deletes them.
+"""The owner nodes, which say which broker owns a bundle, as one metadata session creates, reads and deletes them.
 
-A node is ephemeral, and belongs to the session that made it: whose it is its stat says, not its value. It is made with
-ABSENT, along with a check that the namespace's node is as it was read, so that nobody takes a range that a split has
-done away with meanwhile.
+A node is ephemeral. It belongs to the session that created it, by its stat, whatever its value says. It is created with
+ABSENT and a check that the namespace's node is as it was read, so that no broker claims a range that a split has
+removed in the meantime.
 
-A bundle whose owner is gone is taken over by replacing the owner's node at the version that was read. The new node has
-another version. So of several brokers that found the same owner gone one takes the bundle, and the others find its
-node. A node that was released and claimed again in between may have the old version again. To replace it does no harm,
-as the fences decide, and its owner finds out (upkeep.py).
+A bundle of a dead owner is taken over by replacing the node at the version that was read. The new node has another
+version. So if several brokers found the same owner dead, one of them takes the bundle, and the others find its node. A
+node that was released and claimed again in between may have the old version again. Replacing that one does no harm,
+because of the fences, and its owner notices (ownership_verifier.py).
 
-A lost answer is settled by reading, after a sync: a session's requests are taken in order and from one connection, so
-what was on its way has arrived by then or never will (compare_and_set.py has the argument). Until that read has
-succeeded `take` and `drop` go on, however long the store is away: whoever waits for them has a bound of its own, and
-what they do ends with the session.
+If an answer is lost, the node is read after a sync. The store handles a session's requests in order and from one
+connection, so a change in flight has arrived by then or never will (compare_and_set.py has the argument).
+`claim_node` and `delete_node` go on until that read succeeds, however long the store is unavailable: their callers have
+time-outs of their own, and what they do ends with the session.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _PAUSE_S: Final = 0.1
 
 
 class NamespaceChanged(Exception):
-    """Its node is not as it was read: read it again."""
+    """The namespace's node has another version than the one that was read: read it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerNode:
     owner: BundleOwner
     version: int
-    session: int
-    # By the very call that returned it.
-    made: bool = False
+    session_id: int
+    # The call that returned it has created it.
+    is_new: bool = False
 
 
 class OwnerNodes:
@@ -58,27 +58,27 @@ class OwnerNodes:
         self._clock = clock
 
     async def read(self, namespace: NamespaceName, bundle: BundleRange, *, fresh: bool = False) -> OwnerNode | None:
-        """Possibly stale, unless it is to be fresh. Raises `MetadataError`."""
+        """Read a node, possibly stale unless `fresh`. Raises `MetadataError`."""
         path = paths.owner(namespace, bundle)
         node = await (self._store.get_after_sync(path) if fresh else self._store.get(path))
-        return None if node is None else _decoded(namespace, bundle, node)
+        return None if node is None else _decode(namespace, bundle, node)
 
     def is_ours(self, node: OwnerNode | None) -> bool:
-        return node is not None and node.session == self._store.session.id
+        return node is not None and node.session_id == self._store.session.id
 
     @property
-    def session_lost(self) -> bool:
+    def is_session_lost(self) -> bool:
         return self._store.session.state is SessionState.LOST
 
-    async def read_for_sure(self, namespace: NamespaceName, bundle: BundleRange) -> OwnerNode | None:
-        """Fresh, however long that takes. Raises `SessionLost`."""
+    async def read_until_answered(self, namespace: NamespaceName, bundle: BundleRange) -> OwnerNode | None:
+        """Read a node afresh, however long that takes. Raises `SessionLost`."""
         while True:
             try:
                 return await self.read(namespace, bundle, fresh=True)
             except Unavailable:
                 await self.wait_connected()
 
-    async def take(
+    async def claim_node(
         self,
         namespace: NamespaceName,
         bundle: BundleRange,
@@ -86,45 +86,48 @@ class OwnerNodes:
         owner: BundleOwner,
         replaced: OwnerNode | None = None,
     ) -> OwnerNode:
-        """Makes the node unless there is one other than `replaced`; returns the one that stands there. Raises
-        `NamespaceChanged`, `NotSent`, `SessionLost`, and what refuses the change whatever stands there."""
+        """Create the node, or replace `replaced`. Return it, or the other node that is there.
+
+        Raises `NamespaceChanged`, `NotSent`, `SessionLost`, and `MetadataError` if the store refuses any change.
+        """
         path = paths.owner(namespace, bundle)
         value = owner.SerializeToString(deterministic=True)
-        # A copy is on its way, or was made.
-        unknown = False
+        # A transaction that creates the node is in flight, or was carried out.
+        is_unknown = False
         while True:
             try:
                 expected = ABSENT if replaced is None else replaced.version
-                _, made = await self._store.transaction(
+                _, created = await self._store.transaction(
                     [
                         Check(paths.namespace(namespace), namespace_version),
                         Put(path, value, expected, ephemeral=True),
                     ]
                 )
-                return OwnerNode(owner, made.version, self._store.session.id, made=True)
+                return OwnerNode(owner, created.version, self._store.session.id, is_new=True)
             except NotSent:
-                if not unknown:
+                if not is_unknown:
                     raise
             except OutcomeUnknown:
-                unknown = True
+                is_unknown = True
                 await self.wait_connected()
             except (BadVersion, NoNode) as error:
-                if error.index == 0 and not unknown:
+                if error.index == 0 and not is_unknown:
                     raise NamespaceChanged(f"{namespace}: {error}") from None
             except Refused:
-                if not unknown:
+                if not is_unknown:
                     raise
-            node = await self.read_for_sure(namespace, bundle)
+            node = await self.read_until_answered(namespace, bundle)
             if node is not None and not _is_same(node, replaced):
                 return node
-            # By now no copy can arrive any more.
-            unknown = False
+            # No transaction can be in flight any more.
+            is_unknown = False
             if node is None:
                 replaced = None
 
-    async def drop(self, namespace: NamespaceName, bundle: BundleRange) -> None:
-        """Returns when no node of this session stands there. Raises `SessionLost`, and what refuses any change."""
-        node = await self._read_patiently(namespace, bundle)
+    async def delete_node(self, namespace: NamespaceName, bundle: BundleRange) -> None:
+        """Return when there is no node of this session. Raises `SessionLost`, and `MetadataError` if the store refuses
+        any change."""
+        node = await self._read_own(namespace, bundle)
         while self.is_ours(node):
             assert node is not None
             try:
@@ -133,52 +136,52 @@ class OwnerNodes:
             except Unavailable:
                 await self.wait_connected()
             except (BadVersion, NoNode):
-                pass  # it has gone by now, or another one stands there
-            node = await self.read_for_sure(namespace, bundle)
+                pass  # it was deleted, or replaced by another broker
+            node = await self.read_until_answered(namespace, bundle)
 
-    async def tidy(self, namespace: NamespaceName) -> None:
-        """Takes away what is left where the nodes of a namespace that is gone stood."""
-        # Refused: somebody else's bundles stand there, or somebody else has done it.
+    async def delete_parent(self, namespace: NamespaceName) -> None:
+        """Delete the parent of the owner nodes of a deleted namespace."""
+        # Refused: other brokers still have nodes below it, or have deleted it.
         with contextlib.suppress(Refused, Unavailable):
             await self._store.delete(paths.owners(namespace), ANY)
 
     async def wait_connected(self) -> None:
-        """Returns when it is time to ask again, or the session is lost."""
+        """Return when it is time to retry, or the session is lost."""
         session = self._store.session
         if session.state is SessionState.CONNECTED:
             await self._clock.sleep(_PAUSE_S)
             return
-        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wake(state: SessionState) -> None:
-            if not moved.done():
-                moved.set_result(None)
+            if not changed.done():
+                changed.set_result(None)
 
         stop = session.listen(wake)
         try:
             if session.state is SessionState.SUSPENDED:
-                await moved
+                await changed
         finally:
             stop()
 
-    async def _read_patiently(self, namespace: NamespaceName, bundle: BundleRange) -> OwnerNode | None:
-        """As this session has left it. Raises `SessionLost`."""
+    async def _read_own(self, namespace: NamespaceName, bundle: BundleRange) -> OwnerNode | None:
+        """Read a node that only this session changes, so that a stale read will do. Raises `SessionLost`."""
         try:
             return await self.read(namespace, bundle)
         except Unavailable:
             await self.wait_connected()
-            return await self.read_for_sure(namespace, bundle)
+            return await self.read_until_answered(namespace, bundle)
 
 
 def _is_same(node: OwnerNode, other: OwnerNode | None) -> bool:
-    return other is not None and (node.session, node.version) == (other.session, other.version)
+    return other is not None and (node.session_id, node.version) == (other.session_id, other.version)
 
 
-def _decoded(namespace: NamespaceName, bundle: BundleRange, node: Node) -> OwnerNode:
+def _decode(namespace: NamespaceName, bundle: BundleRange, node: Node) -> OwnerNode:
     try:
         owner = BundleOwner.FromString(node.value)
     except DecodeError:
-        # Whose it is its session says; nobody is reached by it.
+        # The stat says whose node it is. Without addresses, no broker is reached by it.
         _log.warning("The node of bundle %s of %s can't be decoded", bundle, namespace)
         owner = BundleOwner()
     return OwnerNode(owner, node.version, node.stat.ephemeral_owner)

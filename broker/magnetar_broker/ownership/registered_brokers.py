@@ -1,4 +1,4 @@
-"""Which brokers there are: read when it is needed, and kept for a moment, since those who need it come in crowds."""
+"""The brokers that are registered. They are read when they are needed, and cached for a second."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
-from magnetar_broker.ownership.shared_work import SharedWork
-from magnetar_broker.ownership.store_errors import told
+from magnetar_broker.ownership.single_flight import SingleFlight
+from magnetar_broker.ownership.store_errors import convert_store_errors
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ownership_pb2 import BrokerRegistration
 from magnetar_wire.clock import Clock
@@ -20,7 +20,7 @@ from magnetar_wire.process.addresses import check_address
 __all__ = ["RegisteredBrokers"]
 
 _log = logging.getLogger(__name__)
-_KEPT_S: Final = 1.0
+_CACHE_TTL_S: Final = 1.0
 
 _Brokers = list[tuple[str, BrokerRegistration]]
 
@@ -29,32 +29,31 @@ class RegisteredBrokers:
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._reading: SharedWork[None, _Brokers] = SharedWork()
-        # When they were read, on the monotonic clock.
-        self._kept: tuple[float, _Brokers] | None = None
+        self._reads: SingleFlight[None, _Brokers] = SingleFlight()
+        # With the time when they were read, on the monotonic clock.
+        self._cached: tuple[float, _Brokers] | None = None
 
     async def read(self) -> _Brokers:
-        """In the order of their ids, as of a moment ago. Raises `BrokerError`."""
-        if self._kept is None or self._clock.monotonic() - self._kept[0] >= _KEPT_S:
-            return await self._reading.result(None, self._read)
-        return self._kept[1]
+        """Return ids and registrations, at most a second old, in the order of the ids. Raises `BrokerError`."""
+        if self._cached is None or self._clock.monotonic() - self._cached[0] >= _CACHE_TTL_S:
+            return await self._reads.run(None, self._read)
+        return self._cached[1]
 
-    def forget(self) -> None:
-        """The next `read` asks the metadata store."""
-        self._kept = None
+    def clear_cache(self) -> None:
+        self._cached = None
 
     async def close(self) -> None:
-        await self._reading.close()
+        await self._reads.close()
 
     async def _read(self) -> _Brokers:
-        began = self._clock.monotonic()
+        began_at = self._clock.monotonic()
         found: _Brokers = []
-        with told("the brokers"):
+        with convert_store_errors("the brokers"):
             components = await self._store.children(paths.BROKERS)
             nodes = await asyncio.gather(*(self._store.get(f"{paths.BROKERS}/{one}") for one in components))
             for component, node in zip(components, nodes, strict=True):
                 if node is None:
-                    continue  # it went in between
+                    continue  # it was deleted after the children were listed
                 try:
                     registration = BrokerRegistration.FromString(node.value)
                     _check(registration)
@@ -62,12 +61,12 @@ class RegisteredBrokers:
                 except (DecodeError, ValueError) as error:
                     _log.warning("%s/%s is not a valid registration of a broker: %s", paths.BROKERS, component, error)
         found.sort(key=lambda one: one[0])
-        self._kept = began, found
+        self._cached = began_at, found
         return found
 
 
 def _check(registration: BrokerRegistration) -> None:
-    """The internal listener, by which other brokers reach it, has an address for them. Raises `ValueError`."""
+    """Raise `ValueError` unless addresses are valid, and the internal listener has one, at which brokers reach it."""
     for number, listener in enumerate(registration.listeners):
         if listener.address or number == 0:
             check_address(listener.address)

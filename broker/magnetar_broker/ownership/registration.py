@@ -1,9 +1,10 @@
-"""How others learn that a broker is there, and how loaded it is: an ephemeral node, kept as long as the session lasts.
+"""The registration of a broker, by which other brokers know it and its load: an ephemeral node of each session.
 
-It may vanish though the session lives: it is made again. A former self's is taken away (predecessor.py), and one of
-somebody else under the same id is waited out; meanwhile this broker is not given bundles by others.
+If the node vanishes though the session lasts, it is created again. A node of a stale session of this broker is deleted
+(dead_owners.py). If another process is registered with the same id, this broker waits until that node vanishes; until
+then no other broker assigns bundles to it.
 
-In it stands the broker's load, which is written anew when that has changed (core/load_change.py).
+The node has the broker's last load report. It is written again when another report is due (load_rules.py).
 """
 
 from __future__ import annotations
@@ -17,64 +18,102 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
-from magnetar_broker.core.load_change import LoadRule, LoadSeen
-from magnetar_broker.ownership.load import LoadSource
-from magnetar_broker.ownership.predecessor import Predecessor
+from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.ownership.dead_owners import StaleSessionDetector
+from magnetar_broker.ownership.load_rules import LoadReportRule, ReportedLoad
 from magnetar_broker.settings.ownership import OwnershipSettings
 from magnetar_metadata.errors import MetadataError, NoNode, Refused, SessionLost, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore, Node
 from magnetar_protos.ownership_pb2 import BrokerRegistration, LoadReport
 from magnetar_wire.clock import Clock
+from magnetar_wire.process.loop_delay import LoopDelayMonitor
 
-__all__ = ["Registration"]
+__all__ = ["LoadSampler", "Registration"]
 
 _log = logging.getLogger(__name__)
 _RETRY_S: Final = 1.0
-# Bundles that change hands together are told together.
-_GATHERING_S: Final = 0.2
+# Changes of the number of bundles within this time are reported together.
+_BUNDLE_CHANGES_S: Final = 0.2
+
+
+class LoadSampler:
+    """Measures the load of this process."""
+
+    def __init__(
+        self, clock: Clock, counters: BrokerCounters, count_topics: Callable[[], int], cpu_seconds: Callable[[], float]
+    ) -> None:
+        """`cpu_seconds` returns the CPU time that the process has used so far."""
+        self._clock = clock
+        self._counters = counters
+        self._count_topics = count_topics
+        self._cpu_seconds = cpu_seconds
+        self._loop_delay = LoopDelayMonitor(clock)
+        self._sampled_at = clock.monotonic()
+        self._cpu_seconds_then = cpu_seconds()
+        self._cpu = 0.0
+
+    def sample(self) -> LoadReport:
+        """Return the load since the last sample, without the number of bundles."""
+        now, cpu_seconds = self._clock.monotonic(), self._cpu_seconds()
+        if now > self._sampled_at:
+            self._cpu = max(0.0, cpu_seconds - self._cpu_seconds_then) / (now - self._sampled_at)
+        self._sampled_at, self._cpu_seconds_then = now, cpu_seconds
+        return LoadReport(
+            time_ms=self._clock.time_ms(),
+            cpu=self._cpu,
+            loop_lag_s=self._loop_delay.pop_longest_delay_s(),
+            bytes_in_per_s=self._counters.received.bytes_per_s,
+            bytes_out_per_s=self._counters.delivered.bytes_per_s,
+            topics=self._count_topics(),
+        )
+
+    def close(self) -> None:
+        self._loop_delay.close()
 
 
 class Registration:
-    """One session's."""
+    """The registration in one metadata session."""
 
     def __init__(
         self,
         store: MetadataStore,
         broker_id: str,
         registration: BrokerRegistration,
-        predecessor: Predecessor,
-        load: LoadSource,
-        bundles: Callable[[], int],
+        stale_sessions: StaleSessionDetector,
+        load: LoadSampler,
+        count_bundles: Callable[[], int],
         clock: Clock,
         settings: OwnershipSettings,
     ) -> None:
-        """`bundles`: how many this broker has."""
+        """`count_bundles` returns the number of bundles that this broker owns."""
         self._store = store
         self._broker_id = broker_id
         self._path = paths.broker(broker_id)
+        # The wanted value of the node.
         self._registration = registration
-        self._predecessor = predecessor
+        self._stale_sessions = stale_sessions
         self._load = load
-        self._bundles = bundles
+        self._count_bundles = count_bundles
         self._clock = clock
         self._interval_s = settings.load_balancer_report_update_min_interval_millis / 1000
-        self._rule = LoadRule(
+        self._rule = LoadReportRule(
             settings.load_balancer_report_update_threshold_percentage / 100,
             self._interval_s,
             settings.load_balancer_report_update_max_interval_minutes * 60,
         )
-        # What was told last, and when.
-        self._told = LoadSeen(0.0, 0.0, 0)
-        self._told_at = clock.monotonic()
-        # Up: the node, or what it should say, may have changed.
-        self._look = asyncio.Event()
-        self._waits_for_other = False
+        # The last report, and its time on the monotonic clock.
+        self._reported = ReportedLoad(0.0, 0.0, 0)
+        self._reported_at = clock.monotonic()
+        # Set: the node, or its wanted value, may have changed.
+        self._may_have_changed = asyncio.Event()
+        # Another process is registered with this broker's id.
+        self._is_id_taken = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def waits_for(self) -> str:
-        """What keeps the node from being this broker's; empty: nothing does."""
-        if not self._waits_for_other:
+        """The reason why the broker can't be registered; empty: there is none."""
+        if not self._is_id_taken:
             return ""
         return (
             f"another process is registered as broker {self._broker_id}: its registration ends with its "
@@ -82,22 +121,23 @@ class Registration:
             "them"
         )
 
-    def bundles_changed(self) -> None:
-        self._look.set()
+    def on_bundles_changed(self) -> None:
+        self._may_have_changed.set()
 
     async def start(self) -> None:
-        """Returns when the node stands, or can't for now."""
-        self._take(self._load.sample())
+        """Register the broker. Returns also if that isn't possible yet."""
+        self._report_if_due(self._load.sample())
         with contextlib.suppress(Refused, Unavailable, NoNode):
-            while not await self._step():
+            while not await self._update_node():
                 pass
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(work(), name="registration") for work in (self._follow, self._measure, self._keep)
+            loop.create_task(work(), name="registration")
+            for work in (self._watch_node, self._sample_load, self._keep_registered)
         ]
 
-    async def leave(self) -> None:
-        """In peace: nobody gives this broker anything any more."""
+    async def unregister(self) -> None:
+        """Stop, and delete the node, so that no broker assigns bundles to this one any more."""
         await self.close()
         try:
             node = await self._store.get(self._path)
@@ -113,81 +153,82 @@ class Registration:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _follow(self) -> None:
+    async def _watch_node(self) -> None:
         with contextlib.suppress(SessionLost), contextlib.closing(self._store.watch(self._path)) as watch:
             while True:
                 await watch.wait()
-                self._look.set()
+                self._may_have_changed.set()
 
-    async def _measure(self) -> None:
+    async def _sample_load(self) -> None:
         while True:
             await self._clock.sleep(self._interval_s)
-            self._take(self._load.sample())
-            if self._waits_for_other:
-                self._look.set()
+            self._report_if_due(self._load.sample())
+            if self._is_id_taken:
+                self._may_have_changed.set()
 
-    def _take(self, load: LoadReport) -> None:
-        load.bundles = self._bundles()
-        seen = LoadSeen(load.cpu, load.loop_lag_s, load.bundles)
-        if self._rule.due(self._told, seen, self._clock.monotonic() - self._told_at):
+    def _report_if_due(self, load: LoadReport) -> None:
+        load.bundles = self._count_bundles()
+        now = ReportedLoad(load.cpu, load.loop_lag_s, load.bundles)
+        if self._rule.is_due(self._reported, now, self._clock.monotonic() - self._reported_at):
             self._registration.load.CopyFrom(load)
-            self._look.set()
+            self._may_have_changed.set()
 
-    async def _keep(self) -> None:
+    async def _keep_registered(self) -> None:
         while True:
-            await self._look.wait()
-            self._look.clear()
-            if self._registration.load.bundles != self._bundles():
-                await self._clock.sleep(_GATHERING_S)
-                self._registration.load.bundles = self._bundles()
+            await self._may_have_changed.wait()
+            self._may_have_changed.clear()
+            if self._registration.load.bundles != self._count_bundles():
+                await self._clock.sleep(_BUNDLE_CHANGES_S)
+                self._registration.load.bundles = self._count_bundles()
             try:
-                while not await self._step():
+                while not await self._update_node():
                     pass
             except SessionLost:
                 return
             except MetadataError as error:
                 _log.info("Broker %s can't be registered now, and tries again: %s", self._broker_id, error)
                 await self._clock.sleep(_RETRY_S)
-                self._look.set()
+                self._may_have_changed.set()
 
-    async def _step(self) -> bool:
-        """Whether all is as it should be, or nothing can be done until the node changes."""
+    async def _update_node(self) -> bool:
+        """Bring the node up to date. Return False if it has to be called again."""
         node = await self._store.get_after_sync(self._path)
         self._registration.load.time_ms = self._clock.time_ms()
         wanted = self._registration.SerializeToString(deterministic=True)
         if node is None:
             await self._store.put(self._path, wanted, ABSENT, ephemeral=True)
         elif self._is_ours(node):
-            if not _same(node.value, self._registration):
+            if not _is_same(node.value, self._registration):
                 await self._store.put(self._path, wanted, node.version)
-        elif await self._is_of_a_former_self(node):
+        elif await self._is_stale(node):
             _log.info("Broker %s removes its former registration", self._broker_id)
             with contextlib.suppress(NoNode):
                 await self._store.delete(self._path, node.version)
             return False
         else:
-            if not self._waits_for_other:
-                self._waits_for_other = True
+            if not self._is_id_taken:
+                self._is_id_taken = True
                 _log.warning("Waiting: %s", self.waits_for)
             return True
-        self._waits_for_other = False
+        self._is_id_taken = False
         load = self._registration.load
-        self._told, self._told_at = LoadSeen(load.cpu, load.loop_lag_s, load.bundles), self._clock.monotonic()
+        self._reported = ReportedLoad(load.cpu, load.loop_lag_s, load.bundles)
+        self._reported_at = self._clock.monotonic()
         return True
 
     def _is_ours(self, node: Node) -> bool:
         return node.stat.ephemeral_owner == self._store.session.id
 
-    async def _is_of_a_former_self(self, node: Node) -> bool:
+    async def _is_stale(self, node: Node) -> bool:
         try:
-            said = BrokerRegistration.FromString(node.value)
+            registered = BrokerRegistration.FromString(node.value)
         except DecodeError:
             return False
-        return await self._predecessor.is_gone(self._broker_id, said.instance, said.listeners)
+        return await self._stale_sessions.is_stale(self._broker_id, registered.instance, registered.listeners)
 
 
-def _same(value: bytes, registration: BrokerRegistration) -> bool:
-    """But for when it was said."""
-    said = BrokerRegistration.FromString(value)
-    said.load.time_ms = registration.load.time_ms
-    return said == registration
+def _is_same(value: bytes, registration: BrokerRegistration) -> bool:
+    """Return whether they are the same but for the time."""
+    registered = BrokerRegistration.FromString(value)
+    registered.load.time_ms = registration.load.time_ms
+    return registered == registration

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.errors import MetadataError, SessionLost, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.bundles import BundleRange
-from magnetar_wire.topic_name import NamespaceName
 
-__all__ = ["no_such_bundle", "told"]
-
-# Bundles that an error names.
-_SHOWN: Final = 8
+__all__ = ["convert_store_errors"]
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def convert_store_errors(what: str) -> Iterator[None]:
     """Raise errors of the metadata store as `BrokerError`: the outcome is unknown, and a retry finds it out. A
     `ValueError` is about stored data that can't be decoded."""
     try:
@@ -32,8 +26,3 @@ def told(what: str) -> Iterator[None]:
         ) from error
     except (MetadataError, ValueError) as error:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"{what} in the metadata store: {error}") from error
-
-
-def no_such_bundle(namespace: NamespaceName, bundle: BundleRange, there: Sequence[BundleRange]) -> BrokerError:
-    shown = ", ".join(map(str, there[:_SHOWN])) + (" …" if len(there) > _SHOWN else "")
-    return BrokerError(ErrorCode.NOT_FOUND, f"{namespace} has no bundle {bundle}: it has {shown}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_broker.broker_session import BrokerSession
-from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
+from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.server.outbox_budget import OutboxBudget

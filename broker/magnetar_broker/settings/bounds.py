@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.limits import MAX_BROKER_METADATA_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES

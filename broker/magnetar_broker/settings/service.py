@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.settings.administration import CatalogSettings, HealthSettings, MetricsSettings
 from magnetar_broker.settings.bounds import check_lag_bound, check_load_seconds, check_topic_bound
 from magnetar_broker.settings.delivery import ConsumeSettings, SubscriptionSettings

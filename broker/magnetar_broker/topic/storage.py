@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded

@@ -19,12 +19,12 @@ from functools import partial
 from typing import Final
 
 from magnetar_broker.core.counters import BrokerCounters, TopicCounters
-from magnetar_broker.core.producer_names import ProducerNames
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.producer_names import ProducerNames
 from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.subscriptions import Subscriptions
@@ -166,7 +166,7 @@ class Topic:
             self._clock,
             self.counters,
             self._all_counters,
-            self._names.stored,
+            self._names.record_stored,
         )
         evicted = self._names.claim(name, asked.instance, asked.connection_epoch, producer)
         if evicted is not None:

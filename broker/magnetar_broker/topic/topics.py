@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.core.system_topics import heartbeat_broker
-from magnetar_broker.core.topics_by_hash import TopicsByHash
-from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
+from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.system_topics import heartbeat_broker
 from magnetar_broker.topic.loading_queue import LoadingQueue
 from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topic.topics_by_hash import TopicsByHash
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
@@ -65,7 +65,7 @@ class TopicStorage(Protocol):
         deleted first. Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
 
     async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
-        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. With
+        """With its ledgers and cursors; with `life` only while the topic has that one: else `RequestNotStarted`. With
         `incarnation` nothing is done to a later topic of that name. Raises `BrokerError`; may be repeated."""
 
 
@@ -74,7 +74,7 @@ class TopicCatalog(Protocol):
         """What holds in its namespace. Raises `BrokerError` where there can be no such topic: no such tenant, no such
         namespace."""
 
-    async def creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
+    async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
         """Return the checks of the transaction that creates the topic. `explicit`: a request creates it; else it is
         created on first use. Raises `BrokerError` if it must not be created."""
 
@@ -146,7 +146,7 @@ class Topics:
             opening = self._opening.get(name)
             if opening is None:
                 if not self._may_be_here(name):
-                    await self._ownership.admit(name)
+                    await self._ownership.ensure_owned(name)
                     continue
                 task = asyncio.get_running_loop().create_task(self._open(name, create, explicit))
                 log_opened: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
@@ -193,7 +193,7 @@ class Topics:
     ) -> None:
         """Deletes the topic with all that it has; `only_if` says at the last moment whether it may go, of the topic as
         it is loaded. Raises `BrokerError`: NOT_ALLOWED while somebody is connected to it, unless by `force`;
-        `NothingDone` where it may not go, or is another broker's.
+        `RequestNotStarted` where it may not go, or is another broker's.
 
         Whose it is is read afresh: a broker that has lost it, and not noticed, knows nothing of who is connected.
         """
@@ -208,16 +208,16 @@ class Topics:
                 elif (ending := self._ending.get(name)) is not None:
                     await asyncio.wait([ending])
                 elif not self._may_be_here(name):
-                    await self._ownership.admit(name)
+                    await self._ownership.ensure_owned(name)
                 elif (topic := self._loaded.get(name)) is not confirmed:
-                    await self._ownership.confirm(name)
+                    await self._ownership.verify_owned(name)
                     confirmed = topic
                 else:
                     break
         except TopicUnloaded as elsewhere:
-            raise NothingDone(str(elsewhere)) from elsewhere
+            raise RequestNotStarted(str(elsewhere)) from elsewhere
         if only_if is not None and not only_if(topic):
-            raise NothingDone(f"{name} was not deleted: it was used or closed in the meantime")
+            raise RequestNotStarted(f"{name} was not deleted: it was used or closed in the meantime")
         if topic is not None and topic.in_use and not force:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
@@ -231,7 +231,7 @@ class Topics:
         if (error := deleting.exception()) is not None:
             raise _told(name, error)
 
-    async def unload_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
+    async def unload_bundle_topics(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
         """Closes those of one bundle gracefully, each within a bounded time; returns when none is open, being opened or
         being deleted any more. `Ownership` lets none be opened meanwhile.
 
@@ -245,7 +245,7 @@ class Topics:
         while tasks := self._under_way_within(namespace, bundle):
             await asyncio.wait(tasks)
 
-    def give_up_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
+    def abort_bundle_topics(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
         """Those of one bundle, at once: somebody else may have them already."""
         self._break_off(namespace, bundle)
         for name in self._within(namespace, bundle):
@@ -267,7 +267,7 @@ class Topics:
 
     def _within(self, namespace: NamespaceName, bundle: BundleRange) -> list[TopicName]:
         """A broker's heartbeat is that broker's, whoever has its bundle."""
-        names = self._by_hash.within(namespace.tenant, namespace.namespace, bundle)
+        names = self._by_hash.find_in_bundle(namespace.tenant, namespace.namespace, bundle)
         return [name for name in names if heartbeat_broker(name) is None]
 
     async def close(self, problem: BrokerError) -> None:
@@ -341,7 +341,7 @@ class Topics:
         except BrokerError as error:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
-        along = await self._catalog.creation(name, explicit=explicit)
+        along = await self._catalog.prepare_creation(name, explicit=explicit)
         return await self._storage.open(name, create=True, along=along, policies=policies, log_opened=self._log_opened)
 
     def _log_opened(self, topic: Topic) -> None:
@@ -357,13 +357,13 @@ class Topics:
 
     def _why_not_here(self, name: TopicName) -> BrokerError | None:
         try:
-            self._ownership.check(name)
+            self._ownership.check_owned(name)
         except TopicUnloaded as error:
             return error
         return None
 
     def _lost(self, topic: Topic, error: BrokerError) -> None:
-        self._ownership.doubt(topic.name)
+        self._ownership.reverify(topic.name)
         self._end(topic, topic.close(error))
 
     def _end(self, topic: Topic, work: Coroutine[Any, Any, None]) -> None:
@@ -416,13 +416,13 @@ class Topics:
                     raise
                 return  # whoever deleted it before has not finished, or was faster
             try:
-                await self._ownership.confirm(name)
+                await self._ownership.verify_owned(name)
             except TopicUnloaded as elsewhere:
-                raise NothingDone(str(elsewhere)) from elsewhere
+                raise RequestNotStarted(str(elsewhere)) from elsewhere
         try:
             await self._storage.delete(name, None if force else life, incarnation)
-        except NothingDone:
-            self._ownership.doubt(name)
+        except RequestNotStarted:
+            self._ownership.reverify(name)
             raise
 
 

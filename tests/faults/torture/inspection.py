@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata.location import open_metadata
 from magnetar_protos import ledger_pb2
 from magnetar_wire.clock import SystemClock

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import NoSuchLedger
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.paths import INTENTS
 from magnetar_broker import paths
 from magnetar_metadata import compare_and_set
@@ -42,9 +42,9 @@ async def ledgers_of(folder: Path) -> Ledgers:
 
 async def ledgers_in(store: MetadataStore) -> Ledgers:
     """While nobody makes any."""
-    ledgers = LedgerStore(store, SystemClock(), SystemRandomness())
+    ledgers = LedgerMetadataStore(store, SystemClock(), SystemRandomness())
     living = [one async for one in ledgers.ledger_ids() if await _lives(ledgers, one)]
-    named = set(await ledgers.ids_under(INTENTS))
+    named = set(await ledgers.list_ledger_ids(INTENTS))
     async for topic in _topics(store):
         named.update(await _named_by(store, topic))
     for name in await store.children(paths.REMAINS):
@@ -54,9 +54,9 @@ async def ledgers_in(store: MetadataStore) -> Ledgers:
     return Ledgers(living, named, await ledgers.last_ledger_id())
 
 
-async def _lives(ledgers: LedgerStore, ledger_id: int) -> bool:
+async def _lives(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
     try:
-        return (await ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
+        return (await ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
     except NoSuchLedger:  # bookies are done with it by now
         return False
 

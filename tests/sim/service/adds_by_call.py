@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.adds_at_hand import AddsAtHand, Answered
+from magnetar_bookie.in_process_adds import Answered, InProcessAdds
 from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
 from tests.sim.stream import SimulatedStream
@@ -22,13 +22,15 @@ __all__ = ["watch_calls"]
 
 def watch_calls(world: ServiceWorld, client: SimulatedStream, served: SimulatedStream, what: object) -> object:
     """Return the service's in-process object for the client, wrapped if adds go to it."""
-    return _WatchedAdds(world, client, served, what) if isinstance(what, AddsAtHand) else what
+    return _WatchedAdds(world, client, served, what) if isinstance(what, InProcessAdds) else what
 
 
 class _WatchedAdds:
-    """An `AddsAtHand`."""
+    """An `InProcessAdds`."""
 
-    def __init__(self, world: ServiceWorld, client: SimulatedStream, served: SimulatedStream, adds: AddsAtHand) -> None:
+    def __init__(
+        self, world: ServiceWorld, client: SimulatedStream, served: SimulatedStream, adds: InProcessAdds
+    ) -> None:
         self._world = world
         self._client = client
         self._served = served

@@ -90,7 +90,7 @@ class BrokerHost(Host):
         if self.world.service.everybody_owns:
             # Ownership is a hint: where it is wrong the ledgers' fences decide.
             everything = FakeOwnership.of_everything([("internal", self.address)], self.name)
-            for name in ("home", "check", "admit", "confirm", "doubt"):
+            for name in ("find_owner", "check_owned", "ensure_owned", "verify_owned", "reverify"):
                 setattr(life.ownership, name, getattr(everything, name))
 
     def stop(self) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from magnetar.admin import AsyncAdmin
 from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar.exceptions import MagnetarException
-from magnetar_bookie.read.range_reader import EntryReader, NotRead
-from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
+from magnetar_bookie.read.record import extract_entry
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.topic_name import TopicName
@@ -120,12 +120,14 @@ class PlanReader(Host):
         while at <= piece.last_entry_id:
             try:
                 found = await reader.read(at, piece.last_entry_id)
-            except NotRead as error:
+            except EntriesNotRead as error:
                 held = "held" if self.world.leases.holds(grant) else "lapsed"
                 self.world.trace.line(self.name, f"could not read (its lease {held}): {error}")
-                self.world.count(f"planned, {held}, and could not be read" + (" by anybody" if error.settled else ""))
+                self.world.count(
+                    f"planned, {held}, and could not be read" + (" by anybody" if error.all_answered else "")
+                )
                 return
             for record in found.records:
-                self.world.judged(self.world.checker.was_read, piece.ledger_id, at, entry_of(record))
+                self.world.judged(self.world.checker.was_read, piece.ledger_id, at, extract_entry(record))
                 at += 1
             self.world.count("planned entries read", len(found.records))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import Appended, LedgerWriter
 from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_writer import AppendCallback, LedgerWriter
 from magnetar_bookie.read.striping import Striping
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
         properties: Mapping[str, bytes] | None = None,
         *,
         explicit_lac: bool = True,
-    ) -> tuple[MadeLedger, LedgerWriter]:
+    ) -> tuple[NewLedger, LedgerWriter]:
         made, writer = await create(striping, purpose, properties, explicit_lac=explicit_lac)
         _watch(writer, made.ledger_id, world, listed=purpose.startswith("topic"))
         return made, writer
@@ -39,9 +39,9 @@ def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
 
 
 def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed: bool) -> None:
-    append, checker = writer.append_run, world.checker
+    append, checker = writer.append_entries, world.checker
 
-    def watched(entries: Sequence[bytes], done: Appended) -> int:
+    def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
         def told(result: int | AddFailed, count: int) -> None:
             if isinstance(result, int):
                 for entry_id in range(result, result + count):
@@ -57,4 +57,4 @@ def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed:
             checker.appended(ledger_id, entry_id, entry)
         return first
 
-    writer.append_run = watched  # type: ignore[method-assign]
+    writer.append_entries = watched  # type: ignore[method-assign]

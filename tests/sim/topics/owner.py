@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import Appended, LedgerWriter
 from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.ledger.ledger_writer import AppendCallback, LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
 from magnetar_broker.admin.ledger_locations import LedgerLocations
@@ -19,7 +19,7 @@ from magnetar_broker.core.log_entry import NewEntry, chunk_of
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
-from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
+from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -52,11 +52,11 @@ class _WatchedClient(LedgerClient):
         properties: Mapping[str, bytes] | None = None,
         *,
         explicit_lac: bool = True,
-    ) -> tuple[MadeLedger, LedgerWriter]:
+    ) -> tuple[NewLedger, LedgerWriter]:
         made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
-        append, checker = writer.append_run, self.checker
+        append, checker = writer.append_entries, self.checker
 
-        def watched(entries: Sequence[bytes], done: Appended) -> int:
+        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
             def told(result: int | AddFailed, count: int) -> None:
                 if isinstance(result, int):
                     for entry_id in range(result, result + count):
@@ -68,7 +68,7 @@ class _WatchedClient(LedgerClient):
                 checker.appended(made.ledger_id, entry_id, entry)
             return first
 
-        writer.append_run = watched  # type: ignore[method-assign]
+        writer.append_entries = watched  # type: ignore[method-assign]
         return made, writer
 
 
@@ -86,7 +86,7 @@ class TopicOwner(ChainWriter):
             client = _WatchedClient(store, self.transport, self.clock, self.chance, self.world.plan.client)
             client.checker = self.world.checker
             self.client, self.adds = client, AddsWatch(client, self.world.checker)
-            sweeper = RemainsSweeper(client, self.clock, self.chance, 2.0)
+            sweeper = OrphanedLedgerDeleter(client, self.clock, self.chance, 2.0)
             sweeping = asyncio.get_running_loop().create_task(sweeper.run())
             try:
                 await client.start()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from tests.sim.topics.leased import Grant
@@ -27,8 +27,8 @@ class LeasedReader(TopicOwner):
         world = self.world
         last = grant.entries[ledger_id] - 1
         try:
-            reader = LedgerReader(client, ledger_id, await client.ledgers.read(ledger_id))
-            reader.told_confirmed(last)
+            reader = LedgerReader(client, ledger_id, await client.ledgers.read_metadata(ledger_id))
+            reader.raise_last_add_confirmed(last)
             first = self.chance.below(last + 1)
             entries = await reader.read(first, last)
         except LedgerDeleted as error:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import (
     AddFailed,
     CloseLost,
@@ -23,6 +21,8 @@ from magnetar_bookie.errors import (
     OutcomeNotKnown,
     TooManyPending,
 )
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -191,7 +191,7 @@ class ChainOwner:
             # A slow owner: the sweeper may be faster, and may come just then.
             await host.clock.sleep(self._claims_after_s())
         try:
-            stored = await client.ledgers.record(made, self._path, self._update(made=made.ledger_id))
+            stored = await client.ledgers.claim_ledger(made, self._path, self._update(made=made.ledger_id))
         except IntentSwept:
             writer.abandon()
             self._world.count("an intent was swept")
@@ -228,7 +228,7 @@ class ChainOwner:
                 except TooManyPending:
                     if not self._again:
                         self._again.append(payload)
-                    await writer.room()
+                    await writer.wait_for_capacity()
                     continue
                 if self._again:
                     self._again.pop(0)
@@ -237,7 +237,7 @@ class ChainOwner:
             await host.clock.sleep(chance.random() * chance.choice((0.002, 0.2, 1.0)))
             if self.rests_until > host.clock.monotonic():
                 await host.clock.sleep(self.rests_until - host.clock.monotonic())
-            if writer.wants_roll:
+            if writer.should_roll:
                 world.count("a degraded ledger rolled")
                 break
             if chance.random() < 0.02:
@@ -292,4 +292,4 @@ class ChainOwner:
 
 
 def _failed(writer: LedgerWriter) -> bool:
-    return writer.failed is not None
+    return writer.failure is not None

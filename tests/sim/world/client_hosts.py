@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.history import CHAINS, Chain, stored_payload
 from tests.sim.world.chain_writer import ChainWriter

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import LedgerError, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.ending import unrest
@@ -104,10 +104,10 @@ class _LastOwner(ChainOwner):
         process.spawn(self._tail(writer.ledger_id))
         await host.clock.sleep(0.25)
         written = await super()._write(writer, count)
-        while writer.pending_entries and writer.failed is None:
+        while writer.pending_entries and writer.failure is None:
             await host.clock.sleep(_LOOK_S)
         waited_s = 0.0
-        while (seen := self._seen.get(writer.ledger_id, -1)) < writer.last_add_confirmed and writer.failed is None:
+        while (seen := self._seen.get(writer.ledger_id, -1)) < writer.last_add_confirmed and writer.failure is None:
             self._world.checker.tail_waits(writer.ledger_id, seen, writer.last_add_confirmed, waited_s)
             await host.clock.sleep(_LOOK_S)
             waited_s += _LOOK_S

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.client.add_channel import AddChannel, AddSink
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.add_channel import AddCallbacks, AddChannel
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from tests.sim.invariants import Checker
 
 __all__ = ["AddsWatch"]
@@ -30,9 +30,9 @@ class AddsWatch:
     def __init__(self, client: LedgerClient, checker: Checker) -> None:
         self._client = client
         self._checker = checker
-        self._adds = client.bookies.adds
+        self._adds = client.bookies.get_add_channel
         self._channels: dict[str, _WatchedChannel] = {}
-        client.bookies.adds = self._watched_adds  # type: ignore[method-assign]
+        client.bookies.get_add_channel = self._watched_adds  # type: ignore[method-assign]
 
     def _watched_adds(self, bookie_id: str, *, recovery: bool = False) -> AddChannel:
         channel = self._adds(bookie_id, recovery=recovery)
@@ -58,8 +58,8 @@ class _WatchedChannel:
         self._channel = channel
         self._bound_bytes = bound_bytes
         self._checker = checker
-        # By ledger and the sink that it gave.
-        self._sinks: dict[tuple[int, AddSink], _WatchedSink] = {}
+        # By ledger and the callbacks that it gave.
+        self._callbacks: dict[tuple[int, AddCallbacks], _WatchedCallbacks] = {}
         # By ledger: the entries that were sent and are not answered.
         self._unanswered: dict[int, set[int]] = {}
         # The ledgers that have been notified since the bound was passed; None: it is not passed.
@@ -76,9 +76,9 @@ class _WatchedChannel:
     @property
     def attached(self) -> list[int]:
         """The ledgers that hear of the bookie."""
-        return [ledger_id for ledger_id, _ in self._sinks]
+        return [ledger_id for ledger_id, _ in self._callbacks]
 
-    def answered(self, ledger_id: int, entry_ids: range) -> None:
+    def on_answer(self, ledger_id: int, entry_ids: range) -> None:
         entries = self._unanswered.get(ledger_id, set())
         entries.difference_update(entry_ids)
         if not entries:
@@ -104,21 +104,21 @@ class _WatchedChannel:
             else:
                 self._pass_turn(self._notified, [ledger_id], _TURNS)
 
-    def _watched_attach(self, ledger_id: int, sink: AddSink) -> Callable[[], None]:
-        watched = self._sinks[ledger_id, sink] = _WatchedSink(self, ledger_id, sink)
+    def _watched_attach(self, ledger_id: int, callbacks: AddCallbacks) -> Callable[[], object]:
+        watched = self._callbacks[ledger_id, callbacks] = _WatchedCallbacks(self, ledger_id, callbacks)
         detach = self._attach(ledger_id, watched)
 
         def watched_detach() -> None:
             detach()
-            if self._sinks.get((ledger_id, sink)) is watched:
-                del self._sinks[ledger_id, sink]
+            if self._callbacks.get((ledger_id, callbacks)) is watched:
+                del self._callbacks[ledger_id, callbacks]
                 # A ledger that changes its ensemble attaches again at once, and has missed no answer.
                 asyncio.get_running_loop().call_soon(self._forget_detached, ledger_id)
 
         return watched_detach
 
-    def _watched_abandon(self, ledger_id: int, sink: AddSink) -> None:
-        self._abandon(ledger_id, self._sinks.pop((ledger_id, sink), sink))
+    def _watched_abandon(self, ledger_id: int, callbacks: AddCallbacks) -> None:
+        self._abandon(ledger_id, self._callbacks.pop((ledger_id, callbacks), callbacks))
         self._forget_detached(ledger_id)
 
     def _forget_detached(self, ledger_id: int) -> None:
@@ -134,23 +134,23 @@ class _WatchedChannel:
 
 
 @dataclass(eq=False, slots=True)
-class _WatchedSink:
+class _WatchedCallbacks:
     """Notes what a ledger is told of its entries, and tells the ledger."""
 
     channel: _WatchedChannel
     ledger_id: int
-    sink: AddSink
+    callbacks: AddCallbacks
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
-        self.channel.answered(self.ledger_id, range(first_entry_id, first_entry_id + count))
-        self.sink.answered(bookie_id, first_entry_id, count, status)
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        self.channel.on_answer(self.ledger_id, range(first_entry_id, first_entry_id + count))
+        self.callbacks.on_answer(bookie_id, first_entry_id, count, status)
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.channel.forget(self.ledger_id)
-        self.sink.bookie_failed(bookie_id, reason)
+        self.callbacks.on_bookie_failed(bookie_id, reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
-        self.sink.bookie_lags(bookie_id, reason)
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self.callbacks.on_bookie_lags(bookie_id, reason)
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
-        self.sink.bookie_caught_up(bookie_id)
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
+        self.callbacks.on_bookie_caught_up(bookie_id)

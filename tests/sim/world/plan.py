@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.chance import Chance

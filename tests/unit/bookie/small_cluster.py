@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, in_new_ensemble
-from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, replace_last_fragment
+from magnetar_bookie.read.striping import Fragment, Striping, find_fragment
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer, MemoryStore
@@ -59,7 +59,7 @@ class SmallCluster:
     async def make(self, striping: Striping, *fragments: Fragment) -> int:
         """A ledger with these fragments; by default one, on the first bookies."""
         first = fragments[0] if fragments else Fragment(0, tuple(self.bookies)[: striping.ensemble_size])
-        made = await self.client.ledgers.make(
+        made = await self.client.ledgers.create_ledger(
             first.bookies,
             striping,
             wanted_ensemble_size=striping.ensemble_size,
@@ -67,11 +67,11 @@ class SmallCluster:
             cookie_checks=[],
         )
         for fragment in fragments[1:]:
-            await self.client.ledgers.change(made.ledger_id, partial(in_new_ensemble, fragment=fragment))
+            await self.client.ledgers.change_metadata(made.ledger_id, partial(replace_last_fragment, fragment=fragment))
         return made.ledger_id
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        return await self.client.ledgers.read(ledger_id, fresh=True)
+        return await self.client.ledgers.read_metadata(ledger_id, fresh=True)
 
     async def put(
         self, ledger_id: int, entry_ids: Sequence[int], *, without: Sequence[str] = (), confirmed: int | None = None
@@ -79,7 +79,7 @@ class SmallCluster:
         """Each entry gets to its write set, but for these bookies. Each record's LAC is the entry before, or stated."""
         metadata = await self.metadata(ledger_id)
         for entry_id in entry_ids:
-            fragment = fragment_of(metadata.fragments, entry_id)
+            fragment = find_fragment(metadata.fragments, entry_id)
             for slot in metadata.striping.write_set(entry_id):
                 if fragment.bookies[slot] not in without:
                     self.bookies[fragment.bookies[slot]].keep(ledger_id, record_of(ledger_id, entry_id, confirmed))

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import pytest
 
-from magnetar_bookie.client.add_channel import AddChannel
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.add_channel import AddChannel
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.frame import decode_frame
@@ -81,16 +81,16 @@ class Sink:
         # Each notification of lag, and "" for each that it is over.
         self.lags: list[str] = []
 
-    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+    def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         self.answers.append((first_entry_id, count))
 
-    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.failures.append(reason)
 
-    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+    def on_bookie_lags(self, bookie_id: str, reason: str) -> None:
         self.lags.append(reason)
 
-    def bookie_caught_up(self, bookie_id: str) -> None:
+    def on_bookie_caught_up(self, bookie_id: str) -> None:
         self.lags.append("")
 
 
@@ -204,7 +204,7 @@ async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody() -> None
         bench.streams[0].answer((1, 0, 1))  # it is there, and was not read yet when the time is over
         bench.clock.advance(2)
         assert len(one.failures) == 1
-        bench.channel.registered_anew()
+        bench.channel.reset_backoff()
         bench.send(1, 0)  # the next stream is open before the old one has ended
         await bench.settle()
         assert len(bench.streams) == 2
@@ -410,7 +410,7 @@ async def test_dead_bookie_is_retried_with_backoff_until_it_registers(bench: Ben
         bench.clock.advance(0.1)
     assert len(one.failures) == 40  # at once, each time
     assert 4 <= len(opened) <= 8
-    bench.channel.registered_anew()
+    bench.channel.reset_backoff()
     bench.send(1, 0)
     await bench.settle()
     assert len(bench.streams) == len(opened) + 1
@@ -432,7 +432,7 @@ async def test_answers_that_are_nonsense_do_no_harm(bench: Bench) -> None:
 
 async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench) -> None:
     class Failing(Sink):
-        def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
             raise ValueError("a mistake")
 
     bench.channel.attach(1, Failing())

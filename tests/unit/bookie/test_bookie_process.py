@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import BookieRefused, DecommissionedBookie, ForeignDisk, NoSuchLedger, WipedBookie
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess, SessionPart
@@ -55,7 +55,7 @@ class Machine:
         self.transport = InProcessTransport(self.clock)
         self.disk = self.new_disk()
         self.store = self.server.connect()
-        self.ledgers = LedgerStore(self.store, self.clock, SeededRandomness(1))
+        self.ledgers = LedgerMetadataStore(self.store, self.clock, SeededRandomness(1))
         # The sessions of bookies, oldest first.
         self.sessions: list[MemoryStore] = []
 
@@ -116,7 +116,7 @@ class Machine:
 
     async def ledger(self, *bookies: str) -> int:
         striping = Striping(len(bookies), len(bookies), 1)
-        made = await self.ledgers.make(
+        made = await self.ledgers.create_ledger(
             bookies, striping, wanted_ensemble_size=len(bookies), purpose="test", cookie_checks=[]
         )
         return made.ledger_id
@@ -211,9 +211,9 @@ async def test_start_waits_for_a_metadata_store_that_gives_no_answer() -> None:
     async def open_metadata() -> MemoryStore:
         store = await opened()
         for _ in range(len(machine.sessions)):
-            machine.server.next_request(store, None)
+            machine.server.queue_faults(store, None)
         if faults:
-            machine.server.next_request(store, faults.pop())
+            machine.server.queue_faults(store, faults.pop())
             asyncio.get_running_loop().call_later(0.02, machine.server.resume, store)
         return store
 
@@ -405,19 +405,19 @@ async def test_only_a_tombstone_has_a_ledger_dropped() -> None:
         lonely = await machine.ledger("b1")
         unexplained = 77
         await hold(machine, process, ledger_id, deleted, lonely, unexplained)
-        await machine.ledgers.change(deleted, ledger_metadata.tombstone)
-        await machine.ledgers.change(lonely, ledger_metadata.tombstone)
+        await machine.ledgers.change_metadata(deleted, ledger_metadata.make_tombstone)
+        await machine.ledgers.change_metadata(lonely, ledger_metadata.make_tombstone)
         await until(lambda: list(process.collector.unexplained) == [unexplained], "the ledger is counted")
         await until(lambda: process.bookie.is_deleted(deleted), "the tombstone is seen")
 
         async def off_the_list() -> bool:
-            return (await machine.ledgers.read(deleted, fresh=True)).holders == ("b2",)
+            return (await machine.ledgers.read_metadata(deleted, fresh=True)).holders == ("b2",)
 
         await until(off_the_list, "it takes itself off")
 
         async def is_node_deleted() -> bool:
             try:
-                await machine.ledgers.read(lonely, fresh=True)
+                await machine.ledgers.read_metadata(lonely, fresh=True)
             except NoSuchLedger:
                 return True
             return False
@@ -438,11 +438,11 @@ async def test_tombstone_is_durable_before_bookie_leaves_the_holders() -> None:
     storage = machine.disk.open()
     storage.write(Changes(dropped=[ledger_id], ledgers={ledger_id: LedgerData(KEY, deleted=True)}))
     await storage.sync()
-    await machine.ledgers.change(ledger_id, ledger_metadata.tombstone)
+    await machine.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)
     async with machine.running():
 
         async def off_the_list() -> bool:
-            metadata = await machine.ledgers.read(ledger_id, fresh=True)
+            metadata = await machine.ledgers.read_metadata(ledger_id, fresh=True)
             assert metadata.state is LedgerState.TOMBSTONE
             return metadata.holders == ("b2",)
 
@@ -455,7 +455,7 @@ async def test_tombstone_of_a_round_that_was_broken_off_is_waited_for() -> None:
     disk = slow_disk(clock)
     machine = Machine()
     ledger_id = await machine.ledger("b1", "b2")
-    await machine.ledgers.change(ledger_id, ledger_metadata.tombstone)
+    await machine.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)
     storage = disk.open()
     storage.write(Changes(records={(ledger_id, 0): record(ledger_id, 0)}, ledgers={ledger_id: LedgerData(KEY)}))
     bookie = Bookie("b1", storage, clock)
@@ -467,12 +467,12 @@ async def test_tombstone_of_a_round_that_was_broken_off_is_waited_for() -> None:
     second = asyncio.create_task(collector.collect(machine.ledgers))
     for _ in range(200):
         await asyncio.sleep(0)
-    assert (await machine.ledgers.read(ledger_id, fresh=True)).holders == ("b1", "b2")
+    assert (await machine.ledgers.read_metadata(ledger_id, fresh=True)).holders == ("b1", "b2")
     while not second.done():
         clock.advance(1)
         await asyncio.sleep(0)
     await second
-    assert (await machine.ledgers.read(ledger_id, fresh=True)).holders == ("b2",)
+    assert (await machine.ledgers.read_metadata(ledger_id, fresh=True)).holders == ("b2",)
     await bookie.close()
 
 
@@ -484,10 +484,10 @@ async def test_bookie_that_nobody_names_makes_itself_known() -> None:
         await hold(machine, process, ledger_id)
 
         async def known() -> bool:
-            return (await machine.ledgers.read(ledger_id, fresh=True)).former_bookies == ("b1",)
+            return (await machine.ledgers.read_metadata(ledger_id, fresh=True)).former_bookies == ("b1",)
 
         await until(known, "it adds itself")
-        await machine.ledgers.change(ledger_id, ledger_metadata.tombstone)
+        await machine.ledgers.change_metadata(ledger_id, ledger_metadata.make_tombstone)
         await until(lambda: process.bookie.is_deleted(ledger_id), "it drops the ledger")
 
 

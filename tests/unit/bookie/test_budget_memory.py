@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.group_commit_rules import CommitGroup
-from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_testing.clock import ManualClock
 from tests.running import until
 from tests.traced_memory import traced_memory
 
@@ -45,45 +44,37 @@ async def test_pending_adds_count_memory_of_small_records() -> None:
     """CHK-68: `max_pending_bytes` of a ledger's writer. What its channels keep counts as the bookies' lag."""
 
     def fill() -> ReplicatedAdds:
-        nobody: Any = _Nobody()
+        unused: Any = _Unused()
         fragment, first = Fragment(0, ("b1", "b2", "b3")), 1_000_000
-        adds = ReplicatedAdds(
-            1,
-            b"k",
-            Striping(3, 3, 2),
-            fragment,
-            first,
-            nobody,
-            nobody,
-            nobody,
-            ManualClock(),
-            nobody,
-            LedgerClientSettings(),
-            recovery=False,
-        )
+        metadata = LedgerMetadata(LedgerState.OPEN, Striping(3, 3, 2), b"k", (fragment,))
+        adds = ReplicatedAdds(unused, 1, metadata, fragment, first, unused, recovery=False)
         while adds.pending_bytes < BUDGET:
-            adds.add(first, small_records(first, 100), lambda first, records, error: None)
+            adds.add_records(first, small_records(first, 100), lambda first, records, error: None)
             first += 100
         return adds
 
     memory_bytes, adds = traced_memory(fill)
     assert BUDGET / 4 < memory_bytes < BUDGET * 1.25
     for bookie_id in ("b1", "b2"):
-        adds.answered(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
+        adds.on_answer(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
     await until(lambda: not adds.pending_entries, "they have completed")
     assert adds.pending_bytes == 0
 
 
-class _Nobody:
-    """Bookies that are sent nothing."""
+class _Unused:
+    """A client, its bookies and their channels, which send nothing."""
 
-    def adds(self, bookie_id: str, *, recovery: bool) -> _Nobody:
+    @property
+    def bookies(self) -> _Unused:
         return self
 
-    def attach(self, ledger_id: int, sink: object) -> object:
+    def get_add_channel(self, bookie_id: str, *, recovery: bool) -> _Unused:
+        return self
+
+    def attach(self, ledger_id: int, callbacks: object) -> object:
         return lambda: None
 
-    def listen(self, listener: object) -> object:
+    def add_listener(self, callback: object) -> object:
         return lambda: None
 
     def send(self, *run: object, recovery: bool) -> None: ...

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.daemon.run import BookieDaemon, BookieParts
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.process import BookieSettings
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
@@ -160,11 +160,11 @@ async def test_clients_resolve_bookie_addresses_by_listener_name(tmp_path: Path)
         client = LedgerClient(machine.server.connect(), machine.transport, machine.clock, SeededRandomness(1))
         await client.start()
         try:
-            assert client.bookies.address("b1") == "b1.local:4000"
-            assert client.bookies.address("b1", "internal") == "b1.local:4000"
-            assert client.bookies.address("b1", "external") == f"example.org:{port}"
-            assert client.bookies.address("b1", "elsewhere") == "b1.local:4000"
-            assert client.bookies.address("b2", "external") == ""
+            assert client.bookies.find_address("b1") == "b1.local:4000"
+            assert client.bookies.find_address("b1", "internal") == "b1.local:4000"
+            assert client.bookies.find_address("b1", "external") == f"example.org:{port}"
+            assert client.bookies.find_address("b1", "elsewhere") == "b1.local:4000"
+            assert client.bookies.find_address("b2", "external") == ""
         finally:
             await client.close()
 

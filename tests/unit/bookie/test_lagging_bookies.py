@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.replicated_adds import Done, ReplicatedAdds
-from magnetar_bookie.core.ensemble_change import Ensemble
 from magnetar_bookie.errors import TooManyPending
+from magnetar_bookie.ledger.ensemble_rules import Ensemble
+from magnetar_bookie.ledger.replicated_adds import AddCallback, ReplicatedAdds
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from tests.unit.bookie.small_cluster import running_small_cluster
 from tests.unit.bookie.writer_scene import Outcomes, Scene
 
@@ -36,7 +36,7 @@ def test_lagging_bookie_is_dispensable_only_with_full_ack_quorums(sizes: tuple[i
             if condition == "lags":
                 ensemble.set_lagging(name, True)
             elif condition == "absent":
-                ensemble.fail(name)
+                ensemble.mark_failed(name)
         write_sets = [striping.write_set(entry_id) for entry_id in range(striping.ensemble_size)]
         well = [sum(conditions[slot] == "well" for slot in slots) for slots in write_sets]
         expected = [
@@ -47,8 +47,8 @@ def test_lagging_bookie_is_dispensable_only_with_full_ack_quorums(sizes: tuple[i
                 count >= striping.ack_quorum for count, slots in zip(well, write_sets, strict=True) if slot in slots
             )
         ]
-        assert ensemble.dispensable() == expected
-        assert ensemble.held_up_by == [
+        assert ensemble.dispensable == expected
+        assert ensemble.lagging_bookies == [
             name for name, condition in zip(names, conditions, strict=True) if condition == "lags"
         ]
 
@@ -56,15 +56,15 @@ def test_lagging_bookie_is_dispensable_only_with_full_ack_quorums(sizes: tuple[i
 def test_a_bookie_that_failed_or_caught_up_holds_nothing_up() -> None:
     ensemble = Ensemble(Striping(1, 1, 1), ["b0"])
     ensemble.set_lagging("b9", True)
-    assert ensemble.held_up_by == []
+    assert ensemble.lagging_bookies == []
     ensemble.set_lagging("b0", True)
     ensemble.set_lagging("b0", False)
-    assert ensemble.held_up_by == []
+    assert ensemble.lagging_bookies == []
     ensemble.set_lagging("b0", True)
-    ensemble.fail("b0")
-    assert ensemble.held_up_by == []
+    ensemble.mark_failed("b0")
+    assert ensemble.lagging_bookies == []
     ensemble.set_lagging("b0", True)  # news of a bookie that is sent nothing any more
-    assert ensemble.held_up_by == []
+    assert ensemble.lagging_bookies == []
 
 
 async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
@@ -73,23 +73,23 @@ async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
         one, other = await scene.writer(1, 1, 1), await scene.writer(1, 1, 1)
         (bookie,) = scene.bookies.values()
         rooms: list[str] = []
-        one.on_room = lambda: rooms.append("one")
-        other.on_room = lambda: rooms.append("other")
+        one.on_capacity = lambda: rooms.append("one")
+        other.on_capacity = lambda: rooms.append("other")
         bookie.holding = True
         outcomes, others = Outcomes(one), Outcomes(other)
         others.append(b"small")
         outcomes.append(*[ENTRY] * 5)
-        await scene.settled(lambda: one.held_up and other.held_up)
-        assert one.held_up_by == other.held_up_by == ["b1"]
-        assert not one.has_room()
+        await scene.settled(lambda: one.is_blocked and other.is_blocked)
+        assert one.blocking_bookies == other.blocking_bookies == ["b1"]
+        assert not one.has_capacity()
         with pytest.raises(TooManyPending, match="b1"):
             one.append(b"more", lambda _: None)
         assert rooms == []
         await bookie.release()
-        await scene.settled(lambda: len(outcomes.completed) == 5 and one.has_room() and other.has_room())
+        await scene.settled(lambda: len(outcomes.completed) == 5 and one.has_capacity() and other.has_capacity())
         assert sorted(rooms) == ["one", "other"]
-        assert (outcomes.failures, others.failures, one.failed, other.failed) == ([], [], None, None)
-        assert scene.clients[0].bookies.in_quarantine() == []
+        assert (outcomes.failures, others.failures, one.failure, other.failure) == ([], [], None, None)
+        assert scene.clients[0].bookies.quarantined() == []
         assert len(bookie.frames) <= 3
         outcomes.append(b"goes on")
         await scene.settled(lambda: len(outcomes.completed) == 6)
@@ -109,17 +109,17 @@ async def test_a_ledger_leaves_a_bookie_that_it_can_do_without_and_others_keep_i
         outcomes = Outcomes(spared)
         outcomes.append(*[ENTRY] * 5)
         await scene.settled(lambda: len(outcomes.completed) == 5 and lagging not in scene.ensemble(spared))
-        assert spared.failed is None
-        assert spared.has_room()
-        assert scene.clients[0].bookies.in_quarantine() == [lagging.bookie_id]
+        assert spared.failure is None
+        assert spared.has_capacity()
+        assert scene.clients[0].bookies.quarantined() == [lagging.bookie_id]
         # Dropped, what the other ledger has there is below the bound.
-        await scene.settled(lambda: not needs.held_up)
+        await scene.settled(lambda: not needs.is_blocked)
         outcomes.append(b"goes on")
         await scene.settled(lambda: len(outcomes.completed) == 6)
         assert len(needed.completed) == 1
         await lagging.release()
         await scene.settled(lambda: len(needed.completed) == 2)
-        assert needs.failed is None
+        assert needs.failure is None
         assert lagging in scene.ensemble(needs)
 
 
@@ -132,14 +132,14 @@ async def test_bookies_that_lag_together_are_all_waited_for() -> None:
         outcomes = Outcomes(writer)
         outcomes.append(*[ENTRY] * 5)
         # All three do at first, and one of them answers.
-        await scene.settled(lambda: writer.held_up_by == [first.bookie_id, second.bookie_id])
+        await scene.settled(lambda: writer.blocking_bookies == [first.bookie_id, second.bookie_id])
         assert not outcomes.told
         # One of the two answers all it was sent: the other is left, and the ledger goes on.
         await first.release()
-        await scene.settled(lambda: len(outcomes.completed) == 5 and writer.has_room())
-        await scene.settled(lambda: writer.absent == [second.bookie_id])
+        await scene.settled(lambda: len(outcomes.completed) == 5 and writer.has_capacity())
+        await scene.settled(lambda: writer.absent_bookies == [second.bookie_id])
         assert not third.held
-        assert writer.failed is None
+        assert writer.failure is None
 
 
 async def test_a_bookie_that_lags_and_answers_nothing_fails() -> None:
@@ -150,11 +150,11 @@ async def test_a_bookie_that_lags_and_answers_nothing_fails() -> None:
         bookie.holding = True
         outcomes = Outcomes(writer)
         outcomes.append(*[ENTRY] * 5)
-        await scene.settled(lambda: writer.held_up)
+        await scene.settled(lambda: writer.is_blocked)
         scene.clock.advance(5.1)
         await scene.settled(lambda: len(outcomes.failures) == 5)
-        assert not writer.held_up
-        assert scene.clients[0].bookies.adds("b1").unanswered_bytes == 0
+        assert not writer.is_blocked
+        assert scene.clients[0].bookies.get_add_channel("b1").unanswered_bytes == 0
 
 
 async def test_a_new_ledger_learns_of_the_lag_before_its_first_add() -> None:
@@ -164,25 +164,25 @@ async def test_a_new_ledger_learns_of_the_lag_before_its_first_add() -> None:
         for bookie in scene.bookies.values():
             bookie.holding = True
         Outcomes(writer).append(*[ENTRY] * 5)
-        await scene.settled(lambda: writer.held_up)
+        await scene.settled(lambda: writer.is_blocked)
         late = await scene.writer(2, 2, 2)
-        assert late.held_up
-        assert not late.has_room()
+        assert late.is_blocked
+        assert not late.has_capacity()
         for bookie in scene.bookies.values():
             await bookie.release()
-        await scene.settled(lambda: late.has_room() and writer.has_room())
+        await scene.settled(lambda: late.has_capacity() and writer.has_capacity())
 
 
 async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
     """CHK-68: recoveries of many ledgers send a slow bookie no more than its bound, and go on when it catches up."""
-    held_up: list[bool] = []
-    add = ReplicatedAdds.add
+    blocked: list[bool] = []
+    add = ReplicatedAdds.add_records
 
-    def noted(adds: ReplicatedAdds, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
-        held_up.append(adds.held_up)
+    def noted(adds: ReplicatedAdds, first_entry_id: int, records: Sequence[bytes], done: AddCallback) -> None:
+        blocked.append(adds.is_blocked)
         add(adds, first_entry_id, records, done)
 
-    with patch.object(ReplicatedAdds, "add", noted):
+    with patch.object(ReplicatedAdds, "add_records", noted):
         async with running_small_cluster(
             bookies=2,
             settings=LedgerClientSettings(
@@ -200,10 +200,10 @@ async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> No
             for _ in range(2000):
                 await asyncio.sleep(0)
             assert not recovery.done()
-            assert 0 < len(held_up) < 30
+            assert 0 < len(blocked) < 30
             for bookie in cluster.bookies.values():
                 bookie.let_go()
             for _ in range(2000):
                 await asyncio.sleep(0)
             assert (await recovery).last_entry_id == 29
-            assert not any(held_up)
+            assert not any(blocked)

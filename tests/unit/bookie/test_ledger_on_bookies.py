@@ -8,12 +8,12 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import LedgerFenced, Unreadable
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer
 from magnetar_testing.randomness import SeededRandomness

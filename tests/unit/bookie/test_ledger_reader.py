@@ -9,12 +9,12 @@ from contextlib import aclosing
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.client.ledger_reader import LedgerReader
-from magnetar_bookie.core.ledger_metadata import in_new_ensemble, tombstone, with_bookie_replaced
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, NoSuchEntry, NoSuchLedger, Unreadable
+from magnetar_bookie.ledger.ledger_metadata import make_tombstone, replace_bookie, replace_last_fragment
+from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import SessionLost
 from magnetar_protos import ledger_pb2 as pb
@@ -142,8 +142,8 @@ async def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(10))
         reader = await cluster.client.open(ledger_id)
-        await cluster.client.ledgers.change(
-            ledger_id, lambda current: in_new_ensemble(current, Fragment(10, ("b3", "b4", "b5")))
+        await cluster.client.ledgers.change_metadata(
+            ledger_id, lambda current: replace_last_fragment(current, Fragment(10, ("b3", "b4", "b5")))
         )
         await cluster.put(ledger_id, range(10, 15))
         assert await reader.read_last_add_confirmed() == 13
@@ -163,7 +163,9 @@ async def test_reader_uses_bookies_added_by_repair() -> None:
         assert list(raised.value.reasons) == ["b0"]
         for entry_id in range(20):
             cluster["b1"].keep(ledger_id, record_of(ledger_id, entry_id))
-        await cluster.client.ledgers.change(ledger_id, lambda current: with_bookie_replaced(current, 0, 0, "b0", "b1"))
+        await cluster.client.ledgers.change_metadata(
+            ledger_id, lambda current: replace_bookie(current, 0, 0, "b0", "b1")
+        )
         assert await reader.read(0, 19) == entries(0, 19)
         assert reader.metadata.fragments == (Fragment(0, ("b1",)),)
 
@@ -194,7 +196,9 @@ async def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
         reader = await cluster.client.open(ledger_id)
         for entry_id in range(20):
             cluster["b2"].keep(ledger_id, record_of(ledger_id, entry_id))
-        await cluster.client.ledgers.change(ledger_id, lambda current: with_bookie_replaced(current, 0, 0, "b0", "b2"))
+        await cluster.client.ledgers.change_metadata(
+            ledger_id, lambda current: replace_bookie(current, 0, 0, "b0", "b2")
+        )
         cluster["b0"].damage(ledger_id, 6)
         assert await reader.read(0, 19) == entries(0, 19)
         assert await repair_task(cluster, ledger_id) is None
@@ -212,10 +216,10 @@ async def test_a_copy_in_flight_to_an_open_ledger_is_not_lost(answer: str) -> No
         cluster["b1"].ledger(ledger_id).limbo = answer == "limbo"
         cluster["b0"].damage(ledger_id, 0)
         reader = await cluster.client.open(ledger_id)
-        reader.told_confirmed(1)
+        reader.raise_last_add_confirmed(1)
         with pytest.raises(Unreadable) as raised:
             await reader.read(0, 0)
-        assert not raised.value.settled
+        assert not raised.value.is_lost
         cluster["b1"].ledger(ledger_id).records[0] = record
         assert await reader.read(0, 0) == [entry(0)]
 
@@ -229,7 +233,7 @@ async def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> N
         ledger_id = await cluster.make(Striping(2, 2, 1), *(fragments if final == "earlier fragment" else ()))
         await cluster.put(ledger_id, range(2))
         reader = await cluster.client.open(ledger_id)
-        reader.told_confirmed(1)
+        reader.raise_last_add_confirmed(1)
         if final != "earlier fragment":
             assert (await cluster.client.recover(ledger_id)).last_entry_id == 1
         if final == "closed":
@@ -240,7 +244,7 @@ async def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> N
         asked = len(cluster["b0"].reads())
         with pytest.raises(Unreadable) as raised:
             await reader.read(0, 0)
-        assert raised.value.settled
+        assert raised.value.is_lost
         assert len(cluster["b0"].reads()) - asked == (2 if final == "closed before the second read" else 1)
 
 
@@ -272,7 +276,7 @@ async def test_a_deleted_ledger_is_not_read() -> None:
             await cluster.client.open(77)
         ledger_id = await closed_ledger(cluster, 5)
         reader = await cluster.client.open(ledger_id)
-        await cluster.client.ledgers.change(ledger_id, tombstone)
+        await cluster.client.ledgers.change_metadata(ledger_id, make_tombstone)
         for bookie in cluster.bookies.values():
             bookie.ledger(ledger_id).deleted = True
         with pytest.raises(LedgerDeleted):
@@ -356,8 +360,8 @@ async def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_b
         tail = Tail(reader.tail())
         await cluster.put(ledger_id, range(3))
         await tail.has(2)
-        await cluster.client.ledgers.change(
-            ledger_id, lambda current: in_new_ensemble(current, Fragment(3, ("b3", "b4", "b5")))
+        await cluster.client.ledgers.change_metadata(
+            ledger_id, lambda current: replace_last_fragment(current, Fragment(3, ("b3", "b4", "b5")))
         )
         await tail.has(3)  # the fragment itself says so
         await cluster.put(ledger_id, range(3, 6))

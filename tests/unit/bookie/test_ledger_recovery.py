@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.ledger_store import KnownLedger, Update
-from magnetar_bookie.core.ledger_metadata import (
+from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
+from magnetar_bookie.ledger.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
-    begin_recovery,
-    closed_by_recovery,
-    tombstone,
+    close_by_recovery,
+    make_tombstone,
+    start_recovery,
 )
-from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache, Update
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.garbage_collector import GarbageCollector
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_testing.metadata import Fault
@@ -190,7 +190,7 @@ async def test_entries_that_are_damaged_everywhere_cost_themselves_alone(stripin
             if entry_id in lost:
                 with pytest.raises(Unreadable) as raised:
                     await cluster.patiently(reader.read(entry_id, entry_id))
-                assert raised.value.settled
+                assert raised.value.is_lost
             else:
                 assert await reader.read(entry_id, entry_id) == [entry(entry_id)]
 
@@ -282,7 +282,7 @@ async def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> N
         tasks: list[asyncio.Task[None]] = []
 
         async def look() -> None:
-            seen.append(await cluster.client.ledgers.read(ledger_id))
+            seen.append(await cluster.client.ledgers.read_metadata(ledger_id))
 
         cluster["b3"].before = lambda method: tasks.append(asyncio.create_task(look())) if method == "add" else None
         metadata = await cluster.patiently(cluster.client.recover(ledger_id))
@@ -313,8 +313,8 @@ async def test_the_recovery_that_closes_first_counts_and_the_others_give_its_res
 
         def close_below(method: str) -> None:
             if method == "read" and not faster:
-                other = cluster.client.ledgers.change(
-                    ledger_id, lambda current: closed_by_recovery(current, fragment, [], 1, length, 0)
+                other = cluster.client.ledgers.change_metadata(
+                    ledger_id, lambda current: close_by_recovery(current, fragment, [], 1, length, 0)
                 )
                 faster.append(asyncio.ensure_future(other))
 
@@ -340,12 +340,12 @@ async def test_late_recovery_contacts_no_replacement_bookies(decided: str) -> No
 
         def update(current: LedgerMetadata | None) -> LedgerMetadata:
             if decided == "deleted":
-                return tombstone(current)
-            return closed_by_recovery(current, fragment, [], 1, length_up_to(1), 0)
+                return make_tombstone(current)
+            return close_by_recovery(current, fragment, [], 1, length_up_to(1), 0)
 
         def decide(method: str) -> None:
             if method == "add" and not faster:
-                faster.append(asyncio.ensure_future(cluster.client.ledgers.change(ledger_id, update)))
+                faster.append(asyncio.ensure_future(cluster.client.ledgers.change_metadata(ledger_id, update)))
 
         cluster["b1"].before = cluster["b2"].before = decide
         before = cluster.clock.monotonic()
@@ -369,18 +369,20 @@ async def test_entries_of_losing_recovery_are_deleted_with_the_ledger(of: Scene)
     (spare,) = [one for one in of.bookies.values() if one.bookie_id not in fragment.bookies]
     await of.bookies[fragment.bookies[0]].go()
     other = await of.new_client()
-    change = other.ledgers.change
+    change = other.ledgers.change_metadata
 
     async def another_closes_first(
-        ledger: int, update: Update, checks: Sequence[Check] = (), known: KnownLedger | None = None
+        ledger: int, update: Update, checks: Sequence[Check] = (), known: LedgerNodeCache | None = None
     ) -> LedgerMetadata:
-        if spare.bookie_id in (await of.client.ledgers.read(ledger, fresh=True)).former_bookies:
+        if spare.bookie_id in (await of.client.ledgers.read_metadata(ledger, fresh=True)).former_bookies:
             while not spare.holds(ledger, 2):
                 await asyncio.sleep(0)
-            await of.client.ledgers.change(ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0))
+            await of.client.ledgers.change_metadata(
+                ledger, lambda current: close_by_recovery(current, fragment, [], 2, 3, 0)
+            )
         return await change(ledger, update, checks, known)
 
-    with patch.object(other.ledgers, "change", another_closes_first):
+    with patch.object(other.ledgers, "change_metadata", another_closes_first):
         closed = await of.over(other.recover(ledger_id))
     assert spare.bookie_id not in closed.bookies()
     assert spare.holds(ledger_id, 2)
@@ -424,7 +426,7 @@ async def test_recovery_restarts_when_last_fragment_changes() -> None:
 
         def once(method: str) -> None:
             if method == "fence" and not changed:
-                changed.append(asyncio.ensure_future(cluster.client.ledgers.change(ledger_id, change)))
+                changed.append(asyncio.ensure_future(cluster.client.ledgers.change_metadata(ledger_id, change)))
 
         cluster["b0"].before = once
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
@@ -437,13 +439,13 @@ async def test_a_deleted_ledger_is_not_recovered() -> None:
             await cluster.client.recover(99)
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
-        await cluster.client.ledgers.change(ledger_id, begin_recovery)
+        await cluster.client.ledgers.change_metadata(ledger_id, start_recovery)
         before = cluster.clock.monotonic()
         tasks: list[asyncio.Task[LedgerMetadata]] = []
 
         def delete(method: str) -> None:
             if method == "read" and not tasks:
-                tasks.append(asyncio.ensure_future(cluster.client.ledgers.change(ledger_id, tombstone)))
+                tasks.append(asyncio.ensure_future(cluster.client.ledgers.change_metadata(ledger_id, make_tombstone)))
                 for bookie in cluster.bookies.values():
                     bookie.ledger(ledger_id).deleted = True
 
@@ -491,7 +493,7 @@ async def test_close_outcome_is_determined_after_lost_response() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
         await cluster.put(ledger_id, range(3))
-        await cluster.client.ledgers.change(ledger_id, begin_recovery)
+        await cluster.client.ledgers.change_metadata(ledger_id, start_recovery)
 
         def back(state: SessionState) -> None:
             if state is SessionState.SUSPENDED:
@@ -499,7 +501,7 @@ async def test_close_outcome_is_determined_after_lost_response() -> None:
 
         cluster.store.session.listen(back)
         cluster["b0"].before = lambda method: (
-            cluster.server.next_request(cluster.store, Fault.LOSE_ANSWER) if method == "read" else None
+            cluster.server.queue_faults(cluster.store, Fault.LOSE_ANSWER) if method == "read" else None
         )
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 

@@ -7,10 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission
-from magnetar_bookie.client.replicated_adds import ReplicatedAdds
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.ensemble_change import Change
+from magnetar_bookie.auto_recovery.decommission import start_decommission
 from magnetar_bookie.errors import (
     AddFailed,
     ClientClosed,
@@ -22,9 +19,12 @@ from magnetar_bookie.errors import (
     TooManyPending,
     WriterClosed,
 )
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ensemble_rules import EnsembleChange
+from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import check_record, encode_record
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
@@ -45,7 +45,7 @@ async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     assert outcomes.told == list(range(20, 520))
     assert (metadata.closed, metadata.last_entry_id) == (True, 519)
     assert metadata.length_bytes == sum(len(b"entry %d" % number) for number in range(20)) + 2000
-    assert metadata == await scene.clients[0].ledgers.read(writer.ledger_id)
+    assert metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id)
     for bookie in scene.ensemble(writer):
         assert len(bookie.entries(writer.ledger_id)) == 520
         assert max(bookie.frames) > 100  # what gathered left together
@@ -160,10 +160,10 @@ async def test_writer_continues_without_spare_and_refills_slot_on_return() -> No
         await dead.go()
         assert [await writer.add(b"x"), await writer.add(b"y")] == [1, 2]
         assert writer.metadata == before  # it stays listed
-        assert writer.absent == [dead.bookie_id]
+        assert writer.absent_bookies == [dead.bookie_id]
         await dead.come()
         await scene.settled(lambda: len(writer.metadata.fragments) == 2)
-        assert writer.absent == []
+        assert writer.absent_bookies == []
         assert await writer.add(b"z") == 3
         await scene.settled(lambda: 3 in dead.entries(writer.ledger_id))
         old, new = writer.metadata.fragments
@@ -234,7 +234,7 @@ async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scen
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, ledger_metadata.begin_recovery)
+    await ledgers.change_metadata(writer.ledger_id, ledger_metadata.start_recovery)
     for bookie in scene.ensemble(writer)[:2]:
         bookie.fenced.add(writer.ledger_id)
     outcomes = Outcomes(writer)
@@ -253,18 +253,20 @@ async def test_writer_changes_no_ensemble_during_recovery(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    recovered = await ledgers.change(writer.ledger_id, ledger_metadata.begin_recovery)
+    recovered = await ledgers.change_metadata(writer.ledger_id, ledger_metadata.start_recovery)
     await scene.ensemble(writer)[0].go()
     with pytest.raises(LedgerFenced):
         await writer.add(b"b")
-    assert await ledgers.read(writer.ledger_id) == recovered
+    assert await ledgers.read_metadata(writer.ledger_id) == recovered
 
 
 async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_failed(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    theirs = await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    theirs = await ledgers.change_metadata(
+        writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1)
+    )
     assert await writer.close() == theirs
 
 
@@ -278,7 +280,9 @@ async def test_a_close_by_somebody_else_is_lost_where_an_add_failed() -> None:
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
         ledgers = (await scene.client(scene.server.connect())).ledgers
-        await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+        await ledgers.change_metadata(
+            writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1)
+        )
         with pytest.raises(CloseLost):
             await writer.close()
 
@@ -287,7 +291,7 @@ async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
     """STO-4: whoever closed it may have kept an add that the writer never completed."""
     writer = await scene.writer()
     ledgers = (await scene.client(scene.server.connect())).ledgers
-    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    await ledgers.change_metadata(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
     with pytest.raises(CloseLost, match="closed by another client"):
         await writer.close()
 
@@ -299,7 +303,7 @@ async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault)
         await writer.add(b"a")
         spare = scene.spare(writer)
         # The read, then the change.
-        scene.server.next_request(scene.store, None, fault)
+        scene.server.queue_faults(scene.store, None, fault)
         await scene.ensemble(writer)[2].go()
         outcomes = Outcomes(writer)
         outcomes.append(b"b")
@@ -312,7 +316,7 @@ async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault)
         await scene.settled(lambda: outcomes.told == [1])
         assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 1]
         assert spare.bookie_id in writer.metadata.last_fragment.bookies
-        assert writer.metadata == await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True)
+        assert writer.metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id, fresh=True)
         await writer.close()
 
 
@@ -327,7 +331,7 @@ async def test_close_outcome_is_determined_after_lost_response(fault: Fault) -> 
             await bookie.go()
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
-        scene.server.next_request(scene.store, fault)
+        scene.server.queue_faults(scene.store, fault)
         closing = asyncio.create_task(writer.close())
         await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
         scene.server.resume(scene.store)
@@ -389,7 +393,7 @@ async def test_pending_adds_are_limited_in_entries_and_bytes() -> None:
         outcomes.append(b"a", b"b", b"c")
         with pytest.raises(TooManyPending, match=f"may have 3 of {_BOUND}"):
             outcomes.append(b"d")
-        waiting = asyncio.create_task(writer.room())
+        waiting = asyncio.create_task(writer.wait_for_capacity())
         later = asyncio.create_task(writer.add(b"d"))
         await scene.idle()
         assert not waiting.done()
@@ -450,13 +454,13 @@ async def test_a_caller_that_is_cancelled_leaves_its_add_in_the_ledger(scene: Sc
 async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
     writer = await scene.writer()
     await writer.add(b"a")
-    before = await scene.clients[0].ledgers.read(writer.ledger_id)
+    before = await scene.clients[0].ledgers.read_metadata(writer.ledger_id)
     writer.abandon()
     with pytest.raises(CloseLost):
         await writer.close()
     with pytest.raises(WriterClosed):
         await writer.add(b"b")
-    assert await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True) == before
+    assert await scene.clients[0].ledgers.read_metadata(writer.ledger_id, fresh=True) == before
 
 
 async def test_idle_writer_sends_lac_until_all_bookies_have_it() -> None:
@@ -496,7 +500,7 @@ async def test_a_silent_writer_that_was_fenced_hears_of_it() -> None:
         for bookie in scene.ensemble(writer):
             bookie.fenced.add(writer.ledger_id)
         scene.clock.advance(0.2)
-        await scene.settled(lambda: isinstance(writer.failed, LedgerFenced))
+        await scene.settled(lambda: isinstance(writer.failure, LedgerFenced))
 
 
 async def test_every_record_carries_the_lac_and_the_length(scene: Scene) -> None:
@@ -514,14 +518,14 @@ async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_the
         writer = await scene.writer()
         assert writer.metadata.striping == Striping(2, 2, 2)
         assert writer.metadata.degraded
-        assert not writer.wants_roll
+        assert not writer.should_roll
         await writer.add(b"a")
         third = scene.bookies["b3"] = FakeBookie(scene, "b3")
         await third.come()
-        await scene.settled(lambda: writer.wants_roll)
+        await scene.settled(lambda: writer.should_roll)
         whole = await scene.writer()
         assert not whole.metadata.degraded
-        assert not whole.wants_roll
+        assert not whole.should_roll
 
 
 async def test_below_the_ack_quorum_no_ledger_is_made() -> None:
@@ -543,7 +547,7 @@ async def test_unavailable_bookies_are_reported_and_awaited() -> None:
         client.bookies.quarantine("b2")
         await b3.go()
         await b3.come(read_only=True)
-        await decommission(client, "b4")
+        await start_decommission(client, "b4")
         await scene.settled(lambda: client.bookies.writable() == [])
         with pytest.raises(NotEnoughBookies) as raised:
             await client.create(Striping(3, 3, 2), "a test")
@@ -596,7 +600,7 @@ async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: S
     client = scene.clients[0]
     await client.delete(writer.ledger_id)
     await client.delete(writer.ledger_id)
-    metadata = await client.ledgers.read(writer.ledger_id)
+    metadata = await client.ledgers.read_metadata(writer.ledger_id)
     assert metadata.state is ledger_metadata.LedgerState.TOMBSTONE
     assert set(metadata.holders) == set(writer.metadata.last_fragment.bookies)
     for bookie in scene.ensemble(writer):
@@ -612,36 +616,24 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     client = await scene.client()
     writer = await scene.writer()
 
-    async def publish(change: Change) -> None:
+    async def publish(change: EnsembleChange) -> None:
         pass
 
     def adds() -> ReplicatedAdds:
-        return ReplicatedAdds(
-            writer.ledger_id,
-            writer.metadata.master_key,
-            writer.metadata.striping,
-            writer.metadata.last_fragment,
-            0,
-            client.bookies,
-            client.placement,
-            publish,
-            scene.clock,
-            client.randomness,
-            client.settings,
-            recovery=True,
-        )
+        metadata = writer.metadata
+        return ReplicatedAdds(client, writer.ledger_id, metadata, metadata.last_fragment, 0, publish, recovery=True)
 
     record = encode_record(writer.ledger_id, 0, -1, 1, b"a")
     before = adds()
     for bookie in scene.ensemble(writer):
         bookie.holding = True
     told: list[object] = []
-    before.add(0, [record], lambda _first, _records, error: told.append(error))
+    before.add_records(0, [record], lambda _first, _records, error: told.append(error))
     await scene.idle()
     assert not told
     await client.close()
     after = adds()
-    after.add(0, [record], lambda _first, _records, error: told.append(error))
+    after.add_records(0, [record], lambda _first, _records, error: told.append(error))
     await scene.settled(lambda: len(told) == 2)
     assert all(isinstance(one, AddFailed) for one in told)
 
@@ -677,7 +669,7 @@ async def test_abandoning_writer_fails_close_waiting_for_ensemble_change(scene: 
     writer = await scene.writer()
     await writer.add(b"a")
     scene.server.suspend(scene.store)
-    writer._adds.bookie_failed(writer.metadata.last_fragment.bookies[0], "a test")
+    writer._adds.on_bookie_failed(writer.metadata.last_fragment.bookies[0], "a test")
     await scene.idle()
     closing = asyncio.create_task(writer.close())
     await scene.idle()

@@ -11,12 +11,12 @@ from magnetar_bookie.read.record import (
     NO_ENTRY,
     RECORD_HEADER_BYTES,
     BadRecord,
-    Header,
-    all_whole,
+    RecordHeader,
+    are_valid_records,
     check_record,
     encode_record,
-    entry_of,
-    highest_confirmed,
+    extract_entry,
+    find_highest_lac,
 )
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
@@ -28,8 +28,8 @@ numbers = some.integers(0, 2**63 - 2)
 def test_encoded_record_round_trips(ledger_id: int, entry_id: int, ledger_bytes: int, entry: bytes) -> None:
     confirmed = entry_id - 1
     record = encode_record(ledger_id, entry_id, confirmed, ledger_bytes, entry)
-    assert check_record(record, ledger_id, entry_id) == Header(ledger_id, entry_id, confirmed, ledger_bytes)
-    assert entry_of(record) == entry
+    assert check_record(record, ledger_id, entry_id) == RecordHeader(ledger_id, entry_id, confirmed, ledger_bytes)
+    assert extract_entry(record) == entry
 
 
 def test_the_layout_is_as_documented() -> None:
@@ -91,7 +91,7 @@ def _taken(record: bytes, entry_id: int) -> bool:
 def test_all_are_whole_where_each_is(size: int, place: int) -> None:
     ids = range(3, 11, 2)
     records = [encode_record(7, entry_id, entry_id - 1, 10, bytes(size)) for entry_id in ids]
-    assert all_whole(records, 7, ids)
+    assert are_valid_records(records, 7, ids)
     good = records[place]
     others = [
         good[:-1],
@@ -107,10 +107,10 @@ def test_all_are_whole_where_each_is(size: int, place: int) -> None:
     for other in others:
         assert not _taken(other, ids[place])
         records[place] = other
-        assert not all_whole(records, 7, ids), other
+        assert not are_valid_records(records, 7, ids), other
     records[place] = encode_record(7, ids[place], -1, 10, bytes(size + 1))
-    assert all_whole(records, 7, ids)
-    assert all_whole([], 7, [])
+    assert are_valid_records(records, 7, ids)
+    assert are_valid_records([], 7, [])
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -119,5 +119,5 @@ def test_highest_confirmed_is_that_of_any_of_the_records(place: int) -> None:
     confirmed = [-1, 0, 1]
     confirmed[place] = 90
     records = [encode_record(7, entry_id, lac, 10, b"entry") for entry_id, lac in enumerate(confirmed, 100)]
-    assert highest_confirmed(records, 7, range(100, 103)) == 90
-    assert highest_confirmed(records, 7, range(101, 104)) is None
+    assert find_highest_lac(records, 7, range(100, 103)) == 90
+    assert find_highest_lac(records, 7, range(101, 104)) is None

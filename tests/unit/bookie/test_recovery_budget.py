@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from magnetar_bookie.client.recovery_budget import RecoveryBudget, RecoveryShare
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.recovery import RecoveryReads
-from magnetar_bookie.read.read_answer import Lack, ReadEntries
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.recovery_budget import RecoveryBudget, RecoveryShare
+from magnetar_bookie.ledger.recovery_rules import RecoveryReads
+from magnetar_bookie.read.read_answer import MissingReason, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_wire.entry_memory import count_entry_memory
 from tests.unit.bookie.small_cluster import running_small_cluster
 
@@ -39,7 +39,7 @@ async def test_reservations_are_granted_in_fifo_order() -> None:
     shares = [budget.open_share() for _ in range(3)]
     # None of them is stalled.
     for share in shares:
-        share.set_held(0, writing=True)
+        share.set_held(0, is_writing=True)
     granted: list[int] = []
 
     async def reserve(number: int, size: int) -> None:
@@ -60,14 +60,14 @@ async def test_reservations_are_granted_in_fifo_order() -> None:
 async def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
     budget = RecoveryBudget(10)
     other, stuck = budget.open_share(), budget.open_share()
-    other.set_held(10, writing=True)
-    stuck.set_held(3, writing=True)
+    other.set_held(10, is_writing=True)
+    stuck.set_held(3, is_writing=True)
     unneeded = asyncio.create_task(stuck.reserve(5, lambda: False))
     waiting = [asyncio.create_task(stuck.reserve(5, _always)) for _ in range(2)]
     await _idle()
     assert not any(task.done() for task in waiting)
     # What it wrote is written, and what is left waits for an entry below.
-    stuck.set_held(2, writing=False)
+    stuck.set_held(2, is_writing=False)
     await _idle()
     assert [task.done() for task in waiting] == [True, False]
     assert waiting[0].result() == 1
@@ -79,15 +79,15 @@ async def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
     unneeded.cancel()
     await _idle()
     stuck.close()
-    stuck.set_held(7, writing=True)  # late news of an add
+    stuck.set_held(7, is_writing=True)  # late news of an add
     assert budget.used_bytes == 10
 
 
 async def test_cancelled_reservation_releases_its_bytes() -> None:
     budget = RecoveryBudget(10)
     one, two = budget.open_share(), budget.open_share()
-    one.set_held(0, writing=True)
-    two.set_held(0, writing=True)
+    one.set_held(0, is_writing=True)
+    two.set_held(0, is_writing=True)
     assert await one.reserve(8, _always) == 8
     large, small = asyncio.create_task(one.reserve(9, _always)), asyncio.create_task(two.reserve(2, _always))
     await _idle()
@@ -108,14 +108,14 @@ async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
     """CHK-68: a broker that takes over hundreds of topics recovers their ledgers at once, and bookies write slowly."""
     held: dict[int, int] = {}
     most: list[int] = []
-    answered = RecoveryReads.answered
+    add_answer = RecoveryReads.add_answer
 
     def noted(reads: RecoveryReads, slot: int, read: ReadEntries) -> None:
-        answered(reads, slot, read)
+        add_answer(reads, slot, read)
         held[id(reads)] = reads.held_bytes
         most.append(sum(held.values()))
 
-    with patch.object(RecoveryReads, "answered", noted):
+    with patch.object(RecoveryReads, "add_answer", noted):
         async with running_small_cluster(
             settings=LedgerClientSettings(
                 max_recovery_bytes=_BUDGET,
@@ -153,9 +153,9 @@ async def test_adds_after_a_lost_entry_count_toward_the_budget() -> None:
     noted: list[tuple[int, bool]] = []
     set_held = RecoveryShare.set_held
 
-    def note(share: RecoveryShare, size_bytes: int, *, writing: bool) -> None:
-        noted.append((size_bytes, writing))
-        set_held(share, size_bytes, writing=writing)
+    def note(share: RecoveryShare, size_bytes: int, *, is_writing: bool) -> None:
+        noted.append((size_bytes, is_writing))
+        set_held(share, size_bytes, is_writing=is_writing)
 
     with patch.object(RecoveryShare, "set_held", note):
         async with running_small_cluster(
@@ -194,7 +194,7 @@ async def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ah
         cluster["b1"].hanging = {"read"}
         del cluster["b2"].ledger(ledger_id).records[0]
         others = cluster.client.recovery_budget.open_share()
-        others.set_held(_BUDGET, writing=True)
+        others.set_held(_BUDGET, is_writing=True)
         leaves_limbo_at = cluster.clock.monotonic() + 20
 
         def leave_limbo(method: str) -> None:
@@ -211,29 +211,29 @@ async def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ah
 def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() -> None:
     """CHK-68: an entry above the undecided one, which the slot could not answer for, is undecided in its turn."""
     reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
-    reads.answered(0, ReadEntries({0: Lack.UNKNOWN, 1: Lack.UNKNOWN}, None, 2, -1))
+    reads.add_answer(0, ReadEntries({0: MissingReason.UNKNOWN, 1: MissingReason.UNKNOWN}, None, 2, -1))
     assert reads.needs(0)
-    reads.answered(1, ReadEntries({0: b"record"}, None, 1, -1))
-    assert reads.ask(0) == (2, 63)
+    reads.add_answer(1, ReadEntries({0: b"record"}, None, 1, -1))
+    assert reads.next_range(0) == (2, 63)
     assert reads.needs(0)
-    reads.answered(1, ReadEntries({1: b"record"}, None, 2, -1))
+    reads.add_answer(1, ReadEntries({1: b"record"}, None, 2, -1))
     assert reads.needs(0)
-    reads.answered(1, ReadEntries({2: Lack.ABSENT}, None, 3, -1))
-    reads.answered(0, ReadEntries({2: Lack.ABSENT, 3: Lack.UNKNOWN}, None, 4, -1))
+    reads.add_answer(1, ReadEntries({2: MissingReason.ABSENT}, None, 3, -1))
+    reads.add_answer(0, ReadEntries({2: MissingReason.ABSENT, 3: MissingReason.UNKNOWN}, None, 4, -1))
     assert not reads.needs(0)
 
 
 def test_small_records_count_with_memory_overhead() -> None:
     """CHK-68: what is read and not written counts with its overhead, and is released by the same count."""
     reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
-    reads.answered(0, ReadEntries(dict.fromkeys([*range(10), 11], b"x"), None, 12, -1))
+    reads.add_answer(0, ReadEntries(dict.fromkeys([*range(10), 11], b"x"), None, 12, -1))
     assert reads.held_bytes == count_entry_memory([b"x"] * 11)
-    while reads.take() is not None:
+    while reads.pop_recovered() is not None:
         pass
     assert reads.held_bytes == count_entry_memory([b"x"])
     for slot in (1, 2):
-        reads.answered(slot, ReadEntries({10: Lack.ABSENT}, None, 11, -1))
-    assert reads.done
+        reads.add_answer(slot, ReadEntries({10: MissingReason.ABSENT}, None, 11, -1))
+    assert reads.is_done
     assert reads.held_bytes == 0
 
 
@@ -244,7 +244,7 @@ async def test_fence_reserves_immediately_without_overtaking_waiters() -> None:
     assert first.try_reserve(6)
     assert not second.try_reserve(6)
     assert second.try_reserve(4)
-    third.set_held(0, writing=True)
+    third.set_held(0, is_writing=True)
     waiting = asyncio.create_task(third.reserve(8, lambda: False))
     await _idle()
     second.release(4)

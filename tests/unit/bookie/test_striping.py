@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from magnetar_bookie.read.striping import Fragment, Striping, find_fragment
 
 ALL = [
     Striping(ensemble, write, ack)
@@ -52,6 +52,6 @@ def test_impossible_quorums_are_refused(sizes: tuple[int, int, int]) -> None:
 
 def test_an_entry_lies_in_the_last_fragment_that_begins_at_or_below_it() -> None:
     fragments = [Fragment(0, ("a",)), Fragment(5, ("b",)), Fragment(6, ("c",))]
-    assert [fragment_of(fragments, entry).bookies[0] for entry in (0, 4, 5, 6, 100)] == list("aabcc")
+    assert [find_fragment(fragments, entry).bookies[0] for entry in (0, 4, 5, 6, 100)] == list("aabcc")
     with pytest.raises(ValueError, match="no fragment"):
-        fragment_of([], 0)
+        find_fragment([], 0)

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, RecoveryUndecided
-from magnetar_bookie.read.striping import Striping, fragment_of
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
+from magnetar_bookie.read.striping import Striping, find_fragment
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.patience import patiently
@@ -118,8 +118,8 @@ class Fight:
             else:
                 self.failed += 1
 
-        while self.writing and writer.failed is None:
-            await writer.room()
+        while self.writing and writer.failure is None:
+            await writer.wait_for_capacity()
             entry_id = writer.append(b"entry %d" % (len(self.acked) + writer.pending_entries), done)
             assert entry_id >= len(self.acked)
             if self.chance.random() < 0.3:
@@ -154,7 +154,7 @@ class Fight:
         expected = [b"entry %d" % number for number in range(metadata.last_entry_id + 1)]
         assert metadata.length_bytes == sum(map(len, expected))
         for number in range(metadata.last_entry_id + 1):
-            bookies = fragment_of(metadata.fragments, number).bookies
+            bookies = find_fragment(metadata.fragments, number).bookies
             slots = metadata.striping.write_set(number)
             holders = {
                 bookie.bookie_id: bookie.disk.durable_record(writer.ledger_id, number) for bookie in self.bookies

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import AddFailed
-from magnetar_bookie.read.record import MAX_RECORD_BYTES, check_record, entry_of
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_writer import LedgerWriter
+from magnetar_bookie.read.record import MAX_RECORD_BYTES, check_record, extract_entry
 from magnetar_bookie.read.striping import Striping
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import (
     AddAnswer,
     AddAnswers,
@@ -72,7 +72,7 @@ class FakeBookie:
         return f"{self.bookie_id}:1"
 
     def entries(self, ledger_id: int) -> dict[int, bytes]:
-        return {entry_id: entry_of(record) for entry_id, record in sorted(self.records.get(ledger_id, {}).items())}
+        return {entry_id: extract_entry(record) for entry_id, record in sorted(self.records.get(ledger_id, {}).items())}
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         assert method == "add"

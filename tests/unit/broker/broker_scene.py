@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from magnetar import aio
 from magnetar.admin import AsyncAdmin
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.broker import Broker
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.settings.service import BrokerServiceSettings

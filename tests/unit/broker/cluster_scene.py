@@ -1,7 +1,7 @@
 """Several whole brokers in one process, on honest bookies and metadata in memory; administrators and clients reach all.
 
 async with running_brokers(2) as scene:
-    scene["b1"].broker_session.ownership.owned()
+    scene["b1"].broker_session.ownership.list_owned()
     client = scene.client()
 """
 
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from magnetar import aio
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.broker import Broker
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.errors import TopicUnloaded

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerState
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
@@ -84,10 +84,10 @@ class CursorScene:
         return [one async for one in ledgers.ledger_ids() if one != but and await self._lives(one)]
 
     async def _lives(self, ledger_id: int) -> bool:
-        return (await self.cluster.client.ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
+        return (await self.cluster.client.ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
 
     async def intents(self) -> list[int]:
-        return await self.cluster.client.ledgers.ids_under("/ledger-intents")
+        return await self.cluster.client.ledgers.list_ledger_ids("/ledger-intents")
 
     async def left_ledgers_are_deleted(self, table: CursorTable, now: float = 0.0) -> None:
         """Housekeeping comes by as often as that takes."""

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from magnetar_bookie import paths as bookie_paths
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_broker import paths
 from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import EARLIEST, Position
@@ -185,15 +185,15 @@ class Scene(SmallCluster):
         listed = {one.ledger_id for one in node.ledgers}
         fresh = self.server.connect()
         intents = [int(name, 16) for name in await fresh.children(bookie_paths.INTENTS)]
-        ledgers = LedgerStore(fresh, self.clock, SeededRandomness(0))
+        ledgers = LedgerMetadataStore(fresh, self.clock, SeededRandomness(0))
         async for ledger_id in ledgers.ledger_ids():
-            deleted = (await ledgers.read(ledger_id)).state.name == "TOMBSTONE"
+            deleted = (await ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE"
             assert (ledger_id in listed) != (deleted or ledger_id in node.deleting or ledger_id in intents), ledger_id
 
     async def every_ledger_is_deleted(self) -> None:
-        ledgers = LedgerStore(self.server.connect(), self.clock, SeededRandomness(0))
+        ledgers = LedgerMetadataStore(self.server.connect(), self.clock, SeededRandomness(0))
         async for ledger_id in ledgers.ledger_ids():
-            assert (await ledgers.read(ledger_id)).state.name == "TOMBSTONE", ledger_id
+            assert (await ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE", ledger_id
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
         table = await CursorTable.open(log, self.client, CursorSettings(), self.clock, SeededRandomness(5))

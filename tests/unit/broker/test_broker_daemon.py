@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from magnetar import aio
-from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.daemon.run import BrokerDaemon, Parts
 from magnetar_broker.settings.process import BrokerSettings
+from magnetar_broker.system_topics import heartbeat_topic
 from magnetar_metadata.errors import NotSent
 from magnetar_metadata.store import MetadataStore
 from magnetar_testing.metadata import MemoryServer, MemoryStore
@@ -78,7 +78,7 @@ class Machine:
             await until(lambda: task.done() or bool(daemon.http_address), "HTTP listens")
             yield daemon
         finally:
-            daemon.end()
+            daemon.request_shutdown()
             self.ended = await within(task, "its end")
 
 
@@ -176,7 +176,7 @@ async def test_two_processes_under_one_name_do_not_fight() -> None:
             assert not (await ready(late))[0]
             assert (await ready(first))[0]
         assert first.broker.session.topics.get_loaded(heartbeat_topic("one")) is heartbeat
-        first.end()
+        first.request_shutdown()
         assert await within(ending, "its end") is ExitStatus.ENDED
         await becomes_ready(late)
     assert machine.ended is ExitStatus.ENDED
@@ -217,7 +217,7 @@ async def test_hanging_shutdown_is_reported_by_exit_status(monkeypatch: pytest.M
     await machine.add_bookie()
     async with machine.running(broker_shutdown_timeout_seconds=0.1, close_timeout_seconds=0.1) as daemon:
         await becomes_ready(daemon)
-        monkeypatch.setattr("magnetar_broker.daemon.run._TELLING_S", 0.1)
+        monkeypatch.setattr("magnetar_broker.daemon.run._END_SESSION_S", 0.1)
 
         async def hangs() -> None:
             await asyncio.Event().wait()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.settings.bounds import with_lag_bound
 from magnetar_broker.settings.process import BrokerSettings
 from magnetar_wire.configuration import InvalidConfiguration, load, select_settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.paths import ledger as ledger_path
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import durable_cursor

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import leased_remains
-from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
+from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
@@ -47,8 +47,8 @@ async def remains(scene: Scene) -> list[str]:
     return await scene.store.children(paths.REMAINS)
 
 
-def sweeper(scene: Scene, client: LedgerClient | None = None) -> RemainsSweeper:
-    return RemainsSweeper(client or scene.client, scene.clock, SeededRandomness(3), 120.0)
+def sweeper(scene: Scene, client: LedgerClient | None = None) -> OrphanedLedgerDeleter:
+    return OrphanedLedgerDeleter(client or scene.client, scene.clock, SeededRandomness(3), 120.0)
 
 
 @pytest.mark.parametrize("by_owner", [True, False])
@@ -101,7 +101,7 @@ async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> 
     async def test(after: int, scene: Scene) -> bool:
         _, ledgers = await leased(scene)
         store = scene.store
-        scene.server.next_request(store, *[None] * after, Fault.LOSE_REQUEST)
+        scene.server.queue_faults(store, *[None] * after, Fault.LOSE_REQUEST)
         broke_off = False
         try:
             task = asyncio.ensure_future(delete_topic(TOPIC, scene.client, scene.clock, SeededRandomness(7)))
@@ -132,7 +132,7 @@ async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> 
 
 async def deleted_or_gone(scene: Scene, client: LedgerClient, ledgers: list[int]) -> list[bool]:
     await client.ledgers.store.sync()
-    return [(await client.ledgers.read(ledger_id)).state.name == "TOMBSTONE" for ledger_id in ledgers]
+    return [(await client.ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE" for ledger_id in ledgers]
 
 
 @pytest.mark.parametrize("turns", range(0, 60, 4))
@@ -192,7 +192,9 @@ async def test_sweeper_continues_despite_foreign_nodes_and_store_outages() -> No
         _, ledgers = await leased(scene)
         await scene.store.put(f"{paths.REMAINS}/0-foreign", b"whatever", ABSENT)
         await delete(scene)
-        sweeping = asyncio.ensure_future(RemainsSweeper(scene.client, scene.clock, SeededRandomness(3), 1.0).run())
+        sweeping = asyncio.ensure_future(
+            OrphanedLedgerDeleter(scene.client, scene.clock, SeededRandomness(3), 1.0).run()
+        )
         await scene.idle()
         scene.server.suspend(scene.store)
         scene.clock.advance(2)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from magnetar_broker.server.grpc import bundle_claims
-from magnetar_broker.server.grpc.bundle_claims import BundleClaims
+from magnetar_broker.server.grpc import service
 from magnetar_broker.server.grpc.lookup import look_up
 from magnetar_broker.settings.listeners import LookupSettings
 from magnetar_protos.broker_pb2 import (
@@ -23,7 +21,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName
-from magnetar_wire.transport import Code, Refusal
+from magnetar_wire.transport import Code, Rejected
 from tests.running import until
 from tests.unit.broker.cluster_scene import running_brokers
 
@@ -50,8 +48,8 @@ async def test_lookups_above_the_limit_are_refused() -> None:
         request = PartitionsRequest(topic=NAME).SerializeToString()
         partitions = PartitionsAnswer.FromString(await connection.call("partitions", request, timeout_s=60))
         assert partitions.problem.code == ErrorCode.TOO_MANY_REQUESTS
-        asked = LastMessageRequest(topic=NAME).SerializeToString()
-        last = LastMessageAnswer.FromString(await connection.call("last_message", asked, timeout_s=60))
+        request = LastMessageRequest(topic=NAME).SerializeToString()
+        last = LastMessageAnswer.FromString(await connection.call("last_message", request, timeout_s=60))
         assert last.problem.code == ErrorCode.TOO_MANY_REQUESTS
         # Lost requests end with their connection, before their time-outs.
         scene.metadata.suspend(one.session)
@@ -83,30 +81,34 @@ def test_the_default_limit_allows_many_clients_at_once() -> None:
 
 
 async def test_claims_above_the_limit_are_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Owners:
-        def __init__(self) -> None:
-            self.claims = 0
-            self.may_answer = asyncio.Event()
+    claims = 0
+    may_answer = asyncio.Event()
 
-        async def claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
-            self.claims += 1
-            await self.may_answer.wait()
-            return BundleOwner(broker_id="b")
+    async def claim_bundle(namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
+        nonlocal claims
+        claims += 1
+        await may_answer.wait()
+        return BundleOwner(broker_id="b")
 
-    monkeypatch.setattr(bundle_claims, "_MAX_CLAIMS", 2)
-    owners = Owners()
-    claims = BundleClaims()
-    request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
-    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(claims.claim(owners, request)) for _ in range(2)]
-    await until(lambda: owners.claims == 2, "they are pending")
-    with pytest.raises(Refusal) as refused:
-        await claims.claim(owners, request)
-    assert refused.value.code is Code.RESOURCE_EXHAUSTED
-    assert owners.claims == 2
-    owners.may_answer.set()
-    answers = [ClaimAnswer.FromString(answer) for answer in await asyncio.gather(*waiting)]
-    assert [answer.owner.broker_id for answer in answers] == ["b", "b"]
-    await claims.claim(owners, request)
+    monkeypatch.setattr(service, "_MAX_CLAIMS", 2)
+    async with running_brokers(brokers=1) as scene:
+        monkeypatch.setattr(scene["b1"].ownership, "claim_bundle", claim_bundle)
+        connection = scene.transport.connect(scene["b1"].address)
+        request = ClaimRequest(namespace="public/default", bundle="0x00000000_0x40000000").SerializeToString()
+
+        async def claim() -> ClaimAnswer:
+            return ClaimAnswer.FromString(await connection.call("claim", request, timeout_s=60))
+
+        waiting = [asyncio.create_task(claim()) for _ in range(2)]
+        await until(lambda: claims == 2, "they are pending")
+        with pytest.raises(Rejected) as refused:
+            await claim()
+        assert refused.value.code is Code.RESOURCE_EXHAUSTED
+        assert claims == 2
+        may_answer.set()
+        assert [answer.owner.broker_id for answer in await asyncio.gather(*waiting)] == ["b", "b"]
+        await claim()
+        await connection.close()
 
 
 async def test_no_read_continues_after_ownership_is_closed() -> None:
@@ -115,12 +117,12 @@ async def test_no_read_continues_after_ownership_is_closed() -> None:
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
         ownership = one.broker_session.ownership
-        reading = ownership._registered._reading
+        reads = ownership._registered._reads
         scene.metadata.cut_silently(one.session)
-        asking = asyncio.create_task(ownership.brokers())
-        await until(lambda: None in reading, "the read is in flight")
+        listing = asyncio.create_task(ownership.list_brokers())
+        await until(lambda: None in reads, "the read is in flight")
         await ownership.close()
-        assert None not in reading
-        await asyncio.wait([asking])
-        assert asking.exception() is not None
+        assert None not in reads
+        await asyncio.wait([listing])
+        assert listing.exception() is not None
         scene.metadata.heal(one.session)

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.foreign_nodes import ForeignNodes
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.namespace_leases import (
     LapseDetector,
     end_lease,
@@ -23,6 +22,7 @@ from magnetar_broker.managed_ledger import topic_node
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ANY, Change, ChangeResult, Delete
+from magnetar_metadata.undecodable_nodes import UndecodableNodes
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
@@ -191,9 +191,9 @@ async def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch:
 
         monkeypatch.setattr("magnetar_broker.managed_ledger.topic_node.read_leases_for", slowly)
         with pytest.raises(BrokerError) as refused:
-            await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
+            await scene.open(name=_IN_SHOP, along=await catalog.prepare_creation(_IN_SHOP, explicit=True))
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-        await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
+        await scene.open(name=_IN_SHOP, along=await catalog.prepare_creation(_IN_SHOP, explicit=True))
         stored = await compare_and_set.read(scene.registry, paths.topic(_IN_SHOP), fresh=True)
         assert stored is not None
         assert [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases] == [ONE]
@@ -205,7 +205,7 @@ async def test_deleted_namespace_gets_no_leases_node() -> None:
     async with running_log_scene() as scene:
         catalog = await make_namespace(scene)
         earlier = await incarnation_of(catalog)
-        along = await catalog.creation(_IN_SHOP, explicit=True)
+        along = await catalog.prepare_creation(_IN_SHOP, explicit=True)
         await catalog.delete_namespace(_NAMESPACE, None)
         leases = catalog.namespace_leases
         with pytest.raises(BrokerError) as refused:
@@ -266,7 +266,7 @@ async def test_leases_that_can_not_be_decoded_are_replaced(
         assert await leases.list(_NAMESPACE) == ()
         match work:
             case "make":
-                await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, explicit=True))
+                await scene.open(name=_IN_SHOP, along=await catalog.prepare_creation(_IN_SHOP, explicit=True))
             case "hold":
                 assert await leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "") is True
                 assert [one.lease_id for one in await leases.list(_NAMESPACE)] == [ONE]
@@ -294,7 +294,9 @@ async def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pyt
         leases = catalog.namespace_leases
         counted: list[int] = []
         store = scene.server.connect()
-        sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        sweeper = NamespaceLeaseSweeper(
+            store, scene.clock, SeededRandomness(3), 1.0, UndecodableNodes(), counted.append
+        )
         await leases.hold(_NAMESPACE, await incarnation_of(catalog), "", ONE, 1000, "")
         await sweeper.sweep()
         scene.clock.advance(2)
@@ -325,7 +327,7 @@ async def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: 
         counted: list[int] = []
         sweepers = [
             NamespaceLeaseSweeper(
-                scene.server.connect(), scene.clock, SeededRandomness(number), 120.0, ForeignNodes(), counted.append
+                scene.server.connect(), scene.clock, SeededRandomness(number), 120.0, UndecodableNodes(), counted.append
             )
             for number in range(2)
         ]
@@ -365,7 +367,9 @@ async def test_sweeper_continues_after_a_metadata_store_outage() -> None:
     async with running_log_scene() as scene:
         counted: list[int] = []
         store = scene.server.connect()
-        sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        sweeper = NamespaceLeaseSweeper(
+            store, scene.clock, SeededRandomness(3), 1.0, UndecodableNodes(), counted.append
+        )
         await Catalog(scene.registry, scene.clock, SeededRandomness("a broker")).bootstrap()
         await hold(scene, lease())
         sweeping = asyncio.ensure_future(sweeper.run())

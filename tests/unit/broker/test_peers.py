@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from magnetar_broker.errors import BrokerError, NothingDone
-from magnetar_broker.peers import Peers
+from magnetar_broker.errors import BrokerError, RequestNotStarted
+from magnetar_broker.peers import PeerConnections
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
@@ -63,7 +63,7 @@ async def test_oldest_unused_connection_is_closed_but_none_in_use() -> None:
     transport, other = Counted(), Other()
     for number in range(6):
         await transport.listen(f"b{number}:1", other)
-    peers = Peers(transport, most=2)
+    peers = PeerConnections(transport, max_connections=2)
     hanging = asyncio.create_task(peers.call("b0:1", "hang", b"first", 60))
     await until(lambda: other.hanging == 1, "it hangs")
     for number in range(1, 6):
@@ -83,7 +83,7 @@ async def test_connections_above_the_limit_are_closed_after_use() -> None:
     transport, other = Counted(), Other()
     for number in range(5):
         await transport.listen(f"b{number}:1", other)
-    peers = Peers(transport, most=2)
+    peers = PeerConnections(transport, max_connections=2)
     calls = [asyncio.create_task(peers.call(f"b{number}:1", "hang", b"%d" % number, 60)) for number in range(5)]
     await until(lambda: other.hanging == 5, "all hang")
     assert len(transport.open) == 5
@@ -99,9 +99,9 @@ async def test_connections_above_the_limit_are_closed_after_use() -> None:
 
 async def test_a_broker_that_is_not_there_is_no_leak() -> None:
     transport = Counted()
-    peers = Peers(transport, most=3)
+    peers = PeerConnections(transport, max_connections=3)
     for number in range(20):
-        with pytest.raises(NothingDone) as refused:
+        with pytest.raises(RequestNotStarted) as refused:
             await peers.call(f"gone-{number}:1", "any", b"", 60)
         assert isinstance(refused.value, BrokerError)
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY

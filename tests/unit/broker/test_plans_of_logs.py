@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.ledger import ledger_metadata
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.read.record import extract_entry
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.read_planner import ReadPlanner
@@ -63,7 +63,7 @@ def payloads(scene: Scene, plan: pb.PlanAnswer) -> list[bytes]:
             holders = [fragment.bookies[slot] for slot in striping.write_set(entry_id)]
             assert all(addresses[one] == f"{one}:1" for one in holders)
             records = [scene.bookies[one].ledger(piece.ledger_id).records.get(entry_id) for one in holders]
-            stored = next(entry_of(one) for one in records if one is not None)
+            stored = next(extract_entry(one) for one in records if one is not None)
             size += len(stored)
             entry = decode_entry(stored)
             messages = max(1, entry.metadata.num_messages_in_batch)
@@ -258,7 +258,7 @@ async def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool)
 async def test_plan_fails_and_names_a_deleted_ledger() -> None:
     async with _running_log() as (scene, log, plans):
         lost = log.listed.ledgers[1].ledger_id
-        await scene.client.ledgers.change(lost, ledger_metadata.tombstone)
+        await scene.client.ledgers.change_metadata(lost, ledger_metadata.make_tombstone)
         with pytest.raises(BrokerError, match=f"ledger {lost} was deleted") as told:
             await plans.plan(log, request(NextMessage(0, 0, 0)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
@@ -323,8 +323,8 @@ async def test_ledger_locations_are_cached_until_fresh_ones_are_requested() -> N
 
         before = await bookies()
         spare = next(one for one in scene.bookies if one not in before)
-        await scene.client.ledgers.change(
-            ledger_id, lambda now: ledger_metadata.with_bookie_replaced(now, 0, 0, before[0], spare)
+        await scene.client.ledgers.change_metadata(
+            ledger_id, lambda now: ledger_metadata.replace_bookie(now, 0, 0, before[0], spare)
         )
         assert await bookies() == before
         assert await bookies(fresh=True) == [spare, *before[1:]] == await bookies()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.core.producer_names import NOTHING_STORED, ProducerNames
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
+from magnetar_broker.topic.producer_names import NOTHING_STORED, ProducerNames
 from magnetar_protos.broker_pb2 import ErrorCode, Problem, ProduceAnswer, ProducerOpened
 
 
@@ -42,7 +42,7 @@ def test_the_highest_sequence_id_of_a_name_is_remembered() -> None:
     names.claim("p", b"a", 0, "first")
     assert names.last_sequence_id("p") == NOTHING_STORED
     for sequence_id in (4, 9, 7):
-        names.stored("p", sequence_id)
+        names.record_stored("p", sequence_id)
     names.release("p", "first")
     names.claim("p", b"b", 0, "second")
     assert names.last_sequence_id("p") == 9
@@ -56,7 +56,7 @@ def test_only_the_latest_released_producer_names_are_remembered() -> None:
     for number in range(1000):
         name = f"p{number}"
         names.claim(name, b"a", 1, number)
-        names.stored(name, number)
+        names.record_stored(name, number)
         names.release(name, number)
         assert len(names._known) <= 11
     assert [names.last_sequence_id(f"p{number}") for number in (988, 989, 990, 999)] == [-1, -1, 990, 999]

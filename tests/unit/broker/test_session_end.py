@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar_broker.session_end import session_over
+from magnetar_broker.session_end import wait_session_end
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.metadata import MemoryServer
 
@@ -39,7 +39,7 @@ async def test_session_is_trusted_until_shortly_before_its_timeout(timeout_s: fl
     clock = ManualClock()
     server = MemoryServer(clock, session_timeout_s=timeout_s)
     store = server.connect()
-    over = asyncio.create_task(session_over(store, clock))
+    over = asyncio.create_task(wait_session_end(store, clock))
     await _pass(clock, 10 * timeout_s, over)
     assert not over.done(), "all is answered"
     since = clock.monotonic() - store.session.answered_sent_at
@@ -59,7 +59,7 @@ async def test_late_answer_does_not_end_the_session(timeout_s: float) -> None:
     clock = ManualClock()
     server = MemoryServer(clock, session_timeout_s=timeout_s)
     store = server.connect()
-    over = asyncio.create_task(session_over(store, clock))
+    over = asyncio.create_task(wait_session_end(store, clock))
     for _ in range(5):
         await _pass(clock, timeout_s, over)
         server.suspend(store)

@@ -161,7 +161,9 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     sink = FakeProducerSink()
     await topic.open_producer(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
-    await within(topics.unload_within(NAME.namespace_name, bundle, TopicUnloaded("it goes")), "nothing of it is open")
+    await within(
+        topics.unload_bundle_topics(NAME.namespace_name, bundle, TopicUnloaded("it goes")), "nothing of it is open"
+    )
     assert [name for name, *_ in sink.told] == ["ended"]
     assert log_of(topic).abandoned
     with pytest.raises(TopicUnloaded):
@@ -208,7 +210,7 @@ async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None
     producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
     problem = TopicUnloaded("it moves")
-    unloading = asyncio.create_task(topics.unload_within(NAME.namespace_name, bundle, problem))
+    unloading = asyncio.create_task(topics.unload_bundle_topics(NAME.namespace_name, bundle, problem))
     await until(lambda: cursors_of(first).closed, "its cursors are saved")
     assert subscriptions_of(first).ended == [problem]
     producer.publish(0, [entry(0)])
@@ -494,7 +496,7 @@ async def test_lease_taken_as_deletion_begins_prevents_the_deletion(
         checked.append(topic.name)
         log_of(topic).leases.any_stands = True
 
-    monkeypatch.setattr(FakeOwnership, "confirm", taken_meanwhile)
+    monkeypatch.setattr(FakeOwnership, "verify_owned", taken_meanwhile)
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     await passes(clock, 30.0)
     assert checked == [topic.name]

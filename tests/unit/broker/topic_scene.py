@@ -164,7 +164,7 @@ class FakeCatalog:
             raise BrokerError(ErrorCode.NOT_FOUND, "there is no such namespace")
         return Policies()
 
-    async def creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
+    async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
         if not self.allowed and not explicit:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it is not created on first use")
         return ()

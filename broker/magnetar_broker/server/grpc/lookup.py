@@ -1,4 +1,5 @@
-"""The calls by which a client finds a topic: `lookup`, `partitions` and `last_message`. See broker.proto.
+"""The calls of clients that look up a topic, `lookup`, `partitions` and `last_message` (broker.proto), and the call of
+other brokers that assign a bundle to this one, `claim` (ownership.proto).
 
 Errors are part of the answer, with their code. Only a request that can't be decoded is refused by the transport.
 """
@@ -10,6 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.context import ServerContext
 from magnetar_protos.broker_pb2 import (
@@ -22,24 +24,26 @@ from magnetar_protos.broker_pb2 import (
     PartitionsAnswer,
     PartitionsRequest,
 )
+from magnetar_protos.ownership_pb2 import ClaimAnswer, ClaimRequest
+from magnetar_wire.bundles import BundleRange
 from magnetar_wire.errors import InvalidTopicName
-from magnetar_wire.topic_name import TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["decode_request", "get_last_message", "get_partitions", "look_up"]
+__all__ = ["claim_bundle", "get_last_message", "get_partitions", "look_up"]
 
 M = TypeVar("M", bound=Message)
 
 
 async def look_up(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
     """Answer with the address of the topic's owner."""
-    request, answer = decode_request(LookupRequest, data), LookupAnswer()
+    request, answer = _decode_request(LookupRequest, data), LookupAnswer()
     server.counters.lookups += 1
     try:
         with server.lookup_limit.hold():
-            owner = await session.ownership.home(_parse_topic_name(request.topic))
-        server.counters.lookups_elsewhere += not owner.here
-        answer.address = owner.advertised.at(request.listener_name)
+            owner = await session.ownership.find_owner(_parse_topic_name(request.topic))
+        server.counters.lookups_elsewhere += not owner.is_local
+        answer.address = owner.addresses.find(request.listener_name)
     except BrokerError as error:
         server.counters.lookups_failed += 1
         answer.problem.CopyFrom(error.problem)
@@ -48,11 +52,11 @@ async def look_up(server: ServerContext, session: BrokerSession, data: bytes) ->
 
 async def get_partitions(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
     """Answer with the topic's number of partitions; 0: it has none."""
-    request, answer = decode_request(PartitionsRequest, data), PartitionsAnswer()
+    request, answer = _decode_request(PartitionsRequest, data), PartitionsAnswer()
     try:
         with server.lookup_limit.hold():
             name = _parse_topic_name(request.topic)
-            answer.partitions = await session.catalog.partitions(name, request.create)
+            answer.partitions = await session.catalog.resolve_partitions(name, request.create)
     except BrokerError as error:
         answer.problem.CopyFrom(error.problem)
     return answer.SerializeToString()
@@ -60,7 +64,7 @@ async def get_partitions(server: ServerContext, session: BrokerSession, data: by
 
 async def get_last_message(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
     """Answer with the topic's incarnation and its last readable message, if it has one."""
-    request, answer = decode_request(LastMessageRequest, data), LastMessageAnswer()
+    request, answer = _decode_request(LastMessageRequest, data), LastMessageAnswer()
     try:
         with server.lookup_limit.hold():
             log = (await session.topics.get(_parse_topic_name(request.topic), create=False)).log
@@ -73,7 +77,19 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
     return answer.SerializeToString()
 
 
-def decode_request(kind: type[M], data: bytes) -> M:
+async def claim_bundle(limit: ConcurrencyLimit, session: BrokerSession, data: bytes) -> bytes:
+    """Claim the bundle for this broker, unless it has an owner. Answer with its owner."""
+    request, answer = _decode_request(ClaimRequest, data), ClaimAnswer()
+    with limit.hold():
+        try:
+            owner = await session.ownership.claim_bundle(*_parse_bundle(request))
+            answer.owner.CopyFrom(owner)
+        except BrokerError as error:
+            answer.problem.CopyFrom(error.problem)
+    return answer.SerializeToString()
+
+
+def _decode_request(kind: type[M], data: bytes) -> M:
     """Raises `Refusal`."""
     try:
         return kind.FromString(data)
@@ -86,3 +102,10 @@ def _parse_topic_name(text: str) -> TopicName:
         return TopicName.parse(text)
     except InvalidTopicName as error:
         raise BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)) from None
+
+
+def _parse_bundle(request: ClaimRequest) -> tuple[NamespaceName, BundleRange]:
+    try:
+        return NamespaceName.parse(request.namespace), BundleRange.parse(request.bundle)
+    except (InvalidTopicName, ValueError) as error:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None

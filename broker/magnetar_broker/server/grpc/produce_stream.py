@@ -17,11 +17,11 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest

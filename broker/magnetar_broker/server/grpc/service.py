@@ -2,7 +2,7 @@
 
     call   instance                             which process this is; always answered
     call   lookup, partitions, last_message     lookup.py
-    call   claim                                bundle_claims.py, from other brokers
+    call   claim                                lookup.py; from other brokers
     call   admin.<name>, here.<name>            magnetar_broker/admin/admin_service.py; `here` from other brokers
     stream produce                              produce_stream.py
     stream consume                              consume_stream.py
@@ -18,11 +18,11 @@ from functools import partial
 from typing import Final
 
 from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.server.context import ServerContext
-from magnetar_broker.server.grpc.bundle_claims import BundleClaims
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
-from magnetar_broker.server.grpc.lookup import get_last_message, get_partitions, look_up
+from magnetar_broker.server.grpc.lookup import claim_bundle, get_last_message, get_partitions, look_up
 from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
 
@@ -30,6 +30,8 @@ __all__ = ["BrokerService"]
 
 _ADMIN: Final = "admin."
 _HERE: Final = "here."
+# Concurrent claims. A broker whose claim is refused requests another broker.
+_MAX_CLAIMS: Final = 1_024
 
 
 class BrokerService:
@@ -38,12 +40,12 @@ class BrokerService:
     def __init__(self, server: ServerContext, instance: bytes) -> None:
         self._server = server
         self._instance = instance
-        self._claims = BundleClaims()
+        claim_limit = ConcurrencyLimit(_MAX_CLAIMS, _refuse_claim)
         self._calls: dict[str, Callable[[BrokerSession, bytes], Awaitable[bytes]]] = {
             "lookup": partial(look_up, server),
             "partitions": partial(get_partitions, server),
             "last_message": partial(get_last_message, server),
-            "claim": self._claim,
+            "claim": partial(claim_bundle, claim_limit),
         }
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
@@ -51,9 +53,9 @@ class BrokerService:
             return self._instance
         session = self._session()
         if method.startswith(_ADMIN):
-            return await session.admin(method.removeprefix(_ADMIN), request)
+            return await session.serve_admin_call(method.removeprefix(_ADMIN), request)
         if method.startswith(_HERE):
-            return await session.here(method.removeprefix(_HERE), request)
+            return await session.serve_broker_call(method.removeprefix(_HERE), request)
         handler = self._calls.get(method)
         if handler is None:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {method!r:.100}")
@@ -63,9 +65,9 @@ class BrokerService:
         session, settings = self._session(), self._server.settings
         if method == "produce":
             find_topic = partial(session.topics.find, to_publish=True)
-            await session.serve(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
+            await session.serve_stream(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
         elif method == "consume":
-            await session.serve(
+            await session.serve_stream(
                 ConsumeStream(
                     stream,
                     session.topics.find,
@@ -78,11 +80,12 @@ class BrokerService:
         else:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no stream {method!r:.100}")
 
-    async def _claim(self, session: BrokerSession, request: bytes) -> bytes:
-        return await self._claims.claim(session.ownership, request)
-
     def _session(self) -> BrokerSession:
         try:
             return self._server.session()
         except TopicUnloaded as error:
             raise Refusal(Code.UNAVAILABLE, str(error)) from None
+
+
+def _refuse_claim(maximum: int) -> Refusal:
+    return Refusal(Code.RESOURCE_EXHAUSTED, f"{maximum} claims are in flight at this broker, the maximum: ask another")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.ownership.interface import Home
+from magnetar_broker.ownership.interface import TopicOwner
 from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, frame, shorten
 from magnetar_broker.server.pulsar.session import ClientSession
@@ -40,8 +40,8 @@ async def _answer_lookup(session: ClientSession, request: CommandLookupTopic) ->
     try:
         broker_session = server.session()
         with server.lookup_limit.hold():
-            owner = await broker_session.ownership.home(TopicName.parse(request.topic))
-        server.counters.lookups_elsewhere += not owner.here
+            owner = await broker_session.ownership.find_owner(TopicName.parse(request.topic))
+        server.counters.lookups_elsewhere += not owner.is_local
         address = _address_of(owner, session, request.advertised_listener_name)
         response.broker_service_url = f"pulsar://{address}"
         response.response, response.authoritative = CommandLookupTopicResponse.CONNECT, True
@@ -52,11 +52,11 @@ async def _answer_lookup(session: ClientSession, request: CommandLookupTopic) ->
     session.write(frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookup_topic_response=response)))
 
 
-def _address_of(owner: Home, session: ClientSession, listener_name: str) -> str:
+def _address_of(owner: TopicOwner, session: ClientSession, listener_name: str) -> str:
     """Return the address at which the client reaches the owner. `listener_name`: from the request; empty: none."""
-    if owner.here and not listener_name and session.context.advertises_reached_address and session.reached_address:
+    if owner.is_local and not listener_name and session.context.advertises_reached_address and session.reached_address:
         return session.reached_address
-    return owner.advertised.pulsar_at(listener_name or session.listener_name)
+    return owner.addresses.find_pulsar(listener_name or session.listener_name)
 
 
 def get_partitions(session: ClientSession, command: BaseCommand) -> None:
@@ -72,7 +72,7 @@ async def _answer_partitions(session: ClientSession, request: CommandPartitioned
         with server.lookup_limit.hold():
             name = TopicName.parse(request.topic)
             may_create = request.metadata_auto_creation_enabled
-            response.partitions = await broker_session.catalog.partitions(name, may_create)
+            response.partitions = await broker_session.catalog.resolve_partitions(name, may_create)
         response.response = CommandPartitionedTopicMetadataResponse.SUCCESS
     except Exception as error:  # noqa: BLE001 (the client waits for an answer)
         response.response = CommandPartitionedTopicMetadataResponse.FAILED

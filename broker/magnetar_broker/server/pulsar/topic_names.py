@@ -12,8 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.map_bounded import map_bounded
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_protos.catalog_pb2 import Deletion
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
@@ -30,8 +30,8 @@ async def list_topic_names(
 ) -> set[str]:
     """Return the current names that match. Raises `BrokerError`."""
     await catalog.sync()
-    names = set(await filter_names(await catalog.topics(namespace), matches))
-    partitioned = await filter_names(await catalog.partitioned_topics(namespace), matches)
+    names = set(await filter_names(await catalog.list_topics(namespace), matches))
+    partitioned = await filter_names(await catalog.list_partitioned_topics(namespace), matches)
     counts = await map_bounded(partitioned, count)
     for topic, partitions in zip(partitioned, counts, strict=True):
         names.update(f"{topic}-partition-{index}" for index in range(partitions))

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.pulsar.outbound import OutboundFrames

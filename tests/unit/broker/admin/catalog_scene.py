@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_metadata.compare_and_set import change, encode_first_value
@@ -107,7 +107,7 @@ class CatalogScene:
 
     async def make_topic(self, name: TopicName, catalog: Catalog | None = None, *, explicit: bool = False) -> None:
         """As the managed ledger makes it, with what the catalog wants to hold."""
-        along = await (catalog or self.catalog).creation(name, explicit=explicit)
+        along = await (catalog or self.catalog).prepare_creation(name, explicit=explicit)
         await self.put_topic(name, along)
 
     async def put_topic(self, name: TopicName, along: Sequence[Change]) -> None:
@@ -133,9 +133,9 @@ class CatalogScene:
             await self.delete_topic(name)
 
     async def delete_all(self, catalog: Catalog, namespace: NamespaceName) -> None:
-        for text in await catalog.partitioned_topics(namespace, include_system=True):
+        for text in await catalog.list_partitioned_topics(namespace, include_system=True):
             await catalog.partitioned.delete(TopicName.parse(text), self.delete_topics)
-        for text in await catalog.topics(namespace, include_system=True):
+        for text in await catalog.list_topics(namespace, include_system=True):
             await self.delete_topic(TopicName.parse(text))
 
 

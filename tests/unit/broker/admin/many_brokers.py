@@ -40,7 +40,9 @@ def topic_at(scene: ClusterScene, broker: OneBroker, namespace: str = "public/de
     """The name of a topic in a bundle that the broker has."""
     for number in range(10_000):
         name = TopicName.parse(f"{namespace}/t{number}")
-        if any(str(one.namespace) == namespace and bundle_hash(name) in one.bundle for one in broker.ownership.owned()):
+        if any(
+            str(one.namespace) == namespace and bundle_hash(name) in one.bundle for one in broker.ownership.list_owned()
+        ):
             return f"{namespace}/t{number}"
     raise AssertionError(f"{broker.broker_id} has no bundle of {namespace}")
 

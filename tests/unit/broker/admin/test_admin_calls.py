@@ -87,7 +87,7 @@ async def test_a_namespaces_policies_hold_for_its_topics() -> None:
                 await client.create_producer(topic)
             await admin.topics.create(topic)
             (placed,) = await publish(client, topic, b"one")
-            striping = (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping
+            striping = (await scene.broker_session.client.ledgers.read_metadata(placed.ledger_id())).striping
             assert (striping.ensemble_size, striping.write_quorum, striping.ack_quorum) == (1, 1, 1)
             with pytest.raises(exceptions.SubscriptionNotFound):
                 await client.subscribe(topic, "s")
@@ -95,12 +95,16 @@ async def test_a_namespaces_policies_hold_for_its_topics() -> None:
             await (await client.subscribe(topic, "s")).close()
             # Others have what the broker's options say.
             (placed,) = await publish(client, "orders", b"one")
-            assert (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
+            assert (
+                await scene.broker_session.client.ledgers.read_metadata(placed.ledger_id())
+            ).striping.ensemble_size == 2
             # A change holds when the topic is opened next.
             await admin.namespaces.set_policies("public/shop", NamespacePolicies())
             await admin.topics.unload(topic)
             (placed,) = await publish(client, topic, b"two")
-            assert (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
+            assert (
+                await scene.broker_session.client.ledgers.read_metadata(placed.ledger_id())
+            ).striping.ensemble_size == 2
             await (await client.subscribe(topic, "another")).close()
 
 

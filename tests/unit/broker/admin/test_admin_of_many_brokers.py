@@ -83,7 +83,7 @@ async def test_an_owner_that_was_killed_and_restarted_does_calls_of_other_broker
                     await admin.topics.create(topic)
             case "delete":
                 await admin.topics.delete(topic, force=True)
-        assert scene["b1"].ownership.owned()
+        assert scene["b1"].ownership.list_owned()
 
 
 async def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:
@@ -168,7 +168,7 @@ async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() ->
 
         # A producer that looked its topic up until the end may have had a bundle given to somebody: not for long.
         def let_go() -> bool:
-            owned = [held.namespace for broker in scene.brokers for held in broker.ownership.owned()]
+            owned = [held.namespace for broker in scene.brokers for held in broker.ownership.list_owned()]
             return NamespaceName("acme", "shop") not in owned
 
         await until(let_go, "nobody has anything of the namespace")
@@ -210,7 +210,7 @@ async def test_a_call_waits_for_the_next_owner_when_its_topics_broker_has_died()
         topic = topic_at(scene, scene["b1"])
         await publish(client, topic, b"one", b"two")
         await two.subscriptions.create(topic, "s", MessageId.earliest)
-        scene["b1"].broker._closing = True  # it refuses everything from here on, and its nodes stand
+        scene["b1"].broker._is_closing = True  # it refuses everything from here on, and its nodes stand
         stats = asyncio.create_task(two.topics.stats(topic))
         skip = asyncio.create_task(two.subscriptions.skip(topic, "s", 1))
         await asyncio.sleep(0.2)

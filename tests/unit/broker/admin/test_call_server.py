@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from magnetar_broker.admin.call_server import CallServer, check_complete, find_handlers, refuse_call
-from magnetar_broker.core.concurrency_limit import ConcurrencyLimit
+from magnetar_broker.admin.admin_service import CallServer, check_complete, find_handlers, refuse_excess_call
+from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin_calls import ADMIN_CALLS
@@ -25,7 +25,7 @@ class Tenants:
 
 async def test_fields_that_the_broker_does_not_know_are_refused() -> None:
     """ADM-1: what they ask for would not be done."""
-    server = CallServer("admin", find_handlers([Tenants()]), lambda call: ConcurrencyLimit(1, refuse_call))
+    server = CallServer("admin", find_handlers([Tenants()]), lambda call: ConcurrencyLimit(1, refuse_excess_call))
     request = pb.TenantRequest(tenant="acme").SerializeToString()
     assert pb.TenantAnswer.FromString(await server.serve("tenant", request)).settings.admin_roles == ["acme"]
     unknown_field = b"\x9a\x06\x01x"
@@ -40,7 +40,7 @@ async def test_calls_above_the_limit_are_refused() -> None:
         await done.wait()
         return pb.Done()
 
-    server = CallServer("admin", {"create_tenant": hang}, lambda call: ConcurrencyLimit(1, refuse_call))
+    server = CallServer("admin", {"create_tenant": hang}, lambda call: ConcurrencyLimit(1, refuse_excess_call))
     first = asyncio.create_task(server.serve("create_tenant", b""))
     await asyncio.sleep(0)
     with pytest.raises(Refusal) as refused:

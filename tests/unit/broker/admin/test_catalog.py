@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from magnetar_broker import paths
-from magnetar_broker.core.policies import check_known, check_policies
-from magnetar_broker.core.system_topics import heartbeat_topic, is_system_topic
+from magnetar_broker.admin.admin_service import check_known_fields
+from magnetar_broker.catalog.policies import check_policies
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_broker.system_topics import heartbeat_topic, is_system_topic
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamespaceRequest, TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -26,10 +27,10 @@ async def test_tenants_have_roles_and_clusters_and_outlive_the_broker(scene: Cat
     settings = TenantSettings(admin_roles=["amy", "bob"], allowed_clusters=["standalone"])
     await scene.catalog.tenants.create("globex", settings)
     other = scene.another()
-    assert await other.tenants.settings("globex") == settings
-    assert await other.tenants.names() == ["acme", "globex", "public", "pulsar"]
+    assert await other.tenants.get_settings("globex") == settings
+    assert await other.tenants.list_names() == ["acme", "globex", "public", "pulsar"]
     await other.tenants.update("globex", TenantSettings(admin_roles=["eve"]))
-    assert (await scene.catalog.tenants.settings("globex")).admin_roles == ["eve"]
+    assert (await scene.catalog.tenants.get_settings("globex")).admin_roles == ["eve"]
     assert await code_of(other.tenants.create("globex", settings)) == ErrorCode.ALREADY_EXISTS
     assert await code_of(other.tenants.update("nobody", settings)) == ErrorCode.NOT_FOUND
     elsewhere = TenantSettings(allowed_clusters=["mars"])
@@ -42,7 +43,7 @@ async def test_a_tenant_with_namespaces_is_deleted_by_force_only(scene: CatalogS
     assert await code_of(scene.catalog.delete_tenant("acme", None)) == ErrorCode.NOT_ALLOWED
     assert await code_of(scene.catalog.delete_tenant("public", None)) == ErrorCode.NOT_ALLOWED
     await scene.catalog.delete_tenant("acme", lambda name: scene.delete_all(scene.catalog, name))
-    assert "acme" not in await scene.catalog.tenants.names()
+    assert "acme" not in await scene.catalog.tenants.list_names()
     assert await code_of(scene.catalog.check_topic(TOPIC)) == ErrorCode.NOT_FOUND
     assert await code_of(scene.catalog.delete_tenant("acme", None)) == ErrorCode.NOT_FOUND
 
@@ -52,11 +53,11 @@ async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
     nowhere = NamespaceName("nobody", "n")
     assert await code_of(scene.catalog.namespaces.create(nowhere, Policies())) == ErrorCode.NOT_FOUND
     assert await code_of(scene.catalog.namespaces.create(NAMESPACE, Policies())) == ErrorCode.ALREADY_EXISTS
-    assert await code_of(scene.catalog.namespaces.names("nobody")) == ErrorCode.NOT_FOUND
+    assert await code_of(scene.catalog.namespaces.list_names("nobody")) == ErrorCode.NOT_FOUND
     for no_name in ("", "acme/shop", "..", "a b", "x" * 129):
-        assert await code_of(scene.catalog.namespaces.names(no_name)) == ErrorCode.INVALID_ARGUMENT
+        assert await code_of(scene.catalog.namespaces.list_names(no_name)) == ErrorCode.INVALID_ARGUMENT
         assert await code_of(scene.catalog.delete_tenant(no_name, None)) == ErrorCode.INVALID_ARGUMENT
-    assert await scene.catalog.namespaces.names("acme") == ["shop"]
+    assert await scene.catalog.namespaces.list_names("acme") == ["shop"]
     assert await code_of(scene.catalog.check_topic(TopicName.parse("acme/none/t"))) == ErrorCode.NOT_FOUND
 
 
@@ -69,11 +70,11 @@ async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
     )
     await scene.catalog.update_policies(NAMESPACE, policies)
     assert await scene.catalog.check_topic(TOPIC) == policies
-    assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
-    assert await code_of(scene.catalog.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
-    assert await code_of(scene.catalog.creation(TOPIC, explicit=True)) is None
+    assert await code_of(scene.catalog.resolve_partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.catalog.prepare_creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.catalog.prepare_creation(TOPIC, explicit=True)) is None
     await scene.catalog.update_policies(NAMESPACE, Policies())
-    assert await scene.catalog.partitions(TOPIC, True) == 0
+    assert await scene.catalog.resolve_partitions(TOPIC, True) == 0
 
 
 async def test_another_brokers_change_is_seen_after_the_cache_has_aged(scene: CatalogScene) -> None:
@@ -81,9 +82,9 @@ async def test_another_brokers_change_is_seen_after_the_cache_has_aged(scene: Ca
     await other.check_topic(TOPIC)
     await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
     # Where something is made nothing old counts.
-    assert await code_of(other.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(other.prepare_creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
     scene.clock.advance(5.0)
-    assert await code_of(other.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(other.resolve_partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
 
 
 def test_policies_that_cannot_hold_are_refused() -> None:
@@ -100,44 +101,44 @@ def test_policies_that_cannot_hold_are_refused() -> None:
 def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
     """TOP-4: and not taken for done."""
     request = NamespaceRequest(namespace="a/b", policies=Policies(persistence=Persistence(ensemble_size=1)))
-    check_known(request, "update_namespace")
+    check_known_fields(request, "update_namespace")
     # Field 99 of the policies, and of the persistence in them: a varint each.
     for extra in (b"\x98\x06\x01", b"\x0a\x03\x98\x06\x01"):
         request.policies.MergeFromString(extra)
         with pytest.raises(BrokerError, match="does not know field 99") as refused:
-            check_known(request, "update_namespace")
+            check_known_fields(request, "update_namespace")
         assert refused.value.code == ErrorCode.UNSUPPORTED
         request.policies.DiscardUnknownFields()
-    check_known(request, "update_namespace")
+    check_known_fields(request, "update_namespace")
 
 
 async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
     """TOP-2: with or without partitions as the option says, and not at all where nobody wants it made."""
-    assert await code_of(scene.catalog.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
-    assert await scene.catalog.partitions(TOPIC, True) == 0
+    assert await code_of(scene.catalog.resolve_partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await scene.catalog.resolve_partitions(TOPIC, True) == 0
     await scene.make_topic(TOPIC)
-    assert await scene.catalog.partitions(TOPIC, False) == 0
+    assert await scene.catalog.resolve_partitions(TOPIC, False) == 0
     await scene.catalog.update_policies(
         NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=3))
     )
     events = TopicName.parse("acme/shop/events")
-    asked = await asyncio.gather(*(scene.catalog.partitions(events, True) for _ in range(5)))
+    asked = await asyncio.gather(*(scene.catalog.resolve_partitions(events, True) for _ in range(5)))
     assert asked == [3] * 5
-    assert await scene.catalog.partitions(TOPIC, True) == 0
+    assert await scene.catalog.resolve_partitions(TOPIC, True) == 0
 
 
 async def test_the_option_makes_partitioned_topics() -> None:
     """TOP-2."""
     scene = CatalogScene(CatalogSettings(allow_auto_topic_creation_type="partitioned", default_num_partitions=2))
     await scene.start()
-    assert await scene.catalog.partitions(TOPIC, True) == 2
+    assert await scene.catalog.resolve_partitions(TOPIC, True) == 2
 
 
 async def test_the_option_makes_no_topics() -> None:
     """TOP-2."""
     scene = CatalogScene(CatalogSettings(allow_auto_topic_creation=False))
     await scene.start()
-    assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.catalog.resolve_partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.make_topic(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
     await scene.make_topic(TOPIC, explicit=True)
     # A partition of a topic that somebody has made is made when it is first used.
@@ -164,12 +165,12 @@ async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene)
     """TOP-3."""
     assert await code_of(scene.make_topic(TOPIC.partition(0))) == ErrorCode.TOPIC_NOT_FOUND
     await scene.catalog.partitioned.create(TOPIC, 3, {"owner": "amy"})
-    assert await scene.another().partitions(TOPIC, False) == 3
+    assert await scene.another().resolve_partitions(TOPIC, False) == 3
     assert (await scene.catalog.partitioned.get(TOPIC)).properties == {"owner": "amy"}
     await scene.make_topic(TOPIC.partition(2))
     assert await code_of(scene.make_topic(TOPIC.partition(3))) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.catalog.check_topic(TOPIC.partition(3))) == ErrorCode.TOPIC_NOT_FOUND
-    assert await scene.catalog.partitions(TOPIC.partition(1), False) == 0
+    assert await scene.catalog.resolve_partitions(TOPIC.partition(1), False) == 0
     # The name belongs to the partitioned topic.
     assert await code_of(scene.make_topic(TOPIC, explicit=True)) == ErrorCode.NOT_ALLOWED
     assert await code_of(scene.catalog.partitioned.create(TOPIC, 3, {})) == ErrorCode.ALREADY_EXISTS
@@ -181,7 +182,7 @@ async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene)
 async def test_partitioned_topic_creation_is_refused_for_existing_topic(scene: CatalogScene) -> None:
     await scene.make_topic(TOPIC)
     assert await code_of(scene.catalog.partitioned.create(TOPIC, 2, {})) == ErrorCode.ALREADY_EXISTS
-    assert await scene.catalog.partitions(TOPIC, False) == 0
+    assert await scene.catalog.resolve_partitions(TOPIC, False) == 0
 
 
 async def test_new_partition_count_is_visible_only_after_preparation(scene: CatalogScene) -> None:
@@ -194,11 +195,11 @@ async def test_new_partition_count_is_visible_only_after_preparation(scene: Cata
         for name in new:
             await scene.make_topic(name)
         prepared.extend(new)
-        assert await scene.another().partitions(TOPIC, False) == 2
+        assert await scene.another().resolve_partitions(TOPIC, False) == 2
 
     await scene.catalog.partitioned.grow(TOPIC, 4, prepare)
     assert prepared == [TOPIC.partition(2), TOPIC.partition(3)]
-    assert await scene.another().partitions(TOPIC, False) == 4
+    assert await scene.another().resolve_partitions(TOPIC, False) == 4
     assert await code_of(scene.catalog.partitioned.grow(TOPIC, 3, _nothing)) == ErrorCode.NOT_ALLOWED
     await scene.catalog.partitioned.grow(TOPIC, 4, _nothing)
 
@@ -212,9 +213,9 @@ async def test_listings_hide_system_topics(scene: CatalogScene) -> None:
     await scene.make_topic(system, explicit=True)
     for slip in ("%zz", "a%2Fb"):
         await scene.store.put(f"{paths.TOPICS}/acme/shop/persistent/{slip}", b"an operator's slip", ABSENT)
-    assert await scene.catalog.topics(NAMESPACE) == [str(TOPIC)]
-    assert await scene.catalog.topics(NAMESPACE, include_system=True) == [str(system), str(TOPIC)]
-    assert await scene.catalog.partitioned_topics(NAMESPACE) == ["persistent://acme/shop/größe 1"]
+    assert await scene.catalog.list_topics(NAMESPACE) == [str(TOPIC)]
+    assert await scene.catalog.list_topics(NAMESPACE, include_system=True) == [str(system), str(TOPIC)]
+    assert await scene.catalog.list_partitioned_topics(NAMESPACE) == ["persistent://acme/shop/größe 1"]
 
 
 def test_which_topics_are_the_systems() -> None:
@@ -239,7 +240,7 @@ async def test_catalog_reports_unavailable_metadata_store(scene: CatalogScene) -
     scene.server.resume(scene.store)
     await catalog.check_topic(TOPIC)
     scene.server.expire(scene.store)
-    assert await code_of(catalog.tenants.names()) == ErrorCode.SERVICE_NOT_READY
+    assert await code_of(catalog.tenants.list_names()) == ErrorCode.SERVICE_NOT_READY
     assert await code_of(catalog.check_topic(TopicName.parse("acme/none/t"))) == ErrorCode.SERVICE_NOT_READY
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
@@ -58,7 +58,7 @@ async def _delete_tenant(scene: CatalogScene, catalog: Catalog) -> None:
 
 
 async def _tenant_there(scene: CatalogScene) -> bool:
-    return "globex" in await scene.another().tenants.names()
+    return "globex" in await scene.another().tenants.list_names()
 
 
 async def _namespace_there(scene: CatalogScene) -> bool:
@@ -66,28 +66,28 @@ async def _namespace_there(scene: CatalogScene) -> bool:
 
 
 async def _partitioned_there(scene: CatalogScene) -> bool:
-    return await scene.another().partitions(TopicName.parse("acme/shop/new"), False) == 3
+    return await scene.another().resolve_partitions(TopicName.parse("acme/shop/new"), False) == 3
 
 
 async def _grown(scene: CatalogScene) -> bool:
     assert await scene.store.get(paths.topic(TOPIC.partition(4))) is not None
-    return await scene.another().partitions(TOPIC, False) == 5
+    return await scene.another().resolve_partitions(TOPIC, False) == 5
 
 
 async def _partitioned_gone(scene: CatalogScene) -> bool:
-    assert await scene.another().topics(NAMESPACE) == [str(PLAIN)]
+    assert await scene.another().list_topics(NAMESPACE) == [str(PLAIN)]
     return await code_of(scene.another().partitioned.get(TOPIC)) == ErrorCode.NOT_FOUND
 
 
 async def _namespace_gone(scene: CatalogScene) -> bool:
-    assert await scene.another().topics(NAMESPACE) == []
-    assert await scene.another().partitioned_topics(NAMESPACE) == []
+    assert await scene.another().list_topics(NAMESPACE) == []
+    assert await scene.another().list_partitioned_topics(NAMESPACE) == []
     return await code_of(scene.another().namespaces.get(NAMESPACE)) == ErrorCode.NOT_FOUND
 
 
 async def _tenant_gone(scene: CatalogScene) -> bool:
     assert await _namespace_gone(scene)
-    return "acme" not in await scene.another().tenants.names()
+    return "acme" not in await scene.another().tenants.list_names()
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
@@ -131,13 +131,13 @@ async def test_repeated_call_completes_a_killed_operation(operation: Operation, 
 
 async def test_nothing_is_made_in_a_namespace_that_is_being_deleted(scene: CatalogScene) -> None:
     """TOP-4: what was allowed before the mark is refused behind it, and what was made before it is found."""
-    along = await scene.catalog.creation(PLAIN)
+    along = await scene.catalog.prepare_creation(PLAIN)
     found: list[list[str]] = []
 
     async def delete_topics(name: NamespaceName) -> None:
-        found.append(await scene.catalog.topics(name))
+        found.append(await scene.catalog.list_topics(name))
         assert await code_of(scene.put_topic(TOPIC, along)) == ErrorCode.SERVICE_NOT_READY
-        assert await code_of(scene.another().creation(TOPIC)) == ErrorCode.NOT_ALLOWED
+        assert await code_of(scene.another().prepare_creation(TOPIC)) == ErrorCode.NOT_ALLOWED
         assert await code_of(scene.another().partitioned.create(TOPIC, 2, {})) == ErrorCode.NOT_ALLOWED
         assert await code_of(scene.another().check_topic(PLAIN)) == ErrorCode.NOT_ALLOWED
         assert await code_of(scene.another().namespaces.create(name, Policies())) == ErrorCode.NOT_ALLOWED
@@ -169,7 +169,7 @@ async def test_a_deletion_does_not_go_on_under_somebody_elses_mark(scene: Catalo
     """Its own is taken away while it looks; then a topic is made; then another deletion marks the namespace again."""
     looked = asyncio.Event()
     go_on = asyncio.Event()
-    listing = scene.catalog.topics
+    listing = scene.catalog.list_topics
 
     async def slow_topics(namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
         found = await listing(namespace, include_system=include_system)
@@ -177,7 +177,7 @@ async def test_a_deletion_does_not_go_on_under_somebody_elses_mark(scene: Catalo
         await go_on.wait()
         return found
 
-    scene.catalog.topics = slow_topics  # type: ignore[method-assign]
+    scene.catalog.list_topics = slow_topics  # type: ignore[method-assign]
     deleting = asyncio.create_task(scene.catalog.delete_namespace(NAMESPACE, None))
     await looked.wait()
     await code_of(scene.another().namespaces.create(NAMESPACE, Policies()))
@@ -191,7 +191,7 @@ async def test_a_deletion_does_not_go_on_under_somebody_elses_mark(scene: Catalo
 
 async def test_a_tenant_in_which_a_namespace_is_just_being_made_stays(scene: CatalogScene) -> None:
     await scene.catalog.tenants.create("globex", TenantSettings())
-    names = scene.catalog._nodes.names
+    names = scene.catalog._nodes.list_children
     first = True
 
     async def slow_names(path: str) -> list[str]:
@@ -202,9 +202,9 @@ async def test_a_tenant_in_which_a_namespace_is_just_being_made_stays(scene: Cat
             await scene.another().namespaces.create(NamespaceName("globex", "n"), Policies())
         return found
 
-    scene.catalog._nodes.names = slow_names  # type: ignore[method-assign]
+    scene.catalog._nodes.list_children = slow_names  # type: ignore[method-assign]
     assert await code_of(scene.catalog.delete_tenant("globex", None)) == ErrorCode.NOT_ALLOWED
-    assert await scene.another().namespaces.names("globex") == ["n"]
+    assert await scene.another().namespaces.list_names("globex") == ["n"]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -227,7 +227,10 @@ async def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> 
         later(lambda: scene.make_topic(TOPIC, one)),
         later(lambda: two.partitioned.create(TOPIC, 2, {})),
     )
-    topics, partitioned = await scene.catalog.topics(NAMESPACE), await scene.catalog.partitioned_topics(NAMESPACE)
+    topics, partitioned = (
+        await scene.catalog.list_topics(NAMESPACE),
+        await scene.catalog.list_partitioned_topics(NAMESPACE),
+    )
     assert len(topics) + len(partitioned) <= 1
     events = TopicName.parse("acme/shop/events")
     await scene.catalog.partitioned.create(events, 2, {})
@@ -236,12 +239,12 @@ async def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> 
         later(lambda: scene.make_topic(events.partition(1), two)),
         later(lambda: three.partitioned.delete(events, scene.delete_topics)),
     )
-    left = [name for name in await scene.catalog.topics(NAMESPACE) if "events" in name]
+    left = [name for name in await scene.catalog.list_topics(NAMESPACE) if "events" in name]
     assert not left
 
 
 async def test_a_topic_is_not_made_under_policies_that_forbid_it_by_now(scene: CatalogScene) -> None:
     """TOP-2."""
-    along = await scene.catalog.creation(PLAIN)
+    along = await scene.catalog.prepare_creation(PLAIN)
     await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
     assert await code_of(scene.put_topic(PLAIN, along)) == ErrorCode.SERVICE_NOT_READY

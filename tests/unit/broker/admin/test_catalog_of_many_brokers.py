@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar_broker import paths
-from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -32,7 +32,7 @@ async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogSce
     policies = Policies(auto_topic_creation=AutoTopicCreation(allowed=False))
     await scene.catalog.update_policies(NAMESPACE, policies)
     assert await other.check_topic(TOPIC) == policies
-    assert await code_of(other.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(other.prepare_creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
 
 
 async def test_created_resources_are_visible_at_every_broker(scene: CatalogScene) -> None:
@@ -40,10 +40,10 @@ async def test_created_resources_are_visible_at_every_broker(scene: CatalogScene
     # A partitioned topic: no client makes one without partitions in its place.
     other = lagging(scene)
     await scene.catalog.partitioned.create(TOPIC, 3, {})
-    assert await other.partitions(TOPIC, True) == 3
+    assert await other.resolve_partitions(TOPIC, True) == 3
     other = lagging(scene)
     await scene.catalog.partitioned.grow(TOPIC, 5, _nothing)
-    assert await other.partitions(TOPIC.partition(4), False) == 0
+    assert await other.resolve_partitions(TOPIC.partition(4), False) == 0
     other = lagging(scene)
     await scene.catalog.partitioned.grow(TOPIC, 6, _nothing)
     await other.check_topic(TOPIC.partition(5))
@@ -51,17 +51,17 @@ async def test_created_resources_are_visible_at_every_broker(scene: CatalogScene
     other = lagging(scene)
     plain = TopicName.parse("acme/shop/plain")
     await scene.make_topic(plain)
-    assert await other.partitions(plain, False) == 0
+    assert await other.resolve_partitions(plain, False) == 0
     other = lagging(scene)
     await scene.catalog.namespaces.create(NamespaceName("acme", "new"), Policies())
-    assert await other.partitions(TopicName.parse("acme/new/t"), True) == 0
+    assert await other.resolve_partitions(TopicName.parse("acme/new/t"), True) == 0
     other = lagging(scene)
     await scene.catalog.tenants.create("globex", TenantSettings())
     await scene.catalog.namespaces.create(NamespaceName("globex", "n"), Policies())
-    assert "globex" in await other.tenants.names()
+    assert "globex" in await other.tenants.list_names()
     other = lagging(scene)
     await scene.catalog.namespaces.create(NamespaceName("globex", "m"), Policies())
-    assert await other.namespaces.names("globex") == ["m", "n"]
+    assert await other.namespaces.list_names("globex") == ["m", "n"]
 
 
 async def _nothing(names: object) -> None: ...
@@ -72,7 +72,7 @@ async def test_deletion_at_one_broker_is_visible_at_lagging_broker(scene: Catalo
     other = lagging(scene)
     await scene.catalog.partitioned.delete(TOPIC, scene.delete_topics)
     assert await code_of(other.check_topic(TOPIC.partition(0))) == ErrorCode.TOPIC_NOT_FOUND
-    assert await code_of(other.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(other.resolve_partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
 
 
 async def test_removed_deletion_mark_no_longer_blocks_other_brokers(scene: CatalogScene) -> None:
@@ -80,12 +80,12 @@ async def test_removed_deletion_mark_no_longer_blocks_other_brokers(scene: Catal
     other = scene.another()
 
     async def while_marked(name: NamespaceName) -> list[str]:
-        assert await code_of(other.partitions(TOPIC, False)) == ErrorCode.NOT_ALLOWED
+        assert await code_of(other.resolve_partitions(TOPIC, False)) == ErrorCode.NOT_ALLOWED
         return [str(TOPIC)]
 
     assert await code_of(scene.catalog.namespaces.delete(NAMESPACE, while_marked, None)) == ErrorCode.NOT_ALLOWED
     # It is within its cache's time, and is looked at afresh before it is refused.
-    assert await other.partitions(TOPIC, False) == 0
+    assert await other.resolve_partitions(TOPIC, False) == 0
 
 
 async def test_a_namespace_is_made_with_bundles() -> None:
@@ -94,22 +94,22 @@ async def test_a_namespace_is_made_with_bundles() -> None:
         CatalogSettings(default_number_of_namespace_bundles=8, load_balancer_namespace_maximum_bundles=16)
     )
     await scene.start()
-    starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts
+    starts = (await scene.catalog.get_namespace(NAMESPACE)).node.bundle_starts
     assert list(starts) == [bundle.lower for bundle in default_bundles(8)]
     await scene.catalog.namespaces.create(NamespaceName("acme", "one"), Policies(), 1)
-    assert list((await scene.catalog.namespace(NamespaceName("acme", "one"))).node.bundle_starts) == [0]
+    assert list((await scene.catalog.get_namespace(NamespaceName("acme", "one"))).node.bundle_starts) == [0]
     await scene.catalog.namespaces.create(NamespaceName("acme", "many"), Policies(), 16)
-    assert len((await scene.catalog.namespace(NamespaceName("acme", "many"))).node.bundle_starts) == 16
+    assert len((await scene.catalog.get_namespace(NamespaceName("acme", "many"))).node.bundle_starts) == 16
     too_many = scene.catalog.namespaces.create(NamespaceName("acme", "more"), Policies(), 17)
     assert await code_of(too_many) == ErrorCode.INVALID_ARGUMENT
     # Policies leave them as they are.
     await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
-    assert list((await scene.catalog.namespace(NAMESPACE, fresh=True)).node.bundle_starts) == list(starts)
+    assert list((await scene.catalog.get_namespace(NAMESPACE, fresh=True)).node.bundle_starts) == list(starts)
 
 
 async def test_four_bundles_are_the_default(scene: CatalogScene) -> None:
     """OWN-1."""
-    starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts
+    starts = (await scene.catalog.get_namespace(NAMESPACE)).node.bundle_starts
     assert list(starts) == [0, 0x4000_0000, 0x8000_0000, 0xC000_0000]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar_broker import paths
-from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, heartbeat_topic
+from magnetar_broker.system_topics import SYSTEM_NAMESPACE, heartbeat_topic
 from magnetar_protos import ledger_pb2 as pb
 from tests.running import until, within
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
@@ -31,7 +31,7 @@ async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_b
         assert [len(bookie.reads()) for bookie in scene.bookies].count(0) == 1
         # It is the system's, and nobody is connected to it any more.
         assert topic.producers() == []
-        assert await scene.broker_session.catalog.topics(SYSTEM_NAMESPACE) == []
+        assert await scene.broker_session.catalog.list_topics(SYSTEM_NAMESPACE) == []
         health = await scene.admin.brokers.health()
         assert (health.healthy, health.reasons) == (True, [])
 

@@ -10,9 +10,9 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar_bookie.client.ledger_store import LedgerStore
-from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import NoSuchLedger
+from magnetar_bookie.ledger.ledger_metadata import LedgerState
+from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_broker import paths
 from magnetar_broker.managed_ledger.topic_node import decode_topic
 from magnetar_metadata import compare_and_set
@@ -87,11 +87,11 @@ async def leased(scene: BrokerScene, topic: str, lease_ms: int, lease_id: bytes 
 
 
 async def living(scene: BrokerScene, ledger_ids: Sequence[int]) -> list[int]:
-    store = LedgerStore(scene.metadata.connect(), scene.clock, SystemRandomness())
+    store = LedgerMetadataStore(scene.metadata.connect(), scene.clock, SystemRandomness())
     found = []
     for ledger_id in ledger_ids:
         try:
-            if (await store.read(ledger_id, fresh=True)).state is not LedgerState.TOMBSTONE:
+            if (await store.read_metadata(ledger_id, fresh=True)).state is not LedgerState.TOMBSTONE:
                 found.append(ledger_id)
         except NoSuchLedger:
             pass

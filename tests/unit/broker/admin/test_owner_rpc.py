@@ -1,4 +1,4 @@
-"""The way to a topic's owner: what is asked again, and what is told as unknown."""
+"""Calls at a topic's owner: which are repeated, and when their outcome is reported as unknown."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 from google.protobuf.message import Message
 
-from magnetar_broker.admin.local_calls import LocalCalls
+from magnetar_broker.admin.admin_service import CallServer, build_broker_call_server
 from magnetar_broker.admin.owner_rpc import OwnerRpc
-from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
-from magnetar_broker.ownership.interface import Advertised, Home
-from magnetar_broker.peers import Peers
+from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
+from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
+from magnetar_broker.ownership.interface import TopicOwner
+from magnetar_broker.peers import PeerConnections
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 from magnetar_testing.clock import ManualClock
@@ -40,16 +41,16 @@ REQUEST = pb.TopicRequest(topic=str(TOPIC))
 TIMEOUT_S = 20.0
 
 
-def home(broker_id: str, *, here: bool = False) -> Home:
-    return Home(broker_id, Advertised((("internal", f"{broker_id}:1"),)), here=here)
+def owner(broker_id: str, *, is_local: bool = False) -> TopicOwner:
+    return TopicOwner(broker_id, AdvertisedAddresses((("internal", f"{broker_id}:1"),)), is_local=is_local)
 
 
 class Answers:
-    """A transport: what each broker answers in turn, or the error it answers with."""
+    """A transport with the responses of each broker, in order, or the errors that its calls raise."""
 
     def __init__(self, clock: ManualClock, **answers: list[Message | Exception]) -> None:
         self._clock = clock
-        self._left = {f"{name}:1": list(told) for name, told in answers.items()}
+        self._left = {f"{name}:1": list(of_broker) for name, of_broker in answers.items()}
         self.calls: list[tuple[str, str, bytes]] = []
         self.timeouts: list[float] = []
 
@@ -66,12 +67,12 @@ class Answers:
         self.calls.append((address, method, request))
         self.timeouts.append(timeout_s)
         left = self._left[address]
-        told = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(told, DeadlinePassed):
+        response = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(response, DeadlinePassed):
             self._clock.advance(timeout_s)
-        if isinstance(told, Exception):
-            raise told
-        return told.SerializeToString()
+        if isinstance(response, Exception):
+            raise response
+        return response.SerializeToString()
 
 
 class _To:
@@ -92,20 +93,20 @@ class _To:
 
 class Scene:
     def __init__(
-        self, owners: FakeOwnership, here: Callable[[], Message] = pb.Done, **answers: list[Message | Exception]
+        self, owners: FakeOwnership, handle: Callable[[], Message] = pb.Done, **answers: list[Message | Exception]
     ):
         self.clock = HurriedClock()
         self.owners = owners
         self.transport = Answers(self.clock, **answers)
-        self.done_here = 0
+        self.local_calls = 0
 
-        async def do(asked: pb.TopicRequest) -> Message:
-            assert asked == REQUEST
-            self.done_here += 1
-            return here()
+        async def do(request: pb.TopicRequest) -> Message:
+            assert request == REQUEST
+            self.local_calls += 1
+            return handle()
 
-        self.local = LocalCalls({"truncate_topic": do})
-        self.rpc = OwnerRpc(self.local, owners, Peers(self.transport), self.clock, TIMEOUT_S)
+        self.server = build_broker_call_server({"truncate_topic": do})
+        self.rpc = OwnerRpc({"truncate_topic": do}, owners, PeerConnections(self.transport), self.clock, TIMEOUT_S)
 
     def ask(self, *, repeat: bool = False) -> Message:
         answer: Message = run(self.rpc.call_topic_owner(TOPIC, "truncate_topic", REQUEST, repeat=repeat))
@@ -127,12 +128,12 @@ def raises(error: BrokerError) -> Callable[[], Message]:
 
 def test_call_is_executed_locally_or_sent_to_the_owner() -> None:
     """ADM-1."""
-    scene = Scene(FakeOwnership(home("a", here=True)))
+    scene = Scene(FakeOwnership(owner("a", is_local=True)))
     scene.ask()
-    assert (scene.done_here, scene.transport.calls) == (1, [])
-    scene = Scene(FakeOwnership(home("b")), b=[pb.Done()])
+    assert (scene.local_calls, scene.transport.calls) == (1, [])
+    scene = Scene(FakeOwnership(owner("b")), b=[pb.Done()])
     scene.ask()
-    assert scene.done_here == 0
+    assert scene.local_calls == 0
     assert scene.transport.calls == [("b:1", "here.truncate_topic", REQUEST.SerializeToString())]
 
 
@@ -141,35 +142,35 @@ def test_call_is_executed_locally_or_sent_to_the_owner() -> None:
     "no",
     [
         NotReached("nobody there"),
-        Rejected(Code.UNAVAILABLE, "it is not here"),
+        Rejected(Code.UNAVAILABLE, "another broker owns it"),
         Rejected(Code.RESOURCE_EXHAUSTED, "too many"),
     ],
 )
 def test_unexecuted_call_is_retried_at_the_new_owner(no: TransportError, repeat: bool) -> None:
     """OWN-1: a call that comes while a bundle moves, or its broker has just died, waits for the next owner."""
-    scene = Scene(FakeOwnership(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
+    scene = Scene(FakeOwnership(owner("b"), owner("b"), owner("c")), b=[no], c=[pb.Done()])
     scene.ask(repeat=repeat)
     assert [call[0] for call in scene.transport.calls] == ["b:1", "b:1", "c:1"]
-    # The same in this broker, and where the owner can't be told.
-    error = NothingDone("it is not here any more")
-    scene = Scene(FakeOwnership(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
+    # The same in this broker, and if the owner is unknown.
+    error = RequestNotStarted("another broker owns it")
+    scene = Scene(FakeOwnership(owner("a", is_local=True), owner("c")), raises(error), c=[pb.Done()])
     scene.ask(repeat=repeat)
-    assert (scene.done_here, len(scene.transport.calls)) == (1, 1)
-    scene = Scene(FakeOwnership(TopicUnloaded("nobody knows"), home("c")), c=[pb.Done()])
+    assert (scene.local_calls, len(scene.transport.calls)) == (1, 1)
+    scene = Scene(FakeOwnership(TopicUnloaded("nobody knows"), owner("c")), c=[pb.Done()])
     scene.ask(repeat=repeat)
     assert len(scene.transport.calls) == 1
 
 
 def test_retries_and_timeouts_are_bounded() -> None:
-    scene = Scene(FakeOwnership(home("b")), b=[Rejected(Code.UNAVAILABLE, "it is not here")])
+    scene = Scene(FakeOwnership(owner("b")), b=[Rejected(Code.UNAVAILABLE, "another broker owns it")])
     assert fails(scene).code == ErrorCode.SERVICE_NOT_READY
-    assert 5 < scene.owners.asked < 100
-    scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
+    assert 5 < scene.owners.lookups < 100
+    scene = Scene(FakeOwnership(owner("b")), b=[DeadlinePassed("no answer")])
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
     assert scene.transport.timeouts == [TIMEOUT_S]
-    scene = Scene(FakeOwnership(home("b")), b=[DeadlinePassed("no answer")])
+    scene = Scene(FakeOwnership(owner("b")), b=[DeadlinePassed("no answer")])
     assert fails(scene, repeat=True).code == ErrorCode.UNKNOWN_ERROR
-    # Of one that hangs another owner may be found in time.
+    # If the owner hangs, another one may be found in time.
     assert scene.transport.timeouts[:2] == [3.0, 6.0]
     assert sum(scene.transport.timeouts) <= TIMEOUT_S + 1
 
@@ -178,34 +179,34 @@ def test_retries_and_timeouts_are_bounded() -> None:
     "lost", [Disconnected("cut"), DeadlinePassed("no answer"), Failed("a fault"), Rejected(Code.ABORTED, "a no")]
 )
 def test_lost_response_is_unknown_unless_call_is_repeatable(lost: TransportError) -> None:
-    """Unknown is not no, and what changes something is not done twice by itself."""
-    told: list[Message | Exception] = [lost, pb.Done()]
-    scene = Scene(FakeOwnership(home("b")), b=list(told))
+    """Unknown is not no, and a change is not repeated by itself."""
+    responses: list[Message | Exception] = [lost, pb.Done()]
+    scene = Scene(FakeOwnership(owner("b")), b=list(responses))
     if isinstance(lost, Rejected):
-        scene.ask()  # a no is a no, whatever its code
+        scene.ask()  # a refusal is a refusal, with any code
         return
     error = fails(scene)
     assert (error.code, len(scene.transport.calls)) == (ErrorCode.UNKNOWN_ERROR, 1)
     assert "here.truncate_topic" in str(error)
-    scene = Scene(FakeOwnership(home("b")), b=list(told))
+    scene = Scene(FakeOwnership(owner("b")), b=list(responses))
     scene.ask(repeat=True)
     assert len(scene.transport.calls) == 2
 
 
 def test_topic_unload_during_change_makes_outcome_unknown() -> None:
-    problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was taken away")
-    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was unloaded")
+    scene = Scene(FakeOwnership(owner("b")), b=[pb.Done(problem=problem), pb.Done()])
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
-    scene = Scene(FakeOwnership(home("a", here=True)), raises(TopicUnloaded("taken away")))
+    scene = Scene(FakeOwnership(owner("a", is_local=True)), raises(TopicUnloaded("it was unloaded")))
     assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
-    assert scene.done_here == 1
-    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    assert scene.local_calls == 1
+    scene = Scene(FakeOwnership(owner("b")), b=[pb.Done(problem=problem), pb.Done()])
     scene.ask(repeat=True)
 
 
 def test_owner_error_is_returned_to_the_caller() -> None:
     problem = Problem(code=ErrorCode.NOT_ALLOWED, text="in use")
-    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem)])
+    scene = Scene(FakeOwnership(owner("b")), b=[pb.Done(problem=problem)])
     error = fails(scene, repeat=True)
     assert (error.code, str(error), len(scene.transport.calls)) == (ErrorCode.NOT_ALLOWED, "in use", 1)
     scene = Scene(FakeOwnership(BrokerError(ErrorCode.NOT_FOUND, "no such namespace")))
@@ -214,46 +215,46 @@ def test_owner_error_is_returned_to_the_caller() -> None:
         (Rejected(Code.UNIMPLEMENTED, "an old broker"), ErrorCode.UNSUPPORTED),
         (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), ErrorCode.INVALID_ARGUMENT),
     ):
-        scene = Scene(FakeOwnership(home("b")), b=[no])
+        scene = Scene(FakeOwnership(owner("b")), b=[no])
         assert (fails(scene, repeat=True).code, len(scene.transport.calls)) == (code, 1)
 
 
-def served(local: LocalCalls, name: str, request: bytes) -> pb.Done:
-    return pb.Done.FromString(run(local.serve(name, request)))
+def served(server: CallServer, name: str, request: bytes) -> pb.Done:
+    return pb.Done.FromString(run(server.serve(name, request)))
 
 
-def refused(local: LocalCalls, name: str, request: bytes) -> Code:
+def refused(server: CallServer, name: str, request: bytes) -> Code:
     with pytest.raises(Refusal) as refusal:
-        run(local.serve(name, request))
+        run(server.serve(name, request))
     return refusal.value.code
 
 
 def test_forwarded_call_is_never_forwarded_again() -> None:
-    """Two brokers that each believe the topic to be the other's don't send a call back and forth."""
-    scene = Scene(FakeOwnership(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
-    assert refused(scene.local, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
-    assert (scene.owners.asked, scene.transport.calls) == (0, [])
+    """Two brokers that each take the other one for the owner don't send a call back and forth."""
+    scene = Scene(FakeOwnership(owner("b")), raises(RequestNotStarted("another broker owns it")), b=[pb.Done()])
+    assert refused(scene.server, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
+    assert (scene.owners.lookups, scene.transport.calls) == (0, [])
 
 
 def test_failed_forwarded_call_returns_a_specific_error() -> None:
     request = REQUEST.SerializeToString()
-    scene = Scene(FakeOwnership(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
-    assert served(scene.local, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
-    assert refused(scene.local, "format_disk", request) is Code.UNIMPLEMENTED
-    assert refused(scene.local, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
+    scene = Scene(FakeOwnership(owner("a", is_local=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
+    assert served(scene.server, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
+    assert refused(scene.server, "format_disk", request) is Code.UNIMPLEMENTED
+    assert refused(scene.server, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
 
     def fault() -> Message:
         raise ZeroDivisionError
 
-    scene = Scene(FakeOwnership(home("a", here=True)), fault)
-    problem = served(scene.local, "truncate_topic", request).problem
+    scene = Scene(FakeOwnership(owner("a", is_local=True)), fault)
+    problem = served(scene.server, "truncate_topic", request).problem
     assert (problem.code, problem.text) == (ErrorCode.INTERNAL_ERROR, "the broker failed: ZeroDivisionError")
 
 
 def test_a_fault_of_the_owner_is_met_once() -> None:
-    """However repeat the question: the same would fail again."""
+    """Although the call may be repeated: it would fail again."""
     problem = Problem(code=ErrorCode.INTERNAL_ERROR, text="the broker failed: ZeroDivisionError")
-    scene = Scene(FakeOwnership(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    scene = Scene(FakeOwnership(owner("b")), b=[pb.Done(problem=problem), pb.Done()])
     assert fails(scene, repeat=True).code == ErrorCode.INTERNAL_ERROR
     assert len(scene.transport.calls) == 1
 
@@ -261,17 +262,17 @@ def test_a_fault_of_the_owner_is_met_once() -> None:
 async def test_other_brokers_calls_are_bounded() -> None:
     done = asyncio.Event()
 
-    async def hang(asked: Message) -> Message:
+    async def hang(request: Message) -> Message:
         await done.wait()
         return pb.Done()
 
-    local = LocalCalls({"expire": hang})
-    asking = [asyncio.create_task(local.serve("expire", b"")) for _ in range(256)]
+    server = build_broker_call_server({"expire": hang})
+    calls = [asyncio.create_task(server.serve("expire", b"")) for _ in range(256)]
     await asyncio.sleep(0)
     with pytest.raises(Refusal) as refusal:
-        await local.serve("expire", b"")
+        await server.serve("expire", b"")
     assert refusal.value.code is Code.RESOURCE_EXHAUSTED
-    asking.pop().cancel()
+    calls.pop().cancel()
     done.set()
-    await asyncio.gather(*asking)
-    await local.serve("expire", b"")
+    await asyncio.gather(*calls)
+    await server.serve("expire", b"")

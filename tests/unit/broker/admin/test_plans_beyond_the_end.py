@@ -9,8 +9,8 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import NextMessage
-from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.settings.client import LedgerClientSettings
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker import paths
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache

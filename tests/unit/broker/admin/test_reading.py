@@ -11,7 +11,7 @@ import pytest
 from magnetar import exceptions
 from magnetar.admin import NextMessage, Plan
 from magnetar_bookie import paths as bookie_paths
-from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.read.record import extract_entry
 from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
@@ -33,7 +33,7 @@ def rows(scene: BrokerScene, plan: Plan) -> list[bytes]:
         for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1):
             fragment = [one for one in piece.fragments if one.first_entry_id <= entry_id][-1]
             held = bookies[fragment.bookies[entry_id % piece.ensemble_size]].ledgers[piece.ledger_id]
-            stored = entry_of(held.records[entry_id])
+            stored = extract_entry(held.records[entry_id])
             size += len(stored)
             payloads = [one or b"" for one in decode_messages(decode_entry(stored)).payloads]
             if piece.stop_after_messages and entry_id == piece.last_entry_id:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from magnetar import exceptions
-from magnetar_broker.admin import partition_growth
+from magnetar_broker.admin import partitioned_topic_calls
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -124,7 +124,7 @@ async def test_growth_fails_while_subscriptions_keep_changing(monkeypatch: pytes
         await scene.admin.topics.create_partitioned("events", 2)
         await create(scene)
         with monkeypatch.context() as patch:
-            patch.setattr(partition_growth, "_MAX_ROUNDS", 1)
+            patch.setattr(partitioned_topic_calls, "_MAX_ROUNDS", 1)
             with pytest.raises(exceptions.MagnetarException, match="grow it again"):
                 await grow(scene)
         assert (await scene.admin.topics.get_partitioned("events")).partitions == 2

@@ -12,9 +12,8 @@ from google.protobuf.message import Message
 
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
-from magnetar_broker.admin.topic_route import TopicRoute, routed
-from magnetar_broker.admin.topic_router import TopicRouter
-from magnetar_broker.errors import BrokerError, NothingDone
+from magnetar_broker.admin.topic_router import TopicRoute, TopicRouter, routed
+from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 from magnetar_wire.admin_calls import ADMIN_CALLS
@@ -32,7 +31,9 @@ class Scene:
         self._answer = answer
         self._partitions = [EVENTS.partition(index) for index in range(partitions)]
         self._announced = [EVENTS.partition(index) for index in range(announced)]
-        catalog: Any = SimpleNamespace(parts=self._parts, partitioned=SimpleNamespace(announced_parts=self._all))
+        catalog: Any = SimpleNamespace(
+            expand_partitions=self._parts, partitioned=SimpleNamespace(list_announced=self._all)
+        )
         self._router = TopicRouter(catalog, self)  # type: ignore[arg-type]
 
     async def _parts(self, name: TopicName) -> list[TopicName]:
@@ -142,7 +143,7 @@ async def test_call_unsupported_for_partitioned_topics_is_refused() -> None:
     assert error.code == ErrorCode.NOT_ALLOWED
     assert "events-partition-0" in str(error)
     assert (await Scene(lambda index: missing, 0).fail("internal_stats", TRUNCATE)).code == ErrorCode.TOPIC_NOT_FOUND
-    moved = NothingDone("moved")
+    moved = RequestNotStarted("moved")
     assert (await Scene(lambda index: moved).fail("internal_stats", TRUNCATE)).code == ErrorCode.SERVICE_NOT_READY
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar import InitialPosition, exceptions
 from magnetar.admin import NamespacePolicies, Persistence
-from magnetar_broker.core.policies import find_unmet
+from magnetar_broker.catalog.policies import find_unmet_policies
 from magnetar_broker.managed_ledger import ledger_striping
 from magnetar_protos.catalog_pb2 import Persistence as StoredPersistence
 from magnetar_protos.catalog_pb2 import Policies
@@ -46,7 +46,7 @@ def test_warning_states_available_and_required_bookies(
         ensemble, write, ack = persistence
         stored = StoredPersistence(ensemble_size=ensemble, write_quorum=write, ack_quorum=ack)
         policies.persistence.CopyFrom(stored)
-    warnings = find_unmet("acme/shop", policies, writable, 5)
+    warnings = find_unmet_policies("acme/shop", policies, writable, 5)
     assert len(warnings) == (expected is not None)
     assert expected is None or re.search(f"namespace acme/shop: .*{expected}", warnings[0])
 
@@ -56,7 +56,7 @@ async def test_setting_an_unmet_policy_returns_a_warning(caplog: pytest.LogCaptu
 
     async with running_broker() as scene:
         namespaces = scene.admin.namespaces
-        with caplog.at_level(logging.WARNING, "magnetar_broker.admin.namespace_calls"):
+        with caplog.at_level(logging.WARNING, "magnetar_broker.admin.catalog_calls"):
             (warning,) = await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         assert "2 of 2 registered bookies" in warning
         assert "the ack quorum needs 3" in warning
@@ -93,7 +93,9 @@ async def test_topic_waiting_for_bookies_applies_a_changed_policy() -> None:
             await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies())
             placed = await within(sending, "the message is stored")
             assert (await admin.topics.stats("t")).waiting_for == ""
-            assert (await scene.broker_session.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
+            assert (
+                await scene.broker_session.client.ledgers.read_metadata(placed.ledger_id())
+            ).striping.ack_quorum == 2
 
 
 async def test_cursor_waiting_for_bookies_applies_a_changed_policy() -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from magnetar_broker.admin.rates import sample_topic
+from magnetar_broker.broker_session import sample_topic
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
 from magnetar_wire.message_id import MessageId

@@ -11,7 +11,7 @@ import pytest
 from magnetar import MessageId, aio
 from magnetar.aio import Client
 from magnetar_broker import paths
-from magnetar_broker.errors import BrokerError, NothingDone
+from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_metadata.compare_and_set import change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
@@ -40,7 +40,7 @@ async def moved_unnoticed(scene: ClusterScene) -> tuple[OneBroker, OneBroker]:
 
 
 async def lose_unnoticed(scene: ClusterScene, former: OneBroker) -> None:
-    (bundle,) = [one.bundle for one in former.ownership.owned() if is_of(one.namespace, one.bundle)]
+    (bundle,) = [one.bundle for one in former.ownership.list_owned() if is_of(one.namespace, one.bundle)]
     path = paths.owner(NAME.namespace_name, bundle)
     node = await scene.registry.get(path)
     assert node is not None
@@ -52,9 +52,9 @@ def is_of(namespace: object, bundle: object) -> bool:
 
 
 async def claim(owner: OneBroker) -> str:
-    for bundle, _ in await owner.ownership.bundles(NAME.namespace_name):
+    for bundle, _ in await owner.ownership.list_bundles(NAME.namespace_name):
         if bundle_hash(NAME) in bundle:
-            return (await owner.ownership.claim(NAME.namespace_name, bundle)).broker_id
+            return (await owner.ownership.claim_bundle(NAME.namespace_name, bundle)).broker_id
     raise AssertionError
 
 
@@ -83,7 +83,7 @@ async def test_a_former_owner_deletes_nothing(force: bool) -> None:
     async with running_brokers(**_UNAWARE) as scene:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
-        with pytest.raises(NothingDone):
+        with pytest.raises(RequestNotStarted):
             await former.broker_session.topics.delete(NAME, force=force)
         await all_is_there(client, producer)
 
@@ -95,7 +95,7 @@ async def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
         former, owner = await moved_unnoticed(scene)
         await former.broker_session.topics.unload(NAME)
         client, producer = await used_at(scene, owner)
-        with pytest.raises(NothingDone):
+        with pytest.raises(RequestNotStarted):
             await former.broker_session.topics.delete(NAME, force=False)
         await all_is_there(client, producer)
 
@@ -123,7 +123,7 @@ async def test_former_owner_does_not_delete_topic_as_inactive() -> None:
 
 def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable[None]]) -> None:
     """`deed` happens once, right behind the broker's next look at whose the topic is."""
-    confirm, done = at.ownership.confirm, False
+    confirm, done = at.ownership.verify_owned, False
 
     async def confirmed(topic: TopicName) -> None:
         nonlocal done
@@ -132,7 +132,7 @@ def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable
             done = True
             await deed()
 
-    at.ownership.confirm = confirmed  # type: ignore[method-assign]
+    at.ownership.verify_owned = confirmed  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("loaded", [True, False])
@@ -154,7 +154,7 @@ async def test_topic_taken_over_during_deletion_check_is_not_deleted(loaded: boo
             users.append(await used_at(scene, owner))
 
         interrupted(scene, former, take)
-        with pytest.raises(NothingDone):
+        with pytest.raises(RequestNotStarted):
             await former.broker_session.topics.delete(NAME, force=False)
         await all_is_there(*users[0])
 
@@ -175,7 +175,7 @@ async def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
         assert refused.value.code == ErrorCode.NOT_ALLOWED
         await all_is_there(*users[0])
         # What was judged by others is looked at once more at the last moment.
-        with pytest.raises(NothingDone):
+        with pytest.raises(RequestNotStarted):
             await owner.broker_session.topics.delete(NAME, force=False, only_if=lambda topic: False)
         assert owner.broker_session.topics.get_loaded(NAME) is not None
         await owner.broker_session.topics.delete(NAME, force=False)

@@ -29,7 +29,7 @@ def owners(scene: ClusterScene) -> dict[BundleRange, list[str]]:
     found: dict[BundleRange, list[str]] = {}
     for one in scene.brokers:
         if one.broker.session is not None:
-            for owned in one.ownership.owned():
+            for owned in one.ownership.list_owned():
                 if owned.namespace == NAMESPACE:
                     found.setdefault(owned.bundle, []).append(one.broker_id)
     return found
@@ -57,7 +57,7 @@ async def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> N
         assert len(by_bundle) == 4
         assert all(by_bundle[bundle_of_topic(topic)] == address for topic, address in answers.items())
         assert sorted(map(len, owners(scene).values())) == [1, 1, 1, 1]
-        assert sorted(len(one.ownership.owned()) for one in scene.brokers) == [2, 2]
+        assert sorted(len(one.ownership.list_owned()) for one in scene.brokers) == [2, 2]
         client = scene.client()
         for topic in TOPICS[:8]:
             producer = await client.create_producer(str(topic))
@@ -129,7 +129,7 @@ async def test_unloaded_bundle_is_closed_and_reopened_at_its_destination() -> No
             owner = owner_of(scene, TOPICS[0])
             goal = other_than(scene, owner)
             ledgers = [ledger.ledger_id for ledger in owner.broker_session.topics.loaded()[0].log.stats().ledgers]
-            await owner.ownership.unload(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id)
+            await owner.ownership.unload_bundle(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id)
             assert TOPICS[0] not in [topic.name for topic in owner.broker_session.topics.loaded()]
             assert owner_of(scene, TOPICS[0]) is goal
             await within(producer.send(b"%d" % number), "publishing goes on")
@@ -151,20 +151,22 @@ async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
         await scene.lookup("b1", "t0")
         owner = owner_of(scene, TOPICS[0])
         gate = asyncio.Event()
-        unloads = owner.broker_session.topics.unload_within
+        unloads = owner.broker_session.topics.unload_bundle_topics
 
         async def slowly(*of: object) -> None:
             await gate.wait()
             await unloads(*of)  # type: ignore[arg-type]
 
-        owner.broker_session.topics.unload_within = slowly  # type: ignore[method-assign, assignment]
+        owner.broker_session.topics.unload_bundle_topics = slowly  # type: ignore[method-assign, assignment]
         goal = other_than(scene, owner)
-        unloading = asyncio.create_task(owner.ownership.unload(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id))
-        await until(lambda: not owner.ownership.owned()[0].serving, "it is being unloaded")
+        unloading = asyncio.create_task(
+            owner.ownership.unload_bundle(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id)
+        )
+        await until(lambda: not owner.ownership.list_owned()[0].is_serving, "it is being unloaded")
         looking = asyncio.create_task(scene.lookup(owner.broker_id, "t0"))
         opening = asyncio.create_task(owner.broker_session.topics.get(TOPICS[0], create=True))
         with pytest.raises(TopicUnloaded):
-            owner.ownership.check(TOPICS[0])
+            owner.ownership.check_owned(TOPICS[0])
         await asyncio.sleep(0.05)
         assert not looking.done()
         assert not opening.done()
@@ -185,24 +187,24 @@ async def test_bundle_split_keeps_topics_open_and_both_halves_local() -> None:
         owner, whole = owner_of(scene, TOPICS[0]), bundle_of_topic(TOPICS[0])
         other = other_than(scene, owner)
         (topic,) = owner.broker_session.topics.loaded()
-        halves = await owner.ownership.split(NAMESPACE, whole)
+        halves = await owner.ownership.split_bundle(NAMESPACE, whole)
         assert (halves[0].lower, halves[0].upper, halves[1].upper) == (whole.lower, halves[1].lower, whole.upper)
         assert topic.ended is None
         assert owner.broker_session.topics.loaded() == [topic]
-        assert [one.bundle for one in owner.ownership.owned() if one.bundle in halves] == list(halves)
+        assert [one.bundle for one in owner.ownership.list_owned() if one.bundle in halves] == list(halves)
         for one in TOPICS:
             assert (await scene.lookup("b1", str(one))).address == (await scene.lookup("b2", str(one))).address
         assert {bundle: who for bundle, who in owners(scene).items() if len(who) > 1} == {}
-        assert len(await other.ownership.bundles(NAMESPACE)) == 5
+        assert len(await other.ownership.list_bundles(NAMESPACE)) == 5
         # Each half goes its own way.
-        await owner.ownership.unload(NAMESPACE, halves[0], other.broker_id)
-        await owner.ownership.unload(NAMESPACE, halves[1], other.broker_id)
+        await owner.ownership.unload_bundle(NAMESPACE, halves[0], other.broker_id)
+        await owner.ownership.unload_bundle(NAMESPACE, halves[1], other.broker_id)
         await within(producer.send(b"1"), "publishing goes on")
         with pytest.raises(BrokerError) as gone:
-            await other.ownership.claim(NAMESPACE, whole)
+            await other.ownership.claim_bundle(NAMESPACE, whole)
         assert gone.value.code == ErrorCode.NOT_FOUND
         with pytest.raises(BrokerError) as not_there:
-            await other.ownership.split(NAMESPACE, whole)
+            await other.ownership.split_bundle(NAMESPACE, whole)
         assert not_there.value.code == ErrorCode.SERVICE_NOT_READY
         await client.close()
 
@@ -210,11 +212,11 @@ async def test_bundle_split_keeps_topics_open_and_both_halves_local() -> None:
 @pytest.mark.parametrize("at", [0, 0x4000_0000, 0x5000_0000])
 async def test_a_bundle_is_not_split_outside_of_it(at: int) -> None:
     async with running_brokers(brokers=1) as scene:
-        await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[0])
+        await scene["b1"].ownership.claim_bundle(NAMESPACE, BUNDLES[0])
         with pytest.raises(BrokerError) as refused:
-            await scene["b1"].ownership.split(NAMESPACE, BUNDLES[0], at)
+            await scene["b1"].ownership.split_bundle(NAMESPACE, BUNDLES[0], at)
         assert refused.value.code == ErrorCode.INVALID_ARGUMENT
-        assert [one.bundle for one in scene["b1"].ownership.owned()] == [BUNDLES[0]]
+        assert [one.bundle for one in scene["b1"].ownership.list_owned()] == [BUNDLES[0]]
 
 
 async def test_graceful_shutdown_releases_bundles_to_other_brokers() -> None:
@@ -247,21 +249,21 @@ async def test_heartbeat_topic_is_always_served_by_its_own_broker() -> None:
                 assert answer.address == one.address
         answer = await scene.lookup("b1", "pulsar/system/__heartbeat-nobody")
         assert answer.problem.code == ErrorCode.SERVICE_NOT_READY
-        assert scene["b1"].ownership.owned() == []
+        assert scene["b1"].ownership.list_owned() == []
 
 
 async def test_bundle_owners_are_reported() -> None:
     async with running_brokers() as scene:
-        owner = await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[1])
+        owner = await scene["b1"].ownership.claim_bundle(NAMESPACE, BUNDLES[1])
         assert owner.broker_id == "b1"
-        assert scene["b1"].ownership.owned() == [OwnedBundle(NAMESPACE, BUNDLES[1], True)]
+        assert scene["b1"].ownership.list_owned() == [OwnedBundle(NAMESPACE, BUNDLES[1], True)]
         # Whoever is asked when somebody has it says who.
-        assert (await scene["b2"].ownership.claim(NAMESPACE, BUNDLES[1])).broker_id == "b1"
-        listed = await scene["b2"].ownership.bundles(NAMESPACE)
+        assert (await scene["b2"].ownership.claim_bundle(NAMESPACE, BUNDLES[1])).broker_id == "b1"
+        listed = await scene["b2"].ownership.list_bundles(NAMESPACE)
         assert [(bundle, owner.broker_id if owner else "") for bundle, owner in listed] == [
             (BUNDLES[0], ""),
             (BUNDLES[1], "b1"),
             (BUNDLES[2], ""),
             (BUNDLES[3], ""),
         ]
-        assert [broker_id for broker_id, _ in await scene["b2"].ownership.brokers()] == ["b1", "b2"]
+        assert [broker_id for broker_id, _ in await scene["b2"].ownership.list_brokers()] == ["b1", "b2"]

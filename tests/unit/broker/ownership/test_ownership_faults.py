@@ -10,7 +10,6 @@ import pytest
 from magnetar.admin import AsyncAdmin
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.server.grpc.bundle_claims import BundleClaims
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import NamespaceNode
@@ -18,7 +17,7 @@ from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest
 from magnetar_testing.metadata import Fault
 from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from magnetar_wire.transport import Code, Refusal
+from magnetar_wire.transport import Code, Rejected
 from tests.running import until, within
 from tests.unit.broker.cluster_scene import ClusterScene, kill, running_brokers
 
@@ -40,7 +39,8 @@ async def believed(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> list[st
     return [
         one.broker_id
         for one in scene.brokers
-        if one.broker.session and any(owned.bundle == bundle and owned.serving for owned in one.ownership.owned())
+        if one.broker.session
+        and any(owned.bundle == bundle and owned.is_serving for owned in one.ownership.list_owned())
     ]
 
 
@@ -66,8 +66,8 @@ async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) ->
 
     async with running_brokers() as scene:
         one = scene["b1"]
-        scene.metadata.next_request(one.session, *([None] * after), fault)
-        claiming = asyncio.create_task(one.ownership.claim(NAMESPACE, BUNDLE))
+        scene.metadata.queue_faults(one.session, *([None] * after), fault)
+        claiming = asyncio.create_task(one.ownership.claim_bundle(NAMESPACE, BUNDLE))
         await until(
             lambda: claiming.done() or one.session.session.state is SessionState.SUSPENDED, "the fault has come"
         )
@@ -91,20 +91,20 @@ async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) ->
 async def test_release_is_settled_after_lost_response(fault: Fault) -> None:
     async with running_brokers() as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         # Behind the sync and the two reads.
-        scene.metadata.next_request(one.session, None, None, None, fault)
-        unloading = asyncio.create_task(one.ownership.unload(NAMESPACE, BUNDLE))
+        scene.metadata.queue_faults(one.session, None, None, None, fault)
+        unloading = asyncio.create_task(one.ownership.unload_bundle(NAMESPACE, BUNDLE))
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
         await asyncio.sleep(0.02)
         assert not unloading.done()
         with pytest.raises(TopicUnloaded):
-            one.ownership.check(TOPIC)
+            one.ownership.check_owned(TOPIC)
         scene.metadata.resume(one.session)
         scene.metadata.release(one.session)
         await within(unloading, "it is unloaded")
         assert await node_of(scene) == ("", 0)
-        assert one.ownership.owned() == []
+        assert one.ownership.list_owned() == []
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -114,19 +114,19 @@ async def test_split_is_settled_after_lost_response(fault: Fault, after: int) ->
 
     async with running_brokers() as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
-        scene.metadata.next_request(one.session, *([None] * after), fault)
-        splitting = asyncio.create_task(one.ownership.split(NAMESPACE, BUNDLE))
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
+        scene.metadata.queue_faults(one.session, *([None] * after), fault)
+        splitting = asyncio.create_task(one.ownership.split_bundle(NAMESPACE, BUNDLE))
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
         await asyncio.sleep(0.02)
         scene.metadata.resume(one.session)
         scene.metadata.release(one.session)
         halves = await within(splitting, "it is split")
-        assert [owned.bundle for owned in one.ownership.owned()] == list(halves)
+        assert [owned.bundle for owned in one.ownership.list_owned()] == list(halves)
         assert await node_of(scene) == ("", 0)
         for half in halves:
             assert (await node_of(scene, half))[0] == "b1"
-        assert [bundle for bundle, _ in await scene["b2"].ownership.bundles(NAMESPACE)] == sorted(
+        assert [bundle for bundle, _ in await scene["b2"].ownership.list_bundles(NAMESPACE)] == sorted(
             [*(bundle for bundle in BUNDLES if bundle != BUNDLE), *halves]
         )
 
@@ -136,7 +136,7 @@ async def test_broker_with_suspended_session_keeps_bundles_and_claims_none() -> 
 
     async with running_brokers() as scene:
         one, other = scene["b1"], scene["b2"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         client = scene.client()
         producer = await client.create_producer(str(TOPIC))
         await producer.send(b"0")
@@ -144,15 +144,15 @@ async def test_broker_with_suspended_session_keeps_bundles_and_claims_none() -> 
         await within(producer.send(b"1"), "an open topic goes on")
         assert (await scene.lookup("b1", str(TOPIC))).address == one.address
         with pytest.raises(BrokerError) as refused:
-            await one.ownership.claim(NAMESPACE, BUNDLES[0])
+            await one.ownership.claim_bundle(NAMESPACE, BUNDLES[0])
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
         for bundle in BUNDLES:
             if bundle != BUNDLE:
                 # One that is asked by another broker is passed over.
-                assert (await other.ownership.claim(NAMESPACE, bundle)).broker_id == "b2"
+                assert (await other.ownership.claim_bundle(NAMESPACE, bundle)).broker_id == "b2"
         # Nor is anything given away that nobody could take: that would be with nobody.
         with pytest.raises(BrokerError) as kept:
-            await within(one.ownership.unload(NAMESPACE, BUNDLE), "it is refused")
+            await within(one.ownership.unload_bundle(NAMESPACE, BUNDLE), "it is refused")
         assert kept.value.code == ErrorCode.SERVICE_NOT_READY
         await within(producer.send(b"2"), "an open topic goes on")
         assert (await scene.lookup("b1", str(TOPIC))).address == one.address
@@ -167,7 +167,7 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
 
     async with running_brokers() as scene:
         one, other = scene["b1"], scene["b2"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         client = scene.client()
         consumer = await client.subscribe(str(TOPIC), "s")
         producer = await client.create_producer(str(TOPIC))
@@ -187,7 +187,7 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
         assert before.topics.loaded() == []
         gate.set()
         await until(lambda: one.broker.session is not None, "it has begun anew")
-        assert one.ownership.owned() == []
+        assert one.ownership.list_owned() == []
         assert (await scene.lookup("b1", str(TOPIC))).address == other.address
         got: dict[bytes, None] = {}
         while len(got) < 2:
@@ -201,13 +201,13 @@ async def test_deleted_ownership_node_unloads_its_topics() -> None:
 
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         topic = await one.broker_session.topics.get(TOPIC, create=True)
         await scene.registry.delete(NODE, 0)
-        await until(lambda: one.ownership.owned() == [], "it is found out")
+        await until(lambda: one.ownership.list_owned() == [], "it is found out")
         assert topic.ended is not None
         await until(lambda: one.broker_session.topics.loaded() == [], "its topics are given up")
-        assert (await scene["b2"].ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b2"
+        assert (await scene["b2"].ownership.claim_bundle(NAMESPACE, BUNDLE)).broker_id == "b2"
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b2"].address
 
 
@@ -216,12 +216,12 @@ async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_to
 
     async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         client = scene.client()
         producer = await client.create_producer(str(TOPIC))
         await producer.send(b"0")
         await scene.registry.delete(NODE, 0)
-        await other.ownership.claim(NAMESPACE, BUNDLE)
+        await other.ownership.claim_bundle(NAMESPACE, BUNDLE)
         assert await believed(scene) == ["b1", "b2"]
         await other.broker_session.topics.get(TOPIC, create=False)
         sent = [asyncio.create_task(producer.send(b"%d" % number)) for number in range(1, 20)]
@@ -251,7 +251,7 @@ async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
             answer = await within(scene.lookup("b2", f"t{number}"), "somebody serves it")
             assert answer.address == scene["b2"].address
         assert 1 <= len(asked) <= 2
-        assert len(scene["b2"].ownership.owned()) == 4
+        assert len(scene["b2"].ownership.list_owned()) == 4
 
 
 async def test_restarted_broker_removes_nodes_of_its_stale_session() -> None:
@@ -260,7 +260,7 @@ async def test_restarted_broker_removes_nodes_of_its_stale_session() -> None:
 
     async with running_brokers() as scene:
         one, session = scene["b1"], scene["b1"].session
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         # Killed: its listeners go, its session stays.
         await kill(one)
         fresh = scene.another(1)
@@ -282,16 +282,16 @@ async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alon
 
     async with running_brokers(bundle_claim_timeout_seconds=0.2) as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         twin = scene.another(3)
         twin.broker._broker_id = "b1"
         await twin.broker.start()
-        assert (await twin.ownership.claim(NAMESPACE, BUNDLE)).instance == one.broker.instance
-        assert dict(await twin.ownership.brokers())["b1"].instance == one.broker.instance
-        assert (await twin.ownership.claim(NAMESPACE, BUNDLES[0])).instance == twin.broker.instance
+        assert (await twin.ownership.claim_bundle(NAMESPACE, BUNDLE)).instance == one.broker.instance
+        assert dict(await twin.ownership.list_brokers())["b1"].instance == one.broker.instance
+        assert (await twin.ownership.claim_bundle(NAMESPACE, BUNDLES[0])).instance == twin.broker.instance
         await twin.broker.close()
         assert await believed(scene) == ["b1"]
-        assert dict(await one.ownership.brokers())["b1"].instance == one.broker.instance
+        assert dict(await one.ownership.list_brokers())["b1"].instance == one.broker.instance
         scene.brokers.remove(twin)
 
 
@@ -302,10 +302,10 @@ async def test_bundles_of_deleted_namespace_are_released() -> None:
         await admin.namespaces.create("public/short")
         name = NamespaceName("public", "short")
         whole = BUNDLES[0]
-        await one.ownership.claim(name, whole)
+        await one.ownership.claim_bundle(name, whole)
         # As by a broker that could not have its owners release it first.
         await scene["b2"].broker_session.catalog.delete_namespace(name, None)
-        await until(lambda: one.ownership.owned() == [], "it is released")
+        await until(lambda: one.ownership.list_owned() == [], "it is released")
         await until(lambda: _gone(scene, paths.owners(name)), "nothing is left of it")
         await admin.close()
 
@@ -319,15 +319,15 @@ async def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_
         await admin.namespaces.create("public/again")
         name = NamespaceName("public", "again")
         for bundle in default_bundles(4):
-            await one.ownership.claim(name, bundle)
+            await one.ownership.claim_bundle(name, bundle)
         await scene["b2"].broker_session.catalog.delete_namespace(name, None)
         node = NamespaceNode(incarnation=b"another", bundle_starts=[0, 0x9000_0000])
         await scene.registry.put(
-            paths.namespace(name), one.broker_session.catalog._nodes.making("/x", node).value, ABSENT
+            paths.namespace(name), one.broker_session.catalog._nodes.build_put("/x", node).value, ABSENT
         )
         upper = BundleRange(0x9000_0000, 0xFFFF_FFFF)
-        await one.ownership.claim(name, upper)
-        owned = [owned.bundle for owned in one.ownership.owned()]
+        await one.ownership.claim_bundle(name, upper)
+        owned = [owned.bundle for owned in one.ownership.list_owned()]
         assert upper in owned
         assert BundleRange(0xC000_0000, 0xFFFF_FFFF) not in owned
         await admin.close()
@@ -348,23 +348,23 @@ async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: s
 
         def work(bundle: BundleRange) -> Callable[[], Awaitable[object]]:
             return {
-                "home": lambda: one.ownership.home(next(t for t in topics if bundle_hash(t) in bundle)),
-                "claim": lambda: one.ownership.claim(NAMESPACE, bundle),
-                "unload": lambda: one.ownership.unload(NAMESPACE, bundle, "b2"),
-                "split": lambda: one.ownership.split(NAMESPACE, bundle),
+                "home": lambda: one.ownership.find_owner(next(t for t in topics if bundle_hash(t) in bundle)),
+                "claim": lambda: one.ownership.claim_bundle(NAMESPACE, bundle),
+                "unload": lambda: one.ownership.unload_bundle(NAMESPACE, bundle, "b2"),
+                "split": lambda: one.ownership.split_bundle(NAMESPACE, bundle),
             }[what]
 
         for steps in range(25):
-            bundles = [bundle for bundle, _ in await one.ownership.bundles(NAMESPACE)]
+            bundles = [bundle for bundle, _ in await one.ownership.list_bundles(NAMESPACE)]
             bundle = bundles[steps % len(bundles)]
             if what in ("unload", "split"):
-                owner = await one.ownership.claim(NAMESPACE, bundle)
+                owner = await one.ownership.claim_bundle(NAMESPACE, bundle)
                 if owner.broker_id != "b1":
-                    await scene[owner.broker_id].ownership.unload(NAMESPACE, bundle, "b1")
+                    await scene[owner.broker_id].ownership.unload_bundle(NAMESPACE, bundle, "b1")
             else:
                 for broker in scene.brokers:
-                    if any(owned.bundle == bundle for owned in broker.ownership.owned()):
-                        await broker.ownership.unload(NAMESPACE, bundle)
+                    if any(owned.bundle == bundle for owned in broker.ownership.list_owned()):
+                        await broker.ownership.unload_bundle(NAMESPACE, bundle)
             task = asyncio.ensure_future(work(bundle)())
             others = asyncio.ensure_future(work(bundle)())
             for _ in range(steps):
@@ -375,10 +375,10 @@ async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: s
             if not others.cancelled() and (error := others.exception()) is not None:
                 assert isinstance(error, BrokerError)
                 assert what in ("unload", "split")
-        listed = await one.ownership.bundles(NAMESPACE)
+        listed = await one.ownership.list_bundles(NAMESPACE)
         for bundle, _ in listed:
-            owner = await within(one.ownership.claim(NAMESPACE, bundle), "somebody has it")
-            held = [o.broker_id for o in scene.brokers if any(b.bundle == bundle for b in o.ownership.owned())]
+            owner = await within(one.ownership.claim_bundle(NAMESPACE, bundle), "somebody has it")
+            held = [o.broker_id for o in scene.brokers if any(b.bundle == bundle for b in o.ownership.list_owned())]
             assert held == [owner.broker_id]
 
 
@@ -397,11 +397,11 @@ async def test_claim_of_invalid_bundle_is_refused(request_bytes: bytes) -> None:
         connection = scene.transport.connect(scene["b1"].address)
         answer = ClaimAnswer.FromString(await connection.call("claim", request_bytes, timeout_s=10))
         assert answer.problem.code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT)
-        assert scene["b1"].ownership.owned() == []
+        assert scene["b1"].ownership.list_owned() == []
+        with pytest.raises(Rejected) as undecodable:
+            await connection.call("claim", b"\xff", timeout_s=10)
+        assert undecodable.value.code is Code.INVALID_ARGUMENT
         await connection.close()
-        with pytest.raises(Refusal) as unreadable:
-            await BundleClaims().claim(scene["b1"].ownership, b"\xff")
-        assert unreadable.value.code is Code.INVALID_ARGUMENT
 
 
 async def test_unreadable_ownership_node_is_reported() -> None:

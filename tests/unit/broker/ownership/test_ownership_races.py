@@ -9,7 +9,7 @@ import pytest
 
 from magnetar import aio
 from magnetar_broker import paths
-from magnetar_broker.errors import BrokerError, NothingDone, TopicUnloaded
+from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_metadata.errors import StoreFull
 from magnetar_metadata.store import ANY, Put, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -32,23 +32,23 @@ async def test_claim_during_split_keeps_topics_open() -> None:
 
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         topic = await one.broker_session.topics.get(TOPIC, create=True)
         middle = (BUNDLE.lower + BUNDLE.upper) // 2
         half = BundleRange(BUNDLE.lower, middle)
         for delays in range(6):
-            splitting = asyncio.create_task(one.ownership.split(NAMESPACE, BUNDLE, middle))
+            splitting = asyncio.create_task(one.ownership.split_bundle(NAMESPACE, BUNDLE, middle))
             scene.metadata.delay_answers(one.session, 0.02)
             for _ in range(delays):
                 await asyncio.sleep(0)
-            claiming = [asyncio.create_task(one.ownership._claimed(NAMESPACE, half)) for _ in range(3)]
+            claiming = [asyncio.create_task(one.ownership._claim(NAMESPACE, half)) for _ in range(3)]
             await asyncio.wait([splitting, *claiming])
             scene.metadata.delay_answers(one.session, 0.0)
             if delays == 0:
                 await splitting
             assert topic.ended is None
             assert one.broker.counters.bundles_lost == 0
-            assert (await one.ownership.claim(NAMESPACE, half)).broker_id == "b1"
+            assert (await one.ownership.claim_bundle(NAMESPACE, half)).broker_id == "b1"
 
 
 async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None:
@@ -56,15 +56,15 @@ async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None
 
     async with running_brokers() as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         value = await one.session.get(NODE)
         assert value is not None
-        await one.ownership.unload(NAMESPACE, BUNDLE)
+        await one.ownership.unload_bundle(NAMESPACE, BUNDLE)
         await one.session.put(NODE, value.value, -1, ephemeral=True)
         assert (await scene.lookup("b2", str(TOPIC))).address == one.address
-        assert one.ownership.owned() == []
-        assert (await one.ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b1"
-        assert [owned.bundle for owned in one.ownership.owned()] == [BUNDLE]
+        assert one.ownership.list_owned() == []
+        assert (await one.ownership.claim_bundle(NAMESPACE, BUNDLE)).broker_id == "b1"
+        assert [owned.bundle for owned in one.ownership.list_owned()] == [BUNDLE]
         await one.broker_session.topics.get(TOPIC, create=True)
 
 
@@ -73,12 +73,12 @@ async def test_split_during_unload_reports_nothing_done() -> None:
 
     async with running_brokers() as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         scene.metadata.delay_answers(one.session, 0.02)
-        unloading = asyncio.create_task(one.ownership.unload(NAMESPACE, BUNDLE))
-        await until(lambda: not one.ownership.owned()[0].serving, "it is being given up")
-        with pytest.raises(NothingDone):
-            await one.ownership.split(NAMESPACE, BUNDLE)
+        unloading = asyncio.create_task(one.ownership.unload_bundle(NAMESPACE, BUNDLE))
+        await until(lambda: not one.ownership.list_owned()[0].is_serving, "it is being given up")
+        with pytest.raises(RequestNotStarted):
+            await one.ownership.split_bundle(NAMESPACE, BUNDLE)
         await unloading
 
 
@@ -106,45 +106,46 @@ async def test_full_metadata_store_is_reported_without_retries() -> None:
 async def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
 
         async def full(path: str, expected: int) -> None:
             raise StoreFull("the disk is full", path)
 
         deletes, one.session.delete = one.session.delete, full  # type: ignore[method-assign]
         with pytest.raises(BrokerError, match="the disk is full"):
-            await one.ownership.unload(NAMESPACE, BUNDLE)
-        await until(lambda: [owned.serving for owned in one.ownership.owned()] == [True], "it is served again")
+            await one.ownership.unload_bundle(NAMESPACE, BUNDLE)
+        await until(lambda: [owned.is_serving for owned in one.ownership.list_owned()] == [True], "it is served again")
         await one.broker_session.topics.get(TOPIC, create=True)
         one.session.delete = deletes  # type: ignore[method-assign]
-        await one.ownership.unload(NAMESPACE, BUNDLE)
+        await one.ownership.unload_bundle(NAMESPACE, BUNDLE)
 
 
 async def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() -> None:
     async with running_brokers(brokers=1, bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
-        await one.ownership.claim(OTHER, BUNDLES[0])
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(OTHER, BUNDLES[0])
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         await scene.registry.put(paths.namespace(OTHER), b"no node", ANY)
         await scene.registry.delete(NODE, 0)
         await until(
-            lambda: [owned.namespace for owned in one.ownership.owned()] == [OTHER], "the other one's loss is found out"
+            lambda: [owned.namespace for owned in one.ownership.list_owned()] == [OTHER],
+            "the other one's loss is found out",
         )
 
 
 async def test_unload_fails_when_third_broker_claims_the_bundle_first() -> None:
     async with running_brokers(brokers=3) as scene:
-        await scene["b1"].ownership.claim(NAMESPACE, BUNDLE)
-        assigning = scene["b1"].ownership._assigning
-        asks = assigning.ask_by_id
+        await scene["b1"].ownership.claim_bundle(NAMESPACE, BUNDLE)
+        assigner = scene["b1"].ownership._assigner
+        asks = assigner.assign_to
 
         async def slower(*of: Any) -> Any:
-            await scene["b3"].ownership.claim(NAMESPACE, BUNDLE)
+            await scene["b3"].ownership.claim_bundle(NAMESPACE, BUNDLE)
             return await asks(*of)
 
-        assigning.ask_by_id = slower  # type: ignore[method-assign, assignment]
+        assigner.assign_to = slower  # type: ignore[method-assign, assignment]
         with pytest.raises(BrokerError, match="acquired by broker b3 first") as told:
-            await scene["b1"].ownership.unload(NAMESPACE, BUNDLE, "b2")
+            await scene["b1"].ownership.unload_bundle(NAMESPACE, BUNDLE, "b2")
         assert told.value.code == ErrorCode.NOT_ALLOWED
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b3"].address
 
@@ -165,9 +166,12 @@ async def test_invalid_load_report_does_not_block_bundle_assignment(cpu: float) 
 async def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
     async with running_brokers(load_balancer_namespace_maximum_bundles=5) as scene:
         for number, bundle in enumerate(BUNDLES):
-            await scene.brokers[number % 2].ownership.claim(NAMESPACE, bundle)
+            await scene.brokers[number % 2].ownership.claim_bundle(NAMESPACE, bundle)
         outcomes = await asyncio.gather(
-            *(scene.brokers[number % 2].ownership.split(NAMESPACE, bundle) for number, bundle in enumerate(BUNDLES)),
+            *(
+                scene.brokers[number % 2].ownership.split_bundle(NAMESPACE, bundle)
+                for number, bundle in enumerate(BUNDLES)
+            ),
             return_exceptions=True,
         )
         refused = [one for one in outcomes if isinstance(one, BaseException)]
@@ -176,9 +180,10 @@ async def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
             assert isinstance(one, BrokerError)
             assert one.code == ErrorCode.NOT_ALLOWED
             assert "load_balancer_namespace_maximum_bundles is 5" in str(one)
-        assert len(await scene["b1"].ownership.bundles(NAMESPACE)) == 5
+        assert len(await scene["b1"].ownership.list_bundles(NAMESPACE)) == 5
         await until(
-            lambda: [owned.serving for o in scene.brokers for owned in o.ownership.owned()] == [True] * 5, "all do"
+            lambda: [owned.is_serving for o in scene.brokers for owned in o.ownership.list_owned()] == [True] * 5,
+            "all do",
         )
 
 
@@ -188,22 +193,22 @@ async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_
 
     async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
-        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         stale = await one.broker_session.topics.get(TOPIC, create=True)
         await scene.registry.delete(NODE, 0)
-        await other.ownership.claim(NAMESPACE, BUNDLE)
+        await other.ownership.claim_bundle(NAMESPACE, BUNDLE)
         client = aio.Client(f"magnetar://{other.address}", _transport=scene.transport)
         consumer = await client.subscribe(str(TOPIC), "s")
         producer = await client.create_producer(str(TOPIC))
         await producer.send(b"kept")
         assert (one.broker_session.topics.get_loaded(TOPIC), stale.in_use, stale.ended) == (stale, False, None)
-        with pytest.raises(NothingDone):
+        with pytest.raises(RequestNotStarted):
             await one.broker_session.topics.delete(
                 TOPIC, force=False, only_if=(lambda found: found is stale) if judged else None
             )
         await producer.send(b"too")
         assert [(await within(consumer.receive(), "all of it")).data() for _ in range(2)] == [b"kept", b"too"]
-        await until(lambda: one.ownership.owned() == [], "it has found out that it has lost the bundle")
+        await until(lambda: one.ownership.list_owned() == [], "it has found out that it has lost the bundle")
         with pytest.raises(BrokerError) as used:
             await other.broker_session.topics.delete(TOPIC, force=False)
         assert used.value.code == ErrorCode.NOT_ALLOWED
@@ -213,7 +218,7 @@ async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_
         await until(lambda: not topic.in_use, "nobody uses it any more")
         await other.broker_session.topics.unload(TOPIC)
         # The one that was looked at is no more.
-        with pytest.raises(NothingDone):
+        with pytest.raises(RequestNotStarted):
             await other.broker_session.topics.delete(TOPIC, force=False, only_if=lambda found: found is topic)
         await other.broker_session.topics.delete(TOPIC, force=False)
         with pytest.raises(BrokerError) as gone:
@@ -231,7 +236,7 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
 
         for name in names:
             topics._by_hash.add(name)
-        within_ = topics._by_hash.within
+        within_ = topics._by_hash.find_in_bundle
 
         def counted(*of: Any) -> Any:
             nonlocal looked
@@ -239,10 +244,10 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
             looked += len(found)
             return found
 
-        topics._by_hash.within = counted  # type: ignore[method-assign, assignment]
+        topics._by_hash.find_in_bundle = counted  # type: ignore[method-assign, assignment]
         bundles = default_bundles(128)
         for bundle in bundles:
-            await topics.unload_within(NAMESPACE, bundle, TopicUnloaded("x"))
+            await topics.unload_bundle_topics(NAMESPACE, bundle, TopicUnloaded("x"))
             expected = [name for name in names if bundle_hash(name) in bundle]
             assert sorted(topics._within(NAMESPACE, bundle), key=str) == sorted(expected, key=str)
         assert looked <= 5 * len(names)
@@ -270,7 +275,7 @@ async def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing(
             one = scene.another(10 + steps)
             await one.broker.start()
             store, life = one.session, one.broker_session
-            await one.ownership.claim(NAMESPACE, BUNDLE)
+            await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
             await one.broker_session.topics.get(TOPIC, create=True)
             # As when the store is silent for too long: the session is there, and not believed any more.
             one.broker._clock = _Late(scene.clock)

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar_broker.daemon.run import BrokerDaemon
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.ownership.interface import Advertised, advertised_as, listeners_told
+from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse, ServerError
 from tests.http_client import ask_json
@@ -108,11 +108,12 @@ async def test_wildcard_listener_advertises_the_reached_address(reached: Any, to
 
 def test_addresses_are_written_down_and_read_again() -> None:
     """A listener may have an address for either kind of client."""
-    told = Advertised((("in", "i:1"), ("out", "o:2")), (("wide", "w:3"), ("out", "o:4")))
-    assert advertised_as(listeners_told(told)) == Advertised(told.listeners, (("out", "o:4"), ("wide", "w:3")))
-    assert told.internal_pulsar == ""
+    addresses = AdvertisedAddresses((("in", "i:1"), ("out", "o:2")), (("wide", "w:3"), ("out", "o:4")))
+    decoded = AdvertisedAddresses.decode(addresses.encode())
+    assert decoded == AdvertisedAddresses(addresses.listeners, (("out", "o:4"), ("wide", "w:3")))
+    assert addresses.internal_pulsar == ""
     with pytest.raises(BrokerError, match="no listener 'in'"):
-        told.pulsar_at("")
+        addresses.find_pulsar("")
 
 
 @pytest.mark.parametrize("bound", ["broker_max_connections", "broker_max_connections_per_ip"])

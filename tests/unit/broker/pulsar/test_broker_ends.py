@@ -47,14 +47,14 @@ async def test_broker_shutdown_notifies_clients_before_disconnecting() -> None:
         await client.subscribe(6)
         client.publish(5, *range(50), name=opened.producer_name)
         told_to_end, gate = asyncio.Event(), asyncio.Event()
-        release = scene.broker_session.ownership.release_all
+        release = scene.broker_session.ownership.release_bundles
 
         async def held() -> None:
             told_to_end.set()
             await gate.wait()
             await release()
 
-        scene.broker_session.ownership.release_all = held  # type: ignore[method-assign]
+        scene.broker_session.ownership.release_bundles = held  # type: ignore[method-assign]
         closing = asyncio.create_task(scene.broker.close())
         await within(told_to_end.wait(), "it begins to end")
         await _must_wait(client)

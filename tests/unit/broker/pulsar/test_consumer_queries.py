@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_broker.admin.rates import sample_topic
+from magnetar_broker.broker_session import sample_topic
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandConsumerStats,

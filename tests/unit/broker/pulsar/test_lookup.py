@@ -114,8 +114,8 @@ async def test_unexpected_exception_is_answered_with_unknown_error(monkeypatch: 
         async def fails(*_: object) -> None:
             raise KeyError("a bug")
 
-        monkeypatch.setattr(scene.broker_session.ownership, "home", fails)
-        monkeypatch.setattr(scene.broker_session.catalog, "partitions", fails)
+        monkeypatch.setattr(scene.broker_session.ownership, "find_owner", fails)
+        monkeypatch.setattr(scene.broker_session.catalog, "resolve_partitions", fails)
         found, counted = await _lookup(client, "t"), await _partitions(client, "t")
         assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, ServerError.UNKNOWN_ERROR)
         assert counted.response == CommandPartitionedTopicMetadataResponse.FAILED
@@ -141,7 +141,7 @@ async def test_lookups_above_the_limit_return_too_many_requests(monkeypatch: pyt
             await go_on.wait()
             return 5
 
-        monkeypatch.setattr(scene.broker_session.catalog, "partitions", partitions)
+        monkeypatch.setattr(scene.broker_session.catalog, "resolve_partitions", partitions)
         waiting = [asyncio.create_task(_partitions(client, f"t{number}")) for number in range(2)]
         await until(lambda: scene.context.server.lookup_limit.in_flight == 2, "they wait")
         assert (await _lookup(client, "other")).error == ServerError.TOO_MANY_REQUESTS

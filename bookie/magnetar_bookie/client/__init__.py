@@ -1,1 +1,0 @@
-"""The ledger client: create, append, read, recover, close and delete ledgers. `ledger_client` is where to begin."""

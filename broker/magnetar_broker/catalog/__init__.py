@@ -1,0 +1,1 @@
+"""The catalog: which tenants, namespaces and partitioned topics exist, and what may be created."""

@@ -1,0 +1,322 @@
+"""The catalog: which tenants, namespaces and partitioned topics exist, and what may be created.
+
+    /tenants, /namespaces, /partitioned     its own: tenants.py, namespaces.py, partitioned_topics.py
+    /topics                                 the managed ledger's; the catalog only lists them
+
+What decides whether something may be *created* is read afresh, and goes into the transaction that creates it as a
+check of its version (`prepare_creation`), so that no deletion and no growth can happen in between. What holds for a
+topic when it is *opened* is read afresh, too, since any broker may have changed it (`check_topic`). What is read to
+*find* something may be a few seconds old: namespaces are cached for that time. Partitioned topics are not cached, since
+they have to grow at once. Only a fresh read proves that something does not exist: an administrator who has just created
+it at another broker must find it here. There are no watches: ten thousand topics would need as many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from magnetar_broker import paths
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.namespace_lease_store import NamespaceLeaseStore
+from magnetar_broker.catalog.namespaces import Namespaces, require_active
+from magnetar_broker.catalog.partitioned_topics import PartitionedTopics
+from magnetar_broker.catalog.tenants import Tenants
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_broker.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
+from magnetar_metadata.store import Change, Check, MetadataStore
+from magnetar_protos.admin_pb2 import TenantSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies
+from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
+from magnetar_wire.clock import Clock
+from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, NamespaceName, TopicDomain, TopicName
+
+__all__ = ["Catalog"]
+
+_CACHED_NAMESPACES: Final = 1000
+# A local name that is its own encoding, and one that a topic may have.
+_UNENCODED: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,700}")
+_BUILT_IN: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)
+
+
+class Catalog:
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        randomness: Randomness,
+        settings: CatalogSettings | None = None,
+        cluster: str = "standalone",
+    ) -> None:
+        self.settings = settings or CatalogSettings()
+        self._clock = clock
+        self._nodes = CatalogNodes(store, clock, randomness, self.settings.metadata_operation_timeout_seconds)
+        max_partitions = self.settings.max_num_partitions_per_partitioned_topic
+        self.tenants = Tenants(self._nodes, cluster)
+        self.namespaces = Namespaces(self._nodes, self.settings)
+        self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.settings.max_leases_per_namespace)
+        self.partitioned = PartitionedTopics(self._nodes, max_partitions)
+        # With the time when it was read, on the monotonic clock; the one that was used last is at the end.
+        self._cache: OrderedDict[NamespaceName, tuple[float, Found[NamespaceNode]]] = OrderedDict()
+
+    async def bootstrap(self) -> None:
+        """Create the tenants and namespaces that every cluster has."""
+        for name in _BUILT_IN:
+            for create in (
+                lambda name=name: self.tenants.create(name.tenant, TenantSettings()),
+                lambda name=name: self.namespaces.create(name, Policies()),
+            ):
+                await _ignore_exists(create)
+
+    async def check_topic(self, name: TopicName) -> Policies:
+        """Return the policies of the topic's namespace. Raises `BrokerError` if there can't be such a topic."""
+        _check_persistent(name)
+        namespace = await self.get_namespace(name.namespace_name, fresh=True)
+        if name.is_partition:
+            await self._check_partition(name)
+        return require_active(name.namespace_name, namespace.node).policies
+
+    async def get_policies(self, name: NamespaceName) -> Policies:
+        """Return a namespace's policies, at most a few seconds old. Raises `BrokerError`."""
+        return (await self.get_namespace(name)).node.policies
+
+    async def get_namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
+        """Return a namespace's node, marked or not: at most a few seconds old, or as it is now. Raises NOT_FOUND."""
+        now = self._clock.monotonic()
+        cached = self._cache.get(name)
+        if cached is not None and not fresh and now - cached[0] < self.settings.metadata_cache_ttl_seconds:
+            self._cache.move_to_end(name)
+            return cached[1]
+        self._cache.pop(name, None)
+        try:
+            found = await self.namespaces.get(name, fresh=fresh)
+        except BrokerError as error:
+            if fresh or error.code != ErrorCode.NOT_FOUND:
+                raise
+            # It may have been created at another broker a moment ago.
+            found = await self.namespaces.get(name)
+        self._cache[name] = now, found
+        self._cache.move_to_end(name)
+        if len(self._cache) > _CACHED_NAMESPACES:
+            self._cache.popitem(last=False)
+        return found
+
+    async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> list[Change]:
+        """Return the checks of the transaction that creates the topic.
+
+        `explicit`: a request creates the topic; else it is created on first use. Raises `BrokerError` if it must not be
+        created.
+        """
+        await self._nodes.sync()
+        namespace = await self.namespaces.get(name.namespace_name, fresh=False)
+        policies = require_active(name.namespace_name, namespace.node).policies
+        # A namespace that was deleted and created again may be at the same version.
+        checks: list[Change] = [
+            Check(paths.namespace(name.namespace_name), namespace.version),
+            Check(paths.namespace_incarnation(namespace.node.incarnation), 0),
+        ]
+        await self._check_topic_limit(name)
+        if name.is_partition:
+            version = await self._check_partition(name)
+            return [*checks, Check(paths.partitioned(name.base), version)]
+        if not explicit:
+            if is_system_topic(name):
+                raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic, which the system creates itself")
+            if not self._get_auto_creation(policies)[0]:
+                raise BrokerError(
+                    ErrorCode.TOPIC_NOT_FOUND,
+                    f"there is no topic {name}, and none is created on first use (allow_auto_topic_creation)",
+                )
+        if await self.partitioned.find(name) is not None:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED, f"{name} is a partitioned topic: its messages are in {name.partition(0)} …"
+            )
+        return checks
+
+    async def resolve_partitions(self, name: TopicName, create: bool) -> int:
+        """Return the number of partitions; 0: the topic is not partitioned, and does not exist yet if `create` allows
+        that. Raises TOPIC_NOT_FOUND.
+        """
+        _check_persistent(name)
+        namespace = await self.get_namespace(name.namespace_name)
+        try:
+            there = await self._count_partitions(name, namespace.node)
+        except BrokerError as error:
+            if error.code not in (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED):
+                raise
+            there = None
+        if there is None:
+            namespace = await self.get_namespace(name.namespace_name, fresh=True)
+            there = await self._count_partitions(name, namespace.node)
+        if there is not None:
+            return there
+        policies = namespace.node.policies
+        allowed, partitions = self._get_auto_creation(policies)
+        if not (create and allowed) and not is_system_topic(name):
+            reason = "allow_auto_topic_creation is off" if create else "this request does not create topics"
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}: create it first ({reason})")
+        if partitions and not is_system_topic(name):
+            await _ignore_exists(lambda: self.partitioned.create(name, partitions, {}))
+            return (await self.partitioned.get(name)).partitions
+        return 0
+
+    async def expand_partitions(self, name: TopicName) -> list[TopicName]:
+        """Return the topic's partitions, or the topic itself if it has none. Raises TOPIC_NOT_FOUND."""
+        partitions = await self.resolve_partitions(name, create=False)
+        return [name.partition(index) for index in range(partitions)] if partitions else [name]
+
+    async def _count_partitions(self, name: TopicName, namespace: NamespaceNode) -> int | None:
+        """Return the number of partitions; None: there is no such topic. Raises `BrokerError` if there can't be."""
+        require_active(name.namespace_name, namespace)
+        if name.is_partition:
+            await self._check_partition(name)
+            return 0
+        found, stored = await asyncio.gather(self.partitioned.find(name), self._nodes.exists(paths.topic(name)))
+        if found is not None:
+            if found.node.deletion != Deletion.DELETION_NONE:
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"partitioned topic {name} is being deleted")
+            return found.node.partitions
+        return 0 if stored else None
+
+    async def get_topic_state(self, name: TopicName) -> TopicState | None:
+        """Return the state of the topic's log; None: it does not exist."""
+        found = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
+        return found.node.state if found else None
+
+    async def sync(self) -> None:
+        """Make later reads return everything that was written before this call."""
+        await self._nodes.sync()
+
+    async def list_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+        """Return the full names of all stored topics of the namespace, partitions among them, in order."""
+        names = []
+        for domain in TopicDomain:
+            names += await self._list_names(paths.TOPICS, namespace, domain, include_system)
+        return sorted(names)
+
+    async def list_partitioned_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+        names = []
+        for domain in TopicDomain:
+            names += await self._list_names(paths.PARTITIONED, namespace, domain, include_system)
+        return sorted(names)
+
+    async def delete_tenant(
+        self,
+        tenant: str,
+        delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+        release: Callable[[NamespaceName], Awaitable[None]] | None = None,
+    ) -> None:
+        """Delete the tenant. `delete_topics` and `release`: see `delete_namespace`, for each namespace by force."""
+        if tenant in [name.tenant for name in _BUILT_IN]:
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"tenant {tenant} exists in every cluster, and can't be deleted")
+
+        async def delete_namespace(name: NamespaceName) -> None:
+            await _ignore_not_found(lambda: self.delete_namespace(name, delete_topics, release))
+
+        await self.tenants.delete(tenant, delete_namespace if delete_topics else None)
+
+    async def delete_namespace(
+        self,
+        name: NamespaceName,
+        delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+        release: Callable[[NamespaceName], Awaitable[None]] | None = None,
+    ) -> None:
+        """Delete the namespace: see `Namespaces.delete`."""
+        if name in _BUILT_IN:
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"namespace {name} exists in every cluster, and can't be deleted")
+        self._cache.pop(name, None)
+        await self.namespaces.delete(name, self._list_everything, delete_topics, release)
+
+    async def update_policies(self, name: NamespaceName, policies: Policies) -> None:
+        await self.namespaces.update(name, policies)
+        self._cache.pop(name, None)
+
+    async def _list_everything(self, namespace: NamespaceName) -> list[str]:
+        await self._nodes.sync()
+        return [
+            *await self.list_topics(namespace, include_system=True),
+            *await self.list_partitioned_topics(namespace, include_system=True),
+        ]
+
+    def _get_auto_creation(self, policies: Policies) -> tuple[bool, int]:
+        """Return whether topics are created on first use, and with how many partitions."""
+        if policies.HasField("auto_topic_creation"):
+            return policies.auto_topic_creation.allowed, policies.auto_topic_creation.partitions
+        partitioned = self.settings.allow_auto_topic_creation_type == "partitioned"
+        return self.settings.allow_auto_topic_creation, self.settings.default_num_partitions if partitioned else 0
+
+    async def _check_topic_limit(self, name: TopicName) -> None:
+        """Raise `BrokerError` if the namespace has as many topics as allowed. Topics that are created at the same time
+        may exceed the limit."""
+        limit = self.settings.max_topics_per_namespace
+        if limit and not is_system_topic(name):
+            topics = len(await self.list_topics(name.namespace_name))
+            if topics >= limit:
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"{name} is not created: namespace {name.namespace_name} has {topics:,} topics, and "
+                    f"max_topics_per_namespace is {limit:,}",
+                )
+
+    async def _check_partition(self, name: TopicName) -> int:
+        """Return the version of the partitioned topic. Raises TOPIC_NOT_FOUND if it does not have this partition."""
+        found = await self.partitioned.find(name.base)
+        if found is None:
+            raise BrokerError(
+                ErrorCode.TOPIC_NOT_FOUND,
+                f"{name} has the name of a partition, and there is no partitioned topic {name.base}",
+            )
+        node = found.node
+        if node.deletion != Deletion.DELETION_NONE:
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name.base}, the topic of {name}, is being deleted")
+        if name.partition_index >= max(node.partitions, node.growing_to):
+            raise BrokerError(
+                ErrorCode.TOPIC_NOT_FOUND, f"{name.base} has {node.partitions:,} partitions, and no {name}"
+            )
+        return found.version
+
+    async def _list_names(
+        self, root: str, namespace: NamespaceName, domain: TopicDomain, include_system: bool
+    ) -> list[str]:
+        names = []
+        shown = include_system or namespace != SYSTEM_NAMESPACE
+        for encoded in await self._nodes.list_children(f"{root}/{namespace}/{domain}"):
+            if _UNENCODED.fullmatch(encoded):  # nearly all do, and there may be very many names
+                if shown and (include_system or not encoded.startswith(SYSTEM_PREFIX)):
+                    names.append(f"{domain}://{namespace}/{encoded}")
+                continue
+            try:
+                name = TopicName.from_path(domain, namespace.tenant, namespace.namespace, encoded)
+            except InvalidTopicName:
+                continue  # it is no topic: somebody else created the node
+            if include_system or not is_system_topic(name):
+                names.append(str(name))
+        return names
+
+
+def _check_persistent(name: TopicName) -> None:
+    if name.domain is not TopicDomain.PERSISTENT:
+        raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet")
+
+
+async def _ignore_exists(create: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await create()
+    except BrokerError as error:
+        if error.code != ErrorCode.ALREADY_EXISTS:
+            raise
+
+
+async def _ignore_not_found(delete: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await delete()
+    except BrokerError as error:
+        if error.code != ErrorCode.NOT_FOUND:
+            raise

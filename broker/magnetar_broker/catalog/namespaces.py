@@ -1,0 +1,200 @@
+"""Namespaces, which contain topics, and their policies.
+
+**Nothing is created in a namespace that is being deleted.** Creating a topic checks, in its own transaction, that the
+namespace's node has the version at which it was read and is not marked; creating a partitioned topic also raises
+`partitioned_made`. A deletion marks the node first, then looks for topics. A topic that was created before the mark is
+found, and none is created after it.
+
+A namespace can be deleted and created again under the same name, and the new node has the same versions as the old one.
+So each incarnation has a node of its own, created and deleted with the namespace; the creation of a topic, and each
+change of the leases on the namespace, checks that it exists. The leases' node is deleted in the same transaction, so
+none is left behind, and its versions do not repeat during an incarnation.
+
+A deletion without force that finds topics removes its mark again. If the broker is killed before that, the mark remains
+and says that nothing was deleted yet (IF_EMPTY): deleting the namespace again finishes the deletion or removes the
+mark, and creating the namespace removes it. A deletion by force that was interrupted (BEGUN) can only be finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from magnetar_broker import paths
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.policies import check_policies
+from magnetar_broker.catalog.tenants import check_tenant_name, tenant_not_found
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_metadata.errors import Refused
+from magnetar_metadata.store import ABSENT, Change, Check, Delete, Put
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
+from magnetar_protos.managed_ledger_pb2 import NamespaceLeases as LeasesNode
+from magnetar_wire.bundles import default_bundles
+from magnetar_wire.topic_name import NamespaceName
+
+__all__ = ["Namespaces"]
+
+
+class Namespaces:
+    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings) -> None:
+        self._nodes = nodes
+        self._settings = settings
+        self._max_partitions = settings.max_num_partitions_per_partitioned_topic
+
+    async def list_names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's namespaces, without the tenant."""
+        check_tenant_name(tenant)
+        await self._nodes.sync()
+        names = await self._nodes.list_children(f"{paths.NAMESPACES}/{tenant}")
+        if not names and await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True) is None:
+            raise tenant_not_found(tenant)
+        return names
+
+    async def get(self, name: NamespaceName, *, fresh: bool = True) -> Found[NamespaceNode]:
+        """Return the namespace's node, marked or not. Raises NOT_FOUND."""
+        found = await self._nodes.read(NamespaceNode, paths.namespace(name), fresh=fresh)
+        if found is None:
+            raise namespace_not_found(name)
+        return found
+
+    async def create(self, name: NamespaceName, policies: Policies, bundles: int = 0) -> None:
+        """Create the namespace. `bundles`: the number of its bundles; 0: the default of the settings."""
+        check_policies(policies, self._max_partitions)
+        limit = self._settings.load_balancer_namespace_maximum_bundles
+        if bundles > limit:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{bundles:,} bundles: a namespace has 1 to {limit:,} (load_balancer_namespace_maximum_bundles)",
+            )
+        starts = [
+            bundle.lower for bundle in default_bundles(bundles or self._settings.default_number_of_namespace_bundles)
+        ]
+        node = NamespaceNode(incarnation=self._nodes.new_incarnation(), policies=policies, bundle_starts=starts)
+
+        def count_namespace(tenant: TenantNode | None) -> TenantNode:
+            if tenant is None:
+                raise tenant_not_found(name.tenant)
+            tenant.namespaces_made += 1
+            return tenant
+
+        creation = [
+            self._nodes.build_put(paths.namespace(name), node),
+            Put(paths.namespace_incarnation(node.incarnation), b"", ABSENT),
+        ]
+        try:
+            await self._nodes.change(TenantNode, paths.tenant(name.tenant), count_namespace, along=creation)
+        except Refused:
+            await self._remove_mark(name)
+            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a namespace {name} already") from None
+
+    async def update(self, name: NamespaceName, policies: Policies) -> None:
+        """Replace all policies."""
+        check_policies(policies, self._max_partitions)
+
+        def updated(node: NamespaceNode | None) -> NamespaceNode:
+            node = require_active(name, node)
+            node.policies.CopyFrom(policies)
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), updated)
+
+    async def delete(
+        self,
+        name: NamespaceName,
+        topics: Callable[[NamespaceName], Awaitable[list[str]]],
+        delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+        release: Callable[[NamespaceName], Awaitable[None]] | None = None,
+    ) -> None:
+        """Delete the namespace. `topics` lists its topics, read afresh. `delete_topics` deletes them by force; None:
+        refuse if there are any. `release` unloads its bundles when it is empty."""
+        while True:
+            marked = await self._mark(name, Deletion.DELETION_IF_EMPTY)
+            found = await topics(name)
+            if found and delete_topics is None:
+                await self._remove_mark(name)
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"namespace {name} has {len(found):,} topics, among them {found[0]}: delete them first, or delete "
+                    "the namespace by force",
+                )
+            if found:
+                assert delete_topics is not None
+                await self._mark(name, Deletion.DELETION_BEGUN)
+                await delete_topics(name)
+                continue
+            if release is not None:
+                await release(name)
+            changed = False
+
+            def deleted(node: NamespaceNode | None, marked: NamespaceNode = marked) -> NamespaceNode | None:
+                nonlocal changed
+                changed = node is not None and node != marked
+                return node if changed else None
+
+            try:
+                along = await self._delete_along(name, marked.incarnation)
+                await self._nodes.change(NamespaceNode, paths.namespace(name), deleted, along=along)
+            except Refused:
+                continue  # a lease was taken, renewed or ended in the meantime
+            if not changed:
+                # The parent of its bundles' owner nodes. An owner that still has such a node deletes it later.
+                await self._nodes.delete_empty(paths.owners(name))
+                return
+
+    async def _delete_along(self, name: NamespaceName, incarnation: bytes) -> list[Change]:
+        """Return the deletions that go with that of the namespace's node: of its incarnation's and its leases' node."""
+        marker, leases = paths.namespace_incarnation(incarnation), paths.namespace_leases(name)
+        await self._nodes.sync()
+        changes: list[Change] = []
+        if await self._nodes.get_version(marker) is not None:
+            changes.append(Delete(marker, 0))
+            # So that no lease is created between this and the deletion.
+            await self._nodes.create_if_absent(LeasesNode, leases, along=[Check(marker, 0)])
+        version = await self._nodes.get_version(leases)
+        return changes if version is None else [*changes, Delete(leases, version)]
+
+    async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:
+        """Mark the node and return it. A stronger mark stays."""
+
+        def marked(node: NamespaceNode | None) -> NamespaceNode:
+            if node is None:
+                raise namespace_not_found(name)
+            node.deletion = max(node.deletion, mark)
+            return node
+
+        node = await self._nodes.change(NamespaceNode, paths.namespace(name), marked)
+        assert node is not None
+        return node
+
+    async def _remove_mark(self, name: NamespaceName) -> None:
+        def unmarked(node: NamespaceNode | None) -> NamespaceNode | None:
+            if node is None:
+                return None
+            if node.deletion == Deletion.DELETION_IF_EMPTY:
+                node.deletion = Deletion.DELETION_NONE
+                node.marks_taken_away += 1
+            elif node.deletion == Deletion.DELETION_BEGUN:
+                raise deletion_in_progress(f"namespace {name}")
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), unmarked)
+
+
+def require_active(name: NamespaceName, node: NamespaceNode | None) -> NamespaceNode:
+    """Return the node if topics may be created in the namespace. Raises `BrokerError`."""
+    if node is None:
+        raise namespace_not_found(name)
+    if node.deletion != Deletion.DELETION_NONE:
+        raise deletion_in_progress(f"namespace {name}")
+    return node
+
+
+def namespace_not_found(name: NamespaceName) -> BrokerError:
+    return BrokerError(ErrorCode.NOT_FOUND, f"there is no namespace {name}: create it first")
+
+
+def deletion_in_progress(what: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.NOT_ALLOWED, f"{what} is being deleted; if that was interrupted, delete it again to finish"
+    )

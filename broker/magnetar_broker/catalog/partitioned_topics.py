@@ -1,0 +1,154 @@
+"""Partitioned topics: the number of partitions of a topic. Each partition is a topic like any other.
+
+**Names.** A topic without partitions and a partitioned one never share a name. Creating the first checks the
+namespace's version in its transaction. Creating the second raises that version, then looks for the first, and is
+undone if it exists. A partition is created only if its partitioned topic has it, at the version at which that was
+read.
+
+**Growing** is announced (`growing_to`). Then the new partitions get the subscriptions of the first one, and then
+clients see them: so a subscription whose consumers are away misses none of their messages. topic_router.py says how
+changes of subscriptions at the same time reach all partitions. **Deleting** marks the node, then deletes the
+partitions, then the node. If it is interrupted at any step, the same call again finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from magnetar_broker import paths
+from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.namespaces import deletion_in_progress, require_active
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.errors import Refused
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, PartitionedTopicNode
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["PartitionedTopics"]
+
+
+class PartitionedTopics:
+    def __init__(self, nodes: CatalogNodes, max_partitions: int) -> None:
+        self._nodes = nodes
+        self._max_partitions = max_partitions
+
+    async def find(self, name: TopicName, *, fresh: bool = False) -> Found[PartitionedTopicNode] | None:
+        """Return the topic's node, marked or not."""
+        return await self._nodes.read(PartitionedTopicNode, paths.partitioned(name), fresh=fresh)
+
+    async def get(self, name: TopicName) -> PartitionedTopicNode:
+        found = await self.find(name, fresh=True)
+        return _existing(name, found.node if found else None)
+
+    async def list_announced(self, name: TopicName) -> list[TopicName]:
+        """Return the partitions, with those that a growth has announced and clients do not know yet; as new as the
+        call."""
+        node = await self.get(name)
+        return [name.partition(index) for index in range(max(node.partitions, node.growing_to))]
+
+    async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str]) -> None:
+        if name.is_partition:
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_NAME, f"{name} has the name of a partition, and can't have partitions"
+            )
+        self._check(partitions)
+        node = PartitionedTopicNode(
+            incarnation=self._nodes.new_incarnation(), partitions=partitions, properties=properties
+        )
+
+        def count_topic(namespace: NamespaceNode | None) -> NamespaceNode:
+            namespace = require_active(name.namespace_name, namespace)
+            namespace.partitioned_made += 1
+            return namespace
+
+        await self._refuse_plain_topic(name)
+        creation = self._nodes.build_put(paths.partitioned(name), node)
+        try:
+            await self._nodes.change(NamespaceNode, paths.namespace(name.namespace_name), count_topic, along=[creation])
+        except Refused:
+            await self.get(name)  # being deleted
+            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already") from None
+        await self._nodes.sync()
+        try:
+            await self._refuse_plain_topic(name)
+        except BrokerError:
+            await self._delete_node(name, node.incarnation)
+            raise
+
+    async def grow(
+        self, name: TopicName, partitions: int, prepare: Callable[[Sequence[TopicName]], Awaitable[None]]
+    ) -> None:
+        """Grow the topic. `prepare` gives new partitions what the others have; it may be called again for the same
+        ones."""
+        self._check(partitions)
+
+        def announce(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _existing(name, node)
+            if partitions < node.partitions:
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"{name} has {node.partitions:,} partitions already, and can't shrink to {partitions:,}",
+                )
+            node.growing_to = max(node.growing_to, partitions)
+            return node
+
+        def complete(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _existing(name, node)
+            assert announcement is not None
+            if node.incarnation != announcement.incarnation:
+                raise BrokerError(ErrorCode.INCARNATION_CHANGED, f"{name} was deleted and created again")
+            node.partitions = max(node.partitions, partitions)
+            return node
+
+        path = paths.partitioned(name)
+        announcement = await self._nodes.change(PartitionedTopicNode, path, announce)
+        assert announcement is not None
+        await prepare([name.partition(index) for index in range(announcement.partitions, partitions)])
+        await self._nodes.change(PartitionedTopicNode, path, complete)
+
+    async def delete(
+        self, name: TopicName, delete_partitions: Callable[[Sequence[TopicName]], Awaitable[None]]
+    ) -> None:
+        def marked(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            if node is None:
+                raise no_partitioned_topic(name)
+            node.deletion = Deletion.DELETION_BEGUN
+            return node
+
+        node = await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), marked)
+        assert node is not None
+        await delete_partitions([name.partition(index) for index in range(max(node.partitions, node.growing_to))])
+        await self._delete_node(name, node.incarnation)
+
+    async def _delete_node(self, name: TopicName, incarnation: bytes) -> None:
+        def deleted(node: PartitionedTopicNode | None) -> PartitionedTopicNode | None:
+            return node if node is not None and node.incarnation != incarnation else None
+
+        await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), deleted)
+
+    async def _refuse_plain_topic(self, name: TopicName) -> None:
+        if await self._nodes.exists(paths.topic(name)):
+            raise BrokerError(
+                ErrorCode.ALREADY_EXISTS,
+                f"there is a topic {name} without partitions: delete it first, or use another name",
+            )
+
+    def _check(self, partitions: int) -> None:
+        if not 1 <= partitions <= self._max_partitions:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{partitions:,} partitions: a partitioned topic has 1 to {self._max_partitions:,} "
+                "(max_num_partitions_per_partitioned_topic)",
+            )
+
+
+def no_partitioned_topic(name: TopicName) -> BrokerError:
+    return BrokerError(ErrorCode.NOT_FOUND, f"there is no partitioned topic {name}")
+
+
+def _existing(name: TopicName, node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+    if node is None:
+        raise no_partitioned_topic(name)
+    if node.deletion != Deletion.DELETION_NONE:
+        raise deletion_in_progress(f"partitioned topic {name}")
+    return node
