@@ -32,7 +32,7 @@ def request_status(member: BookieSummary) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class BookiesView:
     members: list[BookieSummary]
-    offices: RecoveryRoles
+    roles: RecoveryRoles
     # The status that each bookie has reported.
     reported: dict[str, dict[str, Any]]
     is_final: bool = True
@@ -50,7 +50,7 @@ class BookiesView:
                 repairs,
                 self._format_details(one),
             )
-        return Group(table, f"auditor: {self.offices.auditor or 'none at the moment'}")
+        return Group(table, f"auditor: {self.roles.auditor or 'none at the moment'}")
 
     def lines(self) -> list[str]:
         found = []
@@ -62,7 +62,7 @@ class BookiesView:
                 f"repairs {', '.join(map(str, repairs))}" if repairs else "",
             ]
             found.append(" ".join(filter(None, [f"{one.bookie_id}: {one.state.value}", *extras])))
-        return [*found, f"auditor: {self.offices.auditor or 'none at the moment'}"]
+        return [*found, f"auditor: {self.roles.auditor or 'none at the moment'}"]
 
     def json_objects(self) -> list[dict[str, object]]:
         return [
@@ -71,16 +71,16 @@ class BookiesView:
                 "standing": one.state,
                 "address": one.address,
                 "http_address": one.http_address,
-                "leaving": _decommission_as_json(one.decommission),
+                "leaving": _decommission_to_json(one.decommission),
                 "limbo": self._count_limbo(one),
                 "repairs": self._repairs(one),
-                "auditor": one.bookie_id == self.offices.auditor,
+                "auditor": one.bookie_id == self.roles.auditor,
             }
             for one in self.members
         ]
 
     def _repairs(self, one: BookieSummary) -> list[int]:
-        return [ledger_id for ledger_id, holder in self.offices.repair_locks.items() if holder == one.bookie_id]
+        return [ledger_id for ledger_id, holder in self.roles.repair_locks.items() if holder == one.bookie_id]
 
     def _count_limbo(self, one: BookieSummary) -> int | str | None:
         """Return the number of ledgers of which it may have lost entries, or None if there are none, or it is
@@ -100,7 +100,7 @@ class BookiesView:
         return "; ".join(parts)
 
 
-def _decommission_as_json(progress: DecommissionProgress | None) -> dict[str, object] | None:
+def _decommission_to_json(progress: DecommissionProgress | None) -> dict[str, object] | None:
     if progress is None:
         return None
     fields = dataclasses.asdict(progress)

@@ -36,7 +36,7 @@ _ANSWER_TIMEOUT_S: Final = 3.0
 @dataclass(frozen=True, slots=True)
 class RepairsView:
     repairs: list[RepairProgress]
-    offices: RecoveryRoles
+    roles: RecoveryRoles
     # Ledgers that had a task in an earlier view.
     finished: tuple[int, ...] = ()
     # Unavailable bookies with their numbers of ledgers, for which tasks will be created.
@@ -55,7 +55,7 @@ class RepairsView:
                 ProgressBar(total or 1, done, width=30),
                 f"{done}/{total}" if total else "",
                 ", ".join(one.lost_bookies),
-                self.offices.repair_locks.get(one.ledger_id, ""),
+                self.roles.repair_locks.get(one.ledger_id, ""),
                 Text(one.stuck, "red"),
             )
         repaired, total = self._count_repaired()
@@ -80,14 +80,14 @@ class RepairsView:
         return [
             {
                 "repairs": [
-                    {**dataclasses.asdict(one), "worker": self.offices.repair_locks.get(one.ledger_id)}
+                    {**dataclasses.asdict(one), "worker": self.roles.repair_locks.get(one.ledger_id)}
                     for one in self.repairs
                 ],
                 "whole": repaired,
                 "ledgers": total,
                 "finished": self.finished,
                 "awaited": self.awaited,
-                "auditor": self.offices.auditor,
+                "auditor": self.roles.auditor,
             }
         ]
 
@@ -100,7 +100,7 @@ class RepairsView:
             "after lost_bookie_recovery_delay_seconds, those of open ledgers later"
             for bookie_id, count in self.awaited.items()
         ]
-        if not self.offices.auditor:
+        if not self.roles.auditor:
             found.append("there is no auditor at the moment")
         return found or ([] if self.repairs else ["no ledger is known to lack a replica"])
 
@@ -111,16 +111,16 @@ class RepairTracker:
     def __init__(self, client: LedgerClient) -> None:
         self._client = client
         self._finished: dict[int, None] = {}
-        self._open: dict[int, None] = {}
+        self._in_progress: dict[int, None] = {}
         self._awaited: dict[str, int] = {}
         self._scan_due = client.clock.monotonic()
 
     async def take_view(self) -> RepairsView:
         found = sorted(await list_repair_progress(self._client), key=lambda one: one.ledger_id)
         now = dict.fromkeys(one.ledger_id for one in found)
-        self._finished |= dict.fromkeys(one for one in self._open if one not in now)
+        self._finished |= dict.fromkeys(one for one in self._in_progress if one not in now)
         self._finished = {one: None for one in self._finished if one not in now}
-        self._open = now
+        self._in_progress = now
         if found:
             self._awaited = {}
             self._scan_due = self._client.clock.monotonic()

@@ -1,6 +1,6 @@
 """Print a view of a cluster's state, once or until it is final.
 
-On a terminal it is a table, which is updated in place. Elsewhere it is lines, of which only changed ones are printed
+On a terminal it is a table, which is redrawn. Elsewhere it is lines, of which only changed ones are printed
 again, or JSON with an object per line.
 """
 
