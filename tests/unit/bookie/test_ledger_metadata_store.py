@@ -91,7 +91,7 @@ async def test_ledger_ids_increase_across_stores(scene: Scene) -> None:
 
 
 async def test_an_answer_lost_at_any_step_leaves_no_ledger_without_an_intent(scene: Scene) -> None:
-    """Whatever is lost, the ledger that the maker gets is new, and each one he does not know of has its intent."""
+    """Whichever response is lost, the returned ledger is new, and each unknown one has an intent."""
     known = []
     for fault in (Fault.LOSE_REQUEST, Fault.LOSE_ANSWER):
         for step in range(3):
