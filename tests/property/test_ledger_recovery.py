@@ -80,7 +80,7 @@ def _left(draw: st.DrawFn) -> Left:
 @examples(150)
 @given(_left())
 async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -> None:
-    """CHK-3: completed entries are recovered; each recovered one is the writer's and on an ack quorum; the length is right."""
+    """CHK-3: completed entries are recovered; recovered ones are the writer's, on an ack quorum; the length fits."""
 
     async with running_small_cluster(
         bookies=_BOOKIES,
