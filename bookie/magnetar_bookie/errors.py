@@ -17,7 +17,7 @@
     ├── TooManyPending        `append` without capacity: call `wait_for_capacity`
     ├── ClientClosed          the ledger client was closed by its owner
     ├── EnsembleOutdated      a chosen bookie is being decommissioned: nothing was done, choose again
-    ├── IntentSwept           the ledger was not claimed in time and is being deleted: create another one
+    ├── LedgerNotClaimed      the ledger was not claimed in time and is being deleted: create another one
     └── BookieRefused         the bookie must not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
 
 An entry whose add failed may be in the ledger or not, until the ledger is closed. If the writer's own `close` returns,
@@ -120,7 +120,7 @@ class EnsembleOutdated(LedgerError):
         self.bookie_ids = list(bookie_ids)
 
 
-class IntentSwept(LedgerError):
+class LedgerNotClaimed(LedgerError):
     """A new ledger that was not claimed in time and is being deleted."""
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from magnetar_bookie.errors import (
     AddFailed,
-    IntentSwept,
+    LedgerNotClaimed,
     NoSuchLedger,
     NotEnoughBookies,
     OutcomeNotKnown,
@@ -178,7 +178,7 @@ class ChainOwner:
                 stored = await self._client.ledgers.claim_ledger(
                     made, CHAINS + self._chain, self._update(made=made.ledger_id)
                 )
-            except IntentSwept:
+            except LedgerNotClaimed:
                 writer.abandon()
                 self._log.say("note", "the intent of", made.ledger_id, "was swept")
                 continue

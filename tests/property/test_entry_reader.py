@@ -69,14 +69,14 @@ async def test_entries_of_any_replica_are_read_and_missing_ones_reported(
         try:
             read = await patiently(clock, reader.read(first, count - 1, max_bytes))
         except EntriesNotRead as error:
-            found, told, reasons = [], list(error.faults), error.reasons
+            found, reported, reasons = [], list(error.faults), error.reasons
         else:
-            found, told = read.records, list(read.faults)
+            found, reported = read.records, list(read.faults)
             assert found
             assert len(found) == 1 or sum(map(len, found)) <= max_bytes
             assert all(len(record) > RECORD_HEADER_BYTES for record in found)
-        assert [extract_entry(record) for record in found] == [entry(first + place) for place in range(len(found))]
-        assert {(fault.bookie_id, fault.entry_id, fault.reason) for fault in told} <= faults
+        assert [extract_entry(record) for record in found] == [entry(first + index) for index in range(len(found))]
+        assert {(fault.bookie_id, fault.entry_id, fault.reason) for fault in reported} <= faults
         if not found:
             assert not readable[first]
             write_set = striping.write_set(first)

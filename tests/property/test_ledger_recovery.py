@@ -30,11 +30,11 @@ _BOOKIES = 6
 
 @dataclass
 class Left:
-    """What a writer left behind."""
+    """What a writer has left on the bookies."""
 
     striping: Striping
     second_from: int | None
-    # By entry: the places in the write set that have it, and the LAC in its record.
+    # By entry: the indexes in the write set that have it, and the LAC in its record.
     got: list[list[int]]
     confirmed: list[int]
     hanging: list[str]
@@ -53,9 +53,9 @@ class Left:
 @st.composite
 def _left(draw: st.DrawFn) -> Left:
     striping = draw(st.sampled_from(_STRIPINGS))
-    places = st.lists(st.integers(0, striping.write_quorum - 1), unique=True, max_size=striping.write_quorum)
+    indexes = st.lists(st.integers(0, striping.write_quorum - 1), unique=True, max_size=striping.write_quorum)
     whole = list(range(striping.write_quorum))
-    got = [whole] * draw(st.integers(0, 6)) + draw(st.lists(places, max_size=6))
+    got = [whole] * draw(st.integers(0, 6)) + draw(st.lists(indexes, max_size=6))
     completed = Left(striping, None, got, [], [], [], 1).completed
     confirmed = []
     so_far = -1
@@ -80,7 +80,7 @@ def _left(draw: st.DrawFn) -> Left:
 @examples(150)
 @given(_left())
 async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -> None:
-    """CHK-3: all that was completed is kept, and what is kept is the writer's, on an ack quorum, length and all."""
+    """CHK-3: completed entries are recovered; recovered ones are the writer's, on an ack quorum; the length fits."""
 
     async with running_small_cluster(
         bookies=_BOOKIES,
@@ -99,10 +99,10 @@ async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -
                 Fragment(left.second_from, tuple(f"b{5 - slot}" for slot in range(striping.ensemble_size)))
             )
         ledger_id = await cluster.make(striping, *fragments)
-        for entry_id, places in enumerate(left.got):
+        for entry_id, indexes in enumerate(left.got):
             write_set = striping.write_set(entry_id)
-            for place in places:
-                bookie = cluster[find_fragment(fragments, entry_id).bookies[write_set[place]]]
+            for index in indexes:
+                bookie = cluster[find_fragment(fragments, entry_id).bookies[write_set[index]]]
                 bookie.keep(ledger_id, record_of(ledger_id, entry_id, left.confirmed[entry_id]))
         for name in left.hanging:
             cluster[name].hanging = {"fence", "read", "add"}
@@ -114,7 +114,7 @@ async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -
         if found is None:
             found = await cluster.patiently(_recovered(cluster, ledger_id, 1))
             if found is None:
-                # Nobody to write to: with the ensemble's bookies back there is, unless one of them takes no adds.
+                # Too few bookies to write to, although the ensemble is back: one of it refuses adds.
                 assert left.failing_adds
                 return
         assert left.completed <= found.last_entry_id < len(left.got)
@@ -129,7 +129,7 @@ async def test_recovery_retains_completed_entries_on_an_ack_quorum(left: Left) -
 
 
 async def _recovered(cluster: SmallCluster, ledger_id: int, recoverers: int) -> LedgerMetadata | None:
-    """What they all say, or None if one of them can't tell (then none of them can, or another has closed it)."""
+    """Return the result of all recoveries; None: one of them is undecided, and then all are or another closed it."""
     found = await asyncio.gather(
         *(cluster.client.recover(ledger_id) for _ in range(recoverers)), return_exceptions=True
     )

@@ -28,20 +28,20 @@ class Adding:
         self.size, self.write, self.ack = sizes
         # Who would be chosen now.
         self.candidates = list(BOOKIES)
-        # As in the metadata, and what the rules were told of it.
+        # As in the metadata, and the change that the rules requested.
         self.published = [Fragment(0, tuple(BOOKIES[: self.size]))]
-        self.asked: EnsembleChange | None = None
+        self.requested: EnsembleChange | None = None
         self.first, self.next, self.completed = first, first, first - 1
         # What really is on each bookie's disk, and what each was sent in all.
         self.disk: dict[str, set[int]] = {name: set() for name in BOOKIES}
         self.sent: dict[str, set[int]] = {name: set() for name in BOOKIES}
-        # (slot, entry) the writer may count; slots known to have failed, dealt with or not.
+        # (slot, entry) the writer may count; slots known to have failed, handled or not.
         self.counted: set[tuple[int, int]] = set()
         self.down: set[int] = set()
         self.error: AddFailed | None = None
         # Bookies came since the last time that nothing was in the way of using them.
         self.came = False
-        self.failure_told = False
+        self.failure_reported = False
         self.rules = PendingAdds(1, Striping(*sizes), self.published[-1], first, lambda others: self._choose(others))
 
     def _choose(self, others: Sequence[str]) -> str | None:
@@ -67,7 +67,7 @@ class Adding:
         self.next += 1
 
     def acknowledge(self) -> None:
-        """What it was sent at any time, in this ensemble or before: once more, or out of order too."""
+        """What it was sent at any time, in this ensemble or before, repeatedly and out of order."""
         bookies = [bookie for bookie in BOOKIES if self.sent[bookie]]
         if not bookies:
             return
@@ -94,7 +94,7 @@ class Adding:
 
     def fail(self) -> None:
         bookie = self.chance.choice([*BOOKIES, *self._ensemble() * 3])
-        if self.chance.random() < 0.6:  # otherwise it may be chosen again at once
+        if self.chance.random() < 0.6:  # else it may be chosen again at once
             self.candidates = [name for name in self.candidates if name != bookie]
         news = self.rules.mark_bookie_failed(bookie)
         slot = self._ensemble().index(bookie) if bookie in self._ensemble() else None
@@ -111,10 +111,10 @@ class Adding:
         self._decide()
 
     def _decide(self) -> None:
-        changing = self.asked is not None
+        changing = self.requested is not None
         actions = self.rules.decide()
         assert len([action for action in actions if not isinstance(action, Fail)]) <= 1, "failures go first"
-        if self.asked is not None and self.error is None:
+        if self.requested is not None and self.error is None:
             assert not actions, "nothing may happen during a change"
         for action in actions:
             if isinstance(action, Complete):
@@ -122,20 +122,20 @@ class Adding:
             elif isinstance(action, EnsembleChange):
                 self._check_change(action)
             elif isinstance(action, Fail):
-                assert not self.failure_told
-                self.failure_told = True
+                assert not self.failure_reported
+                self.failure_reported = True
                 if self.error is None:
                     self._check_too_few(action.error)
                 assert action.error is self.error
         self._check_nothing_is_forgotten()
-        if self.asked is None and self.error is None and self.came and not changing:
-            for slot in self.down:  # nobody could take its place
+        if self.requested is None and self.error is None and self.came and not changing:
+            for slot in self.down:  # it has no replacement
                 others = {name for other, name in enumerate(self._ensemble()) if other != slot}
                 assert set(self.candidates) <= others
         self.came = self.came and changing
 
     def _check_complete(self, up_to: int) -> None:
-        assert self.asked is None
+        assert self.requested is None
         assert self.error is None
         assert up_to > self.completed
         for entry in range(self.completed + 1, up_to + 1):
@@ -145,14 +145,14 @@ class Adding:
         self.completed = up_to
 
     def _check_change(self, change: EnsembleChange) -> None:
-        assert self.asked is None
+        assert self.requested is None
         assert self.error is None
         assert change.fragment.first_entry_id == self.completed + 1
         assert len(set(change.fragment.bookies)) == self.size
         assert set(change.replaced) <= self.down
         for slot, (old, new) in enumerate(zip(self._ensemble(), change.fragment.bookies, strict=True)):
             assert (new in self.candidates) if slot in change.replaced else old == new
-        self.asked = change
+        self.requested = change
 
     def _check_too_few(self, error: AddFailed) -> None:
         assert isinstance(error, NotEnoughBookies)
@@ -162,8 +162,8 @@ class Adding:
         self.error = error
 
     def _check_nothing_is_forgotten(self) -> None:
-        """All that could complete has, and whoever could be replaced is about to be."""
-        if self.asked is not None or self.error is not None:
+        """All that could complete has, and all that could be replaced is being replaced."""
+        if self.requested is not None or self.error is not None:
             return
         assert all(len(self._write_set(entry) - self.down) >= self.ack for entry in range(self.size))
         if self.completed + 1 < self.next:
@@ -171,11 +171,11 @@ class Adding:
             assert len({slot for slot, entry in self.counted if entry == lowest}) < self.ack
 
     def metadata_changed(self) -> None:
-        if self.asked is not None:
+        if self.requested is not None:
             self._metadata_changed()
 
     def _metadata_changed(self) -> None:
-        change, self.asked = self.asked, None
+        change, self.requested = self.requested, None
         assert change is not None
         if self.error is not None:
             assert self.rules.commit_change() == []
@@ -194,23 +194,23 @@ class Adding:
             self.sent[self._ensemble()[slot]] |= set(entries)
 
     def metadata_refuses(self) -> None:
-        if self.asked is None or self.error is not None:
+        if self.requested is None or self.error is not None:
             return
         self.error = LedgerFenced("it is closed") if self.chance.random() < 0.5 else MetadataUnknown("no answer")
         self.rules.fail(self.error)
 
     def bookies_refused(self) -> None:
         """One of the bookies is being decommissioned, and is not chosen any more."""
-        if self.asked is None:
+        if self.requested is None:
             return
-        self.candidates = [name for name in self.candidates if name not in self.asked.new_bookies]
-        self.asked = None
+        self.candidates = [name for name in self.candidates if name not in self.requested.new_bookies]
+        self.requested = None
         self.rules.ensemble.abort_change()
 
     def lose(self) -> None:
         if self.error is not None:
             return
-        self.error = LedgerFenced("a bookie says so")
+        self.error = LedgerFenced("a bookie is fenced")
         self.rules.fail(self.error)
 
     def they_agree(self) -> None:
@@ -221,9 +221,9 @@ class Adding:
     def answer_all(self) -> None:
         """When every bookie that takes entries answers all it was sent, nothing stays pending."""
         for _ in range(10):
-            if self.error is not None and self.asked is None:
+            if self.error is not None and self.requested is None:
                 break
-            if self.asked is not None:
+            if self.requested is not None:
                 self._metadata_changed()
             for bookie in self._ensemble():
                 for entry in sorted(self.sent[bookie]):
@@ -231,9 +231,9 @@ class Adding:
             self._decide()
         if self.error is None:
             assert self.completed + 1 == self.next
-        elif not self.failure_told:
+        elif not self.failure_reported:
             self._decide()
-            assert self.failure_told
+            assert self.failure_reported
 
 
 WEIGHTS: dict[Callable[[Adding], None], int] = {

@@ -1,4 +1,4 @@
-"""What recovery decides, against a plain reading of the rule, over every combination of answers and all orders."""
+"""The decisions of a recovery, compared with a plain model, for all combinations and orders of answers."""
 
 from __future__ import annotations
 
@@ -30,52 +30,52 @@ def _one(entry_id: int, found: bytes | MissingReason) -> ReadEntries:
     return ReadEntries({entry_id: found}, None, entry_id + 1, -1)
 
 
-def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes | None]]:
-    while (kept := reads.pop_recovered()) is not None:
-        yield kept
+def _pop_all(reads: RecoveryReads) -> Iterator[tuple[int, bytes | None]]:
+    while (recovered := reads.pop_recovered()) is not None:
+        yield recovered
 
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
 def test_recovery_rule_decides_every_combination_of_responses(striping: Striping) -> None:
-    """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 noes end the ledger before it, nothing else does.
+    """CHK-13 CHK-14 CHK-15: one record recovers it, Qw - Qa + 1 "absent" end the ledger before it, nothing else does.
 
-    CHK-67: where all have answered, fewer than that with no, and one that it is damaged, it is kept without a record.
+    CHK-67: if all have answered, fewer with "absent", and one with "damaged", it is recovered without a record.
     """
     possible: list[bytes | MissingReason | str] = [b"record", *MissingReason, "timed out"]
     for entry_id in range(striping.ensemble_size):
-        for said in itertools.product(possible, repeat=striping.write_quorum):
+        for answers in itertools.product(possible, repeat=striping.write_quorum):
             reads = _reads(striping, entry_id)
-            for slot, found in zip(striping.write_set(entry_id), said, strict=True):
+            for slot, found in zip(striping.write_set(entry_id), answers, strict=True):
                 if isinstance(found, str):
                     reads.add_failure(slot, entry_id, entry_id, found)
                 else:
                     reads.add_answer(slot, _one(entry_id, found))
-            noes = [place for place, found in enumerate(said) if found is MissingReason.ABSENT]
+            noes = [index for index, found in enumerate(answers) if found is MissingReason.ABSENT]
             enough = striping.write_quorum - striping.ack_quorum + 1
-            yes = said.index(b"record") if b"record" in said else None
+            yes = answers.index(b"record") if b"record" in answers else None
             # Answers count in the order in which they come.
             ends = len(noes) >= enough and (yes is None or noes[enough - 1] < yes)
             lost = (
                 len(noes) < enough
-                and MissingReason.DAMAGED in said
-                and all(isinstance(found, MissingReason) for found in said)
+                and MissingReason.DAMAGED in answers
+                and all(isinstance(found, MissingReason) for found in answers)
             )
             assert reads.last_entry_id == (entry_id - 1 if ends else None)
             assert reads.next_is_lost is lost
-            kept = [] if ends or yes is None else [(entry_id, b"record")]
-            assert list(_took(reads)) == ([(entry_id, None)] if lost else kept)
+            recovered = [] if ends or yes is None else [(entry_id, b"record")]
+            assert list(_pop_all(reads)) == ([(entry_id, None)] if lost else recovered)
 
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
 def test_an_entry_that_an_ack_quorum_holds_is_never_dropped(striping: Striping) -> None:
-    """CHK-14: whichever ack quorum holds it, and whoever of the others says no, holds it, or gives no answer."""
+    """CHK-14: for each ack quorum, and whatever the others answer, if they do."""
     for holders in itertools.combinations(striping.write_set(1), striping.ack_quorum):
         others = [slot for slot in striping.write_set(1) if slot not in holders]
         possible: list[bytes | MissingReason | str] = [b"record", MissingReason.ABSENT, "timed out"]
-        for said in itertools.product(possible, repeat=len(others)):
+        for answers in itertools.product(possible, repeat=len(others)):
             for silent in range(striping.ack_quorum + 1):
                 reads = _reads(striping, 1)
-                for slot, found in zip(others, said, strict=True):
+                for slot, found in zip(others, answers, strict=True):
                     if isinstance(found, str):
                         reads.add_failure(slot, 1, 1, found)
                     else:
@@ -132,22 +132,22 @@ _answers = st.sampled_from(["yes", "yes", "yes", "no", "no", "unknown", "damaged
 def test_recovery_decisions_match_the_model_in_any_response_order(
     data: st.DataObject, striping: Striping, first: int, window: int, window_bytes: int
 ) -> None:
-    """The decisions come in order, never change, and are those that follow from all that was said until then."""
+    """The decisions come in order, never change, and follow from all answers until then."""
     reads = RecoveryReads(striping, first, window_entries=window, window_bytes=window_bytes)
-    # What each slot has said of each entry, last word last: the model keeps it all.
-    said: dict[tuple[int, int], list[str]] = {}
-    kept: list[int] = []
+    # By entry and slot: all answers, in order.
+    answered: dict[tuple[int, int], list[str]] = {}
+    recovered: list[int] = []
     end: int | None = None
     for _ in range(data.draw(st.integers(0, 60))):
         slot = data.draw(st.integers(0, striping.ensemble_size - 1))
-        taken = first + len(kept)
-        asked = reads.next_range(slot)
-        if asked is None:
+        popped = first + len(recovered)
+        entries_to_read = reads.next_range(slot)
+        if entries_to_read is None:
             reads.retry(slot)
-            asked = reads.next_range(slot)
-        if asked is not None:
-            begin, last = asked
-            assert taken <= begin <= last < taken + window
+            entries_to_read = reads.next_range(slot)
+        if entries_to_read is not None:
+            begin, last = entries_to_read
+            assert popped <= begin <= last < popped + window
             assert reads.undecided <= begin
             if data.draw(st.integers(0, 5)) == 0:
                 reads.add_failure(slot, begin, last, "timed out")
@@ -159,7 +159,7 @@ def test_recovery_decisions_match_the_model_in_any_response_order(
                 else:
                     for entry_id, answer in entries.items():
                         if striping.holds(slot, entry_id):
-                            said.setdefault((entry_id, slot), []).append(answer)
+                            answered.setdefault((entry_id, slot), []).append(answer)
                     found: dict[str, bytes | MissingReason] = {
                         "yes": b"12345678",
                         "no": MissingReason.ABSENT,
@@ -171,34 +171,34 @@ def test_recovery_decisions_match_the_model_in_any_response_order(
                         ReadEntries({entry_id: found[word] for entry_id, word in entries.items()}, None, stop + 1, -1),
                     )
         if data.draw(st.booleans()):
-            kept += [entry_id for entry_id, _ in _took(reads)]
-        assert kept == list(range(first, first + len(kept)))
+            recovered += [entry_id for entry_id, _ in _pop_all(reads)]
+        assert recovered == list(range(first, first + len(recovered)))
         if end is not None:
             assert reads.last_entry_id == end
         end = reads.last_entry_id
-        _check_against(said, striping, reads)
+        _check_against(answered, striping, reads)
     if end is not None:
-        kept += [entry_id for entry_id, _ in _took(reads)]
-        assert kept == list(range(first, end + 1))
+        recovered += [entry_id for entry_id, _ in _pop_all(reads)]
+        assert recovered == list(range(first, end + 1))
 
 
-def _check_against(said: dict[tuple[int, int], list[str]], striping: Striping, reads: RecoveryReads) -> None:
-    def words(entry_id: int) -> list[list[str]]:
-        return [said.get((entry_id, slot), []) for slot in striping.write_set(entry_id)]
+def _check_against(answered: dict[tuple[int, int], list[str]], striping: Striping, reads: RecoveryReads) -> None:
+    def answers_about(entry_id: int) -> list[list[str]]:
+        return [answered.get((entry_id, slot), []) for slot in striping.write_set(entry_id)]
 
-    def is_kept(entry_id: int) -> bool:
-        return any("yes" in slot_words for slot_words in words(entry_id))
+    def is_recovered(entry_id: int) -> bool:
+        return any("yes" in of_slot for of_slot in answers_about(entry_id))
 
     def is_over(entry_id: int) -> bool:
-        return sum("no" in slot_words for slot_words in words(entry_id)) >= striping.read_coverage
+        return sum("no" in of_slot for of_slot in answers_about(entry_id)) >= striping.read_coverage
 
     def is_lost(entry_id: int) -> bool:
-        known = words(entry_id)
+        known = answers_about(entry_id)
         return all(known) and any("damaged" in one and "no" not in one for one in known)
 
     frontier = reads.undecided
     if reads.last_entry_id is None:
-        assert not is_kept(frontier)
+        assert not is_recovered(frontier)
         assert not is_over(frontier)
         assert not is_lost(frontier)
     else:
@@ -213,20 +213,20 @@ def test_recovery_completes_with_any_window_if_enough_bookies_respond(
 ) -> None:
     """No window is so narrow, and no answer so short, that recovery gets stuck while enough bookies answer."""
     reads = RecoveryReads(striping, 0, window_entries=window, window_bytes=window_bytes)
-    kept: list[int] = []
-    # As many bookies as may be away at a time while an entry of an ack quorum can still be told from none.
-    away = data.draw(st.lists(st.integers(0, striping.ensemble_size - 1), max_size=striping.ack_quorum - 1))
+    recovered: list[int] = []
+    # The most bookies that may be down while an entry of an ack quorum can be distinguished from none.
+    down = data.draw(st.lists(st.integers(0, striping.ensemble_size - 1), max_size=striping.ack_quorum - 1))
     for _ in range(1000):
         if reads.last_entry_id is not None:
             break
         for slot in range(striping.ensemble_size):
-            asked = reads.next_range(slot)
-            if asked is None:
+            entries_to_read = reads.next_range(slot)
+            if entries_to_read is None:
                 reads.retry(slot)
-            elif slot in away:
-                reads.add_failure(slot, *asked, "timed out")
+            elif slot in down:
+                reads.add_failure(slot, *entries_to_read, "timed out")
             else:
-                begin, last = asked
+                begin, last = entries_to_read
                 stop = data.draw(st.integers(begin, last))
                 entries: dict[int, bytes | MissingReason] = {
                     entry_id: b"123456789"
@@ -235,7 +235,7 @@ def test_recovery_completes_with_any_window_if_enough_bookies_respond(
                     for entry_id in range(begin, stop + 1)
                 }
                 reads.add_answer(slot, ReadEntries(entries, None, stop + 1, -1))
-        kept += [entry_id for entry_id, _ in _took(reads)]
+        recovered += [entry_id for entry_id, _ in _pop_all(reads)]
     assert reads.last_entry_id == length - 1
     assert reads.is_done
-    assert kept == list(range(length))
+    assert recovered == list(range(length))

@@ -82,7 +82,7 @@ async def _write(
         for entry_id in sorted(records):
             if batch.done.done():
                 break
-            channel.send(ledger_id, master_key, entry_id, [records[entry_id]], recovery=True)
+            channel.send(ledger_id, master_key, entry_id, [records[entry_id]])
         await batch.done
     finally:
         detach()

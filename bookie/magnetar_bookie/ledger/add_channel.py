@@ -185,9 +185,8 @@ class AddChannel:
         self._queue = deque(run for run in self._queue if run.ledger_id not in abandoned)
         self._check_caught_up()
 
-    def send(self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool) -> None:
+    def send(self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes]) -> None:
         """Queue the records of consecutive entries."""
-        assert recovery is self._recovery, "recovery adds have a channel of their own: adds(…, recovery=True)"
         if ledger_id in self._abandoned:
             self._drop_abandoned()
         unanswered = self._unanswered

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.errors import EnsembleOutdated, IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.errors import EnsembleOutdated, LedgerError, LedgerNotClaimed, NoSuchLedger, OutcomeNotKnown
 from magnetar_bookie.ledger import ledger_metadata
 from magnetar_bookie.ledger.ledger_id_generator import LedgerIdGenerator
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
@@ -139,15 +139,15 @@ class LedgerMetadataStore:
     ) -> compare_and_set.StoredValue | None:
         """Record a new ledger in its owner's node by `update` and delete its intent, in one transaction with `along`.
 
-        `known` is the owner's node as it was read or changed last, if known. Raises `IntentSwept`, and changes nothing,
-        if the ledger was not claimed in time.
+        `known` is the owner's node as it was read or changed last, if known. Raises `LedgerNotClaimed`, and changes
+        nothing, if the ledger was not claimed in time.
         """
         try:
             return await self._change(owner_path, update, along=[new_ledger.intent_deletion, *along], known=known)
         except (BadVersion, NoNode) as error:
             if error.index != 1:
                 raise
-            raise IntentSwept(
+            raise LedgerNotClaimed(
                 f"ledger {new_ledger.ledger_id} was not claimed in time and is being deleted: create another one"
             ) from None
 

@@ -122,7 +122,7 @@ class ReplicatedAdds:
             at = first - first_entry_id
             some = records[at : at + number] if number < count else records
             for slot in slots:
-                self._channels[slot].send(self._ledger_id, self._master_key, first, some, recovery=self._recovery)
+                self._channels[slot].send(self._ledger_id, self._master_key, first, some)
 
     async def wait_until_idle(self) -> None:
         """Wait until all adds are decided and no ensemble change is in flight."""
@@ -327,7 +327,7 @@ class ReplicatedAdds:
             channel = self._channels[send.slot]
             for entry_id in send.entry_ids:
                 record = self._pending[entry_id]
-                channel.send(self._ledger_id, self._master_key, entry_id, [record], recovery=self._recovery)
+                channel.send(self._ledger_id, self._master_key, entry_id, [record])
 
     def _attach_to(self, fragment: Fragment) -> None:
         """Receive answers from these bookies only."""

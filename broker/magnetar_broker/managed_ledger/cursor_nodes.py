@@ -33,7 +33,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_bookie.errors import IntentSwept
+from magnetar_bookie.errors import LedgerNotClaimed
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
@@ -203,7 +203,7 @@ class CursorNodes:
         return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: NewLedger | None = None) -> None:
-        """Replace the node `known` by `node`, and record the new ledger with it. Raises `IntentSwept`, too."""
+        """Replace the node `known` by `node`, and record the new ledger with it. Raises `LedgerNotClaimed`, too."""
         payload = node.SerializeToString()
 
         def update(found: bytes | None) -> bytes:
@@ -310,7 +310,7 @@ def _decodes(node: Node) -> bool:
 
 
 def _translate_error(error: Exception, topic: TopicName) -> Exception:
-    if isinstance(error, BrokerError | IntentSwept):
+    if isinstance(error, BrokerError | LedgerNotClaimed):
         return error
     if isinstance(error, Refused) and error.index > 0:
         return TopicUnloaded(f"the cursors of {topic} were opened by another broker")

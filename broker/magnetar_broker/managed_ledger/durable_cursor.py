@@ -38,7 +38,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, NotEnoughBookies
+from magnetar_bookie.errors import AddFailed, ClientClosed, LedgerError, LedgerNotClaimed, NotEnoughBookies
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
@@ -264,7 +264,7 @@ class DurableCursor(AnyCursor):
             except NotEnoughBookies as error:  # of the creation, or of an add to a ledger that was created
                 self._count_failure(error)
                 await self._wait_for_bookies()
-            except (AddFailed, IntentSwept, Unavailable, StoreFull, BrokerError) as error:
+            except (AddFailed, LedgerNotClaimed, Unavailable, StoreFull, BrokerError) as error:
                 self._count_failure(error)
             except (LedgerError, SessionLost) as error:
                 raise TopicUnloaded(f"{self} can't be saved any more: {error}") from error

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from magnetar_bookie.errors import CloseLost, IntentSwept, NotEnoughBookies, OutcomeNotKnown
+from magnetar_bookie.errors import CloseLost, LedgerNotClaimed, NotEnoughBookies, OutcomeNotKnown
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
@@ -59,7 +59,7 @@ class TopicLedgers:
             made, writer = await self._make()
             try:
                 await self._record(made, chunks)
-            except IntentSwept:
+            except LedgerNotClaimed:
                 writer.abandon()
                 continue
             except BaseException:

@@ -187,8 +187,8 @@ class TopicNode:
     async def change(self, change: ListChange, made: NewLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
 
-        Raises `TopicUnloaded` if the node is not this life's any more or nobody can tell, and `IntentSwept`; of other
-        errors of the metadata store nothing was changed.
+        Raises `TopicUnloaded` if the node is not this life's any more or nobody can tell, and `LedgerNotClaimed`; of
+        other errors of the metadata store nothing was changed.
         """
         await self.settled()
         task = self._changing = asyncio.create_task(self._change(change, made))

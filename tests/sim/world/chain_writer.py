@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from magnetar_bookie.errors import (
     AddFailed,
     CloseLost,
-    IntentSwept,
     LedgerError,
+    LedgerNotClaimed,
     NoSuchLedger,
     NotEnoughBookies,
     OutcomeNotKnown,
@@ -192,7 +192,7 @@ class ChainOwner:
             await host.clock.sleep(self._claims_after_s())
         try:
             stored = await client.ledgers.claim_ledger(made, self._path, self._update(made=made.ledger_id))
-        except IntentSwept:
+        except LedgerNotClaimed:
             writer.abandon()
             self._world.count("an intent was swept")
             return await self._next_ledger()

@@ -87,16 +87,14 @@ class _WatchedChannel:
     def forget(self, ledger_id: int) -> None:
         self._unanswered.pop(ledger_id, None)
 
-    def _watched_send(
-        self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
-    ) -> None:
+    def _watched_send(self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes]) -> None:
         # Only this call makes it more. So each time at which it was less shows in the next call.
         if self._channel.unanswered_bytes <= self._bound_bytes:
             self._notified = None
         if self._notified is not None and ledger_id in self._notified:
             self._checker.sent_to_lagging(self._bookie_id, ledger_id, first + len(records) - 1)
         self._unanswered.setdefault(ledger_id, set()).update(range(first, first + len(records)))
-        self._send(ledger_id, master_key, first, records, recovery=recovery)
+        self._send(ledger_id, master_key, first, records)
         if self._channel.unanswered_bytes > self._bound_bytes:
             if self._notified is None:
                 self._notified = {}

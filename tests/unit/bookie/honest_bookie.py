@@ -1,4 +1,4 @@
-"""A small bookie in memory that does what protocol.md says, fences included, until a test has it fail or lie."""
+"""A small bookie in memory, which follows protocol.md until a test has it fail or answer wrongly."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class HonestBookie:
         self.bookie_id = bookie_id
         self._clock = clock
         self.ledgers: dict[int, HeldLedger] = {}
-        # What was asked, in order.
+        # The calls, in order.
         self.calls: list[tuple[str, object]] = []
         # Methods that are never answered, and those that fail.
         self.hanging: set[str] = set()
         self.failing: set[str] = set()
-        # Changes an answer on its way out.
+        # Changes answers before they are sent.
         self.lie: Callable[[pb.ReadRequest, pb.ReadAnswer], pb.ReadAnswer] = lambda _, answer: answer
         # Is called before anything is done: a test's chance to come in between.
         self.before: Callable[[str], None] = lambda _: None
@@ -48,10 +48,10 @@ class HonestBookie:
         self._adds.set()
 
     def hold(self) -> None:
-        """Nothing is added until `let_go`."""
+        """Add nothing until `resume`."""
         self._adds.clear()
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         self._adds.set()
 
     def ledger(self, ledger_id: int) -> HeldLedger:
@@ -61,7 +61,7 @@ class HonestBookie:
         return [request for _, request in self.calls if isinstance(request, pb.ReadRequest)]
 
     def keep(self, ledger_id: int, record: bytes) -> None:
-        """A record gets there, whatever the way."""
+        """Store a record."""
         entry_id = int.from_bytes(record[8:16], "big")
         held = self.ledger(ledger_id)
         held.records[entry_id] = record
@@ -89,8 +89,8 @@ class HonestBookie:
         if method == "fence":
             return (await self._fence(pb.FenceRequest.FromString(request))).SerializeToString()
         if method == "last_add_confirmed":
-            asked = pb.LastAddConfirmedRequest.FromString(request)
-            return (await self._last_add_confirmed(asked)).SerializeToString()
+            read_request = pb.LastAddConfirmedRequest.FromString(request)
+            return (await self._last_add_confirmed(read_request)).SerializeToString()
         raise Refusal(Code.UNIMPLEMENTED, method)
 
     async def _begin(self, method: str, request: object) -> None:
@@ -139,14 +139,14 @@ class HonestBookie:
         if self.reads_with_fences:
             first = held.last_add_confirmed + 1
             last = first + request.read_entries - 1
-            asked = pb.ReadRequest(
+            read_request = pb.ReadRequest(
                 ledger_id=request.ledger_id,
                 first_entry_id=first,
                 last_entry_id=last,
                 step=1,
                 max_bytes=request.max_bytes,
             )
-            answer.read.CopyFrom(self._read(asked))
+            answer.read.CopyFrom(self._read(read_request))
         return answer
 
     async def _last_add_confirmed(self, request: pb.LastAddConfirmedRequest) -> pb.LastAddConfirmedAnswer:
@@ -167,9 +167,9 @@ class HonestBookie:
             answers = pb.AddAnswers()
             runs = zip(decode_frame(request.frame, max_entry_bytes=MAX_RECORD_BYTES), request.runs, strict=True)
             for run, terms in runs:
-                for place, record in enumerate(run.entries):
-                    status = self._add(run.channel, run.first + place, record, recovery=terms.recovery)
-                    answers.answers.add(ledger_id=run.channel, first_entry_id=run.first + place, count=1, status=status)
+                for entry_id, record in enumerate(run.entries, run.first):
+                    status = self._add(run.channel, entry_id, record, recovery=terms.recovery)
+                    answers.answers.add(ledger_id=run.channel, first_entry_id=entry_id, count=1, status=status)
             await stream.send(answers.SerializeToString())
 
     def _add(self, ledger_id: int, entry_id: int, record: bytes, *, recovery: bool) -> pb.Status:

@@ -101,7 +101,6 @@ class Bench:
         self.clock = ManualClock()
         self.streams: list[FakeStream] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.recovery = recovery
         self.channel = AddChannel(
             "b1", self._open, self._spawn, self.clock, settings or LedgerClientSettings(), recovery=recovery
         )
@@ -123,7 +122,7 @@ class Bench:
 
     def send(self, ledger_id: int, *entry_ids: int, size: int = 10) -> None:
         for entry_id in entry_ids:
-            self.channel.send(ledger_id, b"key", entry_id, [b"x" * size], recovery=self.recovery)
+            self.channel.send(ledger_id, b"key", entry_id, [b"x" * size])
 
     def sink(self, ledger_id: int) -> Sink:
         sink = Sink()
@@ -157,7 +156,7 @@ async def test_adds_queued_during_a_send_share_the_next_frame(bench: Bench) -> N
     await bench.settle()
     assert stream.entries == [[(1, 0), (2, 0), (1, 1)], [(1, 2)], [(1, 3), (1, 4), (2, 1)]]
     assert [len(message.runs) for message in stream.sent] == [3, 1, 2]
-    assert all(said.master_key == b"key" and not said.recovery for message in stream.sent for said in message.runs)
+    assert all(run.master_key == b"key" and not run.recovery for message in stream.sent for run in message.runs)
 
 
 async def test_answers_reach_the_ledgers_that_they_are_for(bench: Bench) -> None:
@@ -173,18 +172,18 @@ async def test_answers_reach_the_ledgers_that_they_are_for(bench: Bench) -> None
 
 
 async def test_broken_stream_is_reported_once_and_then_ignored(bench: Bench) -> None:
-    """The answer that is on its way when the stream breaks reaches nobody."""
+    """An answer that is in flight when the stream breaks is not delivered."""
     one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
     bench.send(1, 0, 1)
     bench.send(2, 0)
     await bench.settle()
     bench.streams[0].answer((1, 0, 1))
-    bench.streams[0].incoming.put_nowait(Disconnected("gone"))
+    bench.streams[0].incoming.put_nowait(Disconnected("lost"))
     bench.streams[0].answer((1, 1, 1))
     await bench.settle()
     assert one.answers == [(0, 1)]
     assert (len(one.failures), len(two.failures), idle.failures) == (1, 1, [])
-    assert "gone" in one.failures[0]
+    assert "lost" in one.failures[0]
     assert bench.streams[0].cancelled
     bench.clock.advance(1)
     bench.send(1, 1)
@@ -263,7 +262,7 @@ async def test_responses_are_read_before_timeouts_after_a_process_pause(bench: B
     one = bench.sink(1)
     bench.send(1, 0)
     await bench.settle()
-    bench.clock._monotonic += 60  # nothing ran meanwhile
+    bench.clock._monotonic += 60  # the process was suspended
     bench.streams[0].answer((1, 0, 1))
     bench.clock.advance(0)
     await bench.settle()
@@ -368,7 +367,7 @@ async def test_a_break_ends_the_lag() -> None:
         bench.send(1, 0, 1, 2, 3, 4, size=1000)
         await bench.settle()
         late = bench.sink(3)
-        bench.streams[0].incoming.put_nowait(Disconnected("gone"))
+        bench.streams[0].incoming.put_nowait(Disconnected("lost"))
         await bench.settle()
         assert len(one.failures) == 1
         assert (idle.lags, late.lags[1:], late.failures) == ([], [""], [])
@@ -446,16 +445,16 @@ async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench
 
 
 async def test_detached_sink_receives_no_more_events(bench: Bench) -> None:
-    gone, stays = Sink(), bench.sink(1)
-    detach = bench.channel.attach(1, gone)
+    detached, stays = Sink(), bench.sink(1)
+    detach = bench.channel.attach(1, detached)
     bench.send(1, 0, 1)
     await bench.settle()
     detach()
     detach()
     bench.streams[0].answer((1, 0, 1))
-    bench.streams[0].incoming.put_nowait(Disconnected("gone"))
+    bench.streams[0].incoming.put_nowait(Disconnected("lost"))
     await bench.settle()
-    assert (gone.answers, gone.failures) == ([], [])
+    assert (detached.answers, detached.failures) == ([], [])
     assert (stays.answers, len(stays.failures)) == ([(0, 1)], 1)
 
 
@@ -463,6 +462,4 @@ async def test_adds_of_recovery_have_a_channel_of_their_own() -> None:
     async with Bench(recovery=True) as bench:
         bench.send(1, 0)
         await bench.settle()
-        assert all(said.recovery for message in bench.streams[0].sent for said in message.runs)
-        with pytest.raises(AssertionError):
-            bench.channel.send(1, b"key", 1, [b"x"], recovery=False)
+        assert all(run.recovery for message in bench.streams[0].sent for run in message.runs)

@@ -33,24 +33,24 @@ from tests.unit.bookie.writer_scene import Scene
 async def test_bookie_list_follows_registrations_and_decommissions(scene: Scene) -> None:
     bookies = (await scene.client()).bookies
     assert bookies.writable() == list(bookies.registered()) == ["b1", "b2", "b3", "b4"]
-    told: list[list[str]] = []
-    stop = bookies.add_listener(lambda: told.append(bookies.writable()))
+    changes: list[list[str]] = []
+    stop = bookies.add_listener(lambda: changes.append(bookies.writable()))
     await scene.bookies["b1"].go()
     await scene.settled(lambda: list(bookies.registered()) == ["b2", "b3", "b4"])
     b2 = scene.bookies["b2"]
     assert b2.store is not None
-    said = BookieRegistration(address=b2.address, instance_id=b"i", read_only=True).SerializeToString()
-    await b2.store.put(paths.available("b2"), said, 0)
+    registration = BookieRegistration(address=b2.address, instance_id=b"i", read_only=True).SerializeToString()
+    await b2.store.put(paths.available("b2"), registration, 0)
     await scene.settled(lambda: bookies.writable() == ["b3", "b4"])
     assert bookies.registered()["b2"].read_only
     await start_decommission(await scene.client(), "b3")
     await scene.settled(lambda: bookies.writable() == ["b4"])
-    assert told[-1] == ["b4"]
+    assert changes[-1] == ["b4"]
     stop()
-    count = len(told)
+    count = len(changes)
     await scene.bookies["b1"].come()
     await scene.settled(lambda: bookies.writable() == ["b1", "b4"])
-    assert len(told) == count
+    assert len(changes) == count
 
 
 async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None:
@@ -63,7 +63,7 @@ async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None
 
     with patch.object(MemoryStore, "get", noted):
         bookies = (await scene.client()).bookies
-        # What a watch asked for too much would be read before this.
+        # A needless read would come before this one.
         await scene.bookies["b1"].go()
         await scene.settled(lambda: "b1" not in bookies.registered())
     both = [path(name) for name in ("b1", "b2", "b3", "b4") for path in (paths.available, paths.cookie)]
@@ -79,13 +79,13 @@ async def test_quarantine_ends_after_its_time_or_at_registration(scene: Scene) -
     await scene.bookies["b1"].go()
     await scene.bookies["b1"].come()
     await scene.settled(lambda: bookies.writable() == ["b1", "b3", "b4"])
-    told: list[None] = []
-    bookies.add_listener(lambda: told.append(None))
+    calls: list[None] = []
+    bookies.add_listener(lambda: calls.append(None))
     scene.clock.advance(29)
     assert bookies.writable() == ["b1", "b3", "b4"]
     scene.clock.advance(2)
     assert bookies.writable() == ["b1", "b2", "b3", "b4"]
-    assert told
+    assert calls
 
 
 def test_the_quarantine_of_one_that_fails_again_and_again_grows() -> None:
@@ -212,7 +212,7 @@ async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
 
 @pytest.mark.parametrize("turns", [0, 30])
 async def test_closing_a_client_during_start_raises_client_closed(turns: int) -> None:
-    """Its starter was not cancelled, and is told by an error. At once, too, when nothing has begun yet."""
+    """The caller of `start` was not cancelled, and gets an error, also before the first read has begun."""
 
     async with Scene(bookies=1) as scene:
         scene.server.suspend(scene.store)

@@ -53,7 +53,7 @@ class Scene:
             faults += found
         return entries, faults
 
-    def asked(self) -> dict[str, int]:
+    def count_reads(self) -> dict[str, int]:
         return {name: len(bookie.reads()) for name, bookie in self.bookies.items() if bookie.reads()}
 
 
@@ -64,7 +64,7 @@ def entries(first: int, last: int) -> list[bytes]:
 async def test_one_bookie_serves_a_whole_range_where_all_hold_all() -> None:
     scene = Scene(Striping(3, 3, 2), 100)
     assert (await scene.read(4, 99)) == (entries(4, 99), [])
-    assert scene.asked() == {"b1": 1}
+    assert scene.count_reads() == {"b1": 1}
 
 
 @pytest.mark.parametrize("striping", [Striping(3, 2, 2), Striping(5, 2, 1), Striping(4, 1, 1)], ids=str)
@@ -72,7 +72,7 @@ async def test_one_bookie_serves_a_whole_range_where_all_hold_all() -> None:
 async def test_striped_entries_are_read_in_order(striping: Striping, first: int, last: int) -> None:
     scene = Scene(striping, 50)
     assert (await scene.read(first, last)) == (entries(first, last), [])
-    assert sum(scene.asked().values()) == min(striping.ensemble_size, last - first + 1)
+    assert sum(scene.count_reads().values()) == min(striping.ensemble_size, last - first + 1)
 
 
 async def test_read_stops_at_fragment_end_and_resumes_in_next_ensemble() -> None:
@@ -85,14 +85,14 @@ async def test_read_stops_at_fragment_end_and_resumes_in_next_ensemble() -> None
 async def test_faulty_replica_is_reported_and_next_one_is_read(
     striping: Striping,
 ) -> None:
-    """CHK-28: what its replica should have and has not is found by whoever reads it."""
+    """CHK-28: a read finds what a replica should have but lacks."""
     scene = Scene(striping, 20)
     del scene.bookies["b1"].ledger(LEDGER).records[1]
     scene.bookies["b0"].damage(LEDGER, 9)
     found, faults = await scene.read_all(0, 19)
     assert found == entries(0, 19)
     expected = [Fault("b0", 9, MissingReason.DAMAGED), Fault("b1", 1, MissingReason.ABSENT)]
-    if striping.write_quorum == striping.ensemble_size:  # only whoever is asked is found out
+    if striping.write_quorum == striping.ensemble_size:  # only the bookie that is read is found
         expected = expected[:1]
     assert sorted(set(faults), key=str) == expected
 
@@ -102,7 +102,7 @@ async def test_replica_that_fills_a_gap_serves_the_remaining_entries() -> None:
     for entry_id in range(5, 20):
         del scene.bookies["b0"].ledger(LEDGER).records[entry_id]
     assert (await scene.read(0, 19))[0] == entries(0, 19)
-    assert scene.asked() == {"b0": 1, "b1": 1}
+    assert scene.count_reads() == {"b0": 1, "b1": 1}
 
 
 async def test_missing_entry_in_limbo_is_read_elsewhere_without_fault() -> None:
@@ -125,13 +125,13 @@ async def test_slow_replica_triggers_speculative_read_and_is_deprioritized() -> 
     scene = Scene(Striping(3, 3, 2), 5)
     scene.bookies["b0"].hanging.add("read")
     assert (await scene.read(0, 4)) == (entries(0, 4), [])
-    assert scene.asked() == {"b0": 1, "b1": 1}
+    assert scene.count_reads() == {"b0": 1, "b1": 1}
     assert (await scene.read(0, 4)) == (entries(0, 4), [])
-    assert scene.asked() == {"b0": 1, "b1": 2}
+    assert scene.count_reads() == {"b0": 1, "b1": 2}
     scene.clock.advance(60)
     scene.bookies["b0"].hanging.clear()
     assert (await scene.read(0, 4)) == (entries(0, 4), [])
-    assert scene.asked() == {"b0": 2, "b1": 2}
+    assert scene.count_reads() == {"b0": 2, "b1": 2}
 
 
 async def test_unreadable_entry_error_reports_reason_per_bookie() -> None:
@@ -180,7 +180,7 @@ def _absent_beside_its_record(request: pb.ReadRequest, answer: pb.ReadAnswer) ->
     answer.absent.append(request.first_entry_id)
 
 
-def _absent_that_was_not_asked(_: pb.ReadRequest, answer: pb.ReadAnswer) -> None:
+def _absent_but_not_requested(_: pb.ReadRequest, answer: pb.ReadAnswer) -> None:
     answer.absent.append(1_000_000)
 
 
@@ -225,7 +225,7 @@ LIES: list[Lie] = [
     _one_too_many,
     _one_too_few,
     _absent_beside_its_record,
-    _absent_that_was_not_asked,
+    _absent_but_not_requested,
     _absent_twice,
     _far_end,
     _nothing,
@@ -239,16 +239,16 @@ LIES: list[Lie] = [
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_bookie_that_lies_is_a_failed_replica(lie: Lie) -> None:
-    def told(request: pb.ReadRequest, answer: pb.ReadAnswer) -> pb.ReadAnswer:
+    def falsify(request: pb.ReadRequest, answer: pb.ReadAnswer) -> pb.ReadAnswer:
         lie(request, answer)
         return answer
 
     scene = Scene(Striping(3, 3, 2), 20)
-    scene.bookies["b1"].lie = told
+    scene.bookies["b1"].lie = falsify
     assert (await scene.read_all(4, 19))[0] == entries(4, 19)
-    assert "b2" in scene.asked()
+    assert "b2" in scene.count_reads()
     for bookie in scene.bookies.values():
-        bookie.lie = told
+        bookie.lie = falsify
     with pytest.raises(EntriesNotRead):
         await scene.read(4, 19)
 

@@ -18,7 +18,7 @@ from tests.running import until
 from tests.unit.bookie.bookie_client import KEY, OneBookie, record
 
 
-class Told:
+class Outcomes:
     """A ledger's sink: each entry's answers, and the failures."""
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class Scene:
         self.one = one
         self.streams: list[Counted] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.told = Told()
+        self.outcomes = Outcomes()
         self.channel = AddChannel("b1", self._open, self._spawn, one.clock, LedgerClientSettings())
-        self.channel.attach(1, self.told)
+        self.channel.attach(1, self.outcomes)
 
     def _open(self) -> Any:
         self.streams.append(Counted(self.one.adds()))
@@ -83,11 +83,12 @@ class Scene:
 
     def send(self, first: int, *entries: bytes) -> None:
         records = [record(1, entry_id, entry, first - 1) for entry_id, entry in enumerate(entries, first)]
-        self.channel.send(1, KEY, first, records, recovery=False)
+        self.channel.send(1, KEY, first, records)
 
     async def answered(self, *entry_ids: int, times: int = 1) -> None:
         await until(
-            lambda: all(len(self.told.answers.get(one, ())) >= times for one in entry_ids), f"{entry_ids} are answered"
+            lambda: all(len(self.outcomes.answers.get(one, ())) >= times for one in entry_ids),
+            f"{entry_ids} are answered",
         )
 
 
@@ -113,7 +114,7 @@ async def test_adds_after_the_first_frame_are_passed_in_process() -> None:
         scene.send(4, b"d")
         await scene.answered(4)
         assert scene.messages == frames
-        assert scene.told.answers == {entry_id: [Status.OK] for entry_id in range(5)}
+        assert scene.outcomes.answers == {entry_id: [Status.OK] for entry_id in range(5)}
         assert list((await scene.one.read(1, 0, 4)).records) == [
             record(1, entry_id, entry, confirmed)
             for entry_id, (entry, confirmed) in enumerate(
@@ -135,12 +136,12 @@ async def test_duplicate_add_and_all_adds_after_it_use_a_frame() -> None:
         await scene.answered(0, times=2)
         await scene.answered(1, 2)
         assert scene.messages > frames
-        by_hand = len(record(1, 1, b"new", -1))
-        assert (counters.adds, counters.add_bytes) == (4, bytes_before + scene.streams[0].sent_bytes + by_hand)
+        in_process_bytes = len(record(1, 1, b"new", -1))
+        assert (counters.adds, counters.add_bytes) == (4, bytes_before + scene.streams[0].sent_bytes + in_process_bytes)
         scene.send(2, b"other bytes", b"another")
         await scene.answered(2, times=2)
         await scene.answered(3)
-        assert scene.told.answers == {
+        assert scene.outcomes.answers == {
             0: [Status.OK, Status.OK],
             1: [Status.OK],
             2: [Status.OK, Status.CONFLICT],
@@ -148,7 +149,7 @@ async def test_duplicate_add_and_all_adds_after_it_use_a_frame() -> None:
         }
         assert list((await scene.one.read(1, 2, 2)).records) == [record(1, 2, b"behind it", 1)]
         frames = scene.messages
-        scene.send(4, b"by hand again")
+        scene.send(4, b"in process again")
         await scene.answered(4)
         assert scene.messages == frames
 
@@ -163,8 +164,8 @@ async def test_adds_above_capacity_wait_in_frames() -> None:
                 assert scene.one.bookie.pending_bytes <= 5_000 + 14 * 800
         await scene.answered(*range(1, 200))
         assert scene.messages > frames
-        assert scene.told.order == list(range(200))
-        assert set(map(tuple, scene.told.answers.values())) == {(Status.OK,)}
+        assert scene.outcomes.order == list(range(200))
+        assert set(map(tuple, scene.outcomes.answers.values())) == {(Status.OK,)}
 
 
 async def test_refusals_are_returned_in_process() -> None:
@@ -173,23 +174,23 @@ async def test_refusals_are_returned_in_process() -> None:
         frames = scene.messages
         scene.send(1, b"too late", b"too")
         await scene.answered(1, 2)
-        assert scene.told.answers == {0: [Status.OK], 1: [Status.FENCED], 2: [Status.FENCED]}
+        assert scene.outcomes.answers == {0: [Status.OK], 1: [Status.FENCED], 2: [Status.FENCED]}
         assert scene.messages == frames
 
 
 async def test_stopped_bookie_is_reported_once_as_a_failure() -> None:
     async with running_scene() as scene:
         scene.one.disk.fail_next_sync()
-        scene.send(1, b"under way")
+        scene.send(1, b"in flight")
         await scene.one.bookie.wait_for_failure()
-        assert scene.told.failures == []
+        assert scene.outcomes.failures == []
         await scene.one.stop()
-        await until(lambda: bool(scene.told.failures), "the failure is told")
-        assert len(scene.told.failures) == 1
-        assert scene.told.answers == {0: [Status.OK]}
+        await until(lambda: bool(scene.outcomes.failures), "the failure is reported")
+        assert len(scene.outcomes.failures) == 1
+        assert scene.outcomes.answers == {0: [Status.OK]}
         await scene.one.start()
         scene.channel.reset_backoff()  # no pause
-        scene.send(1, b"under way")
+        scene.send(1, b"in flight")
         await scene.answered(1)
         assert len(scene.streams) == 2
 
@@ -202,8 +203,8 @@ async def test_disk_failure_during_an_add_ends_the_stream() -> None:
 
         scene.one.bookie._rules.add_run = broken  # type: ignore[method-assign, assignment]
         scene.send(1, b"a")
-        await until(lambda: bool(scene.told.failures), "the failure is told")
-        assert scene.told.answers == {0: [Status.OK]}
+        await until(lambda: bool(scene.outcomes.failures), "the failure is reported")
+        assert scene.outcomes.answers == {0: [Status.OK]}
         assert isinstance(scene.one.bookie.failure, StorageFailed)
 
 
@@ -216,8 +217,8 @@ async def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
 
         scene.one.bookie._rules.add_run = broken  # type: ignore[method-assign, assignment]
         scene.send(1, b"a")
-        await until(lambda: bool(scene.told.failures), "the failure is told")
-        assert "a bug" in scene.told.failures[0]
+        await until(lambda: bool(scene.outcomes.failures), "the failure is reported")
+        assert "a bug" in scene.outcomes.failures[0]
         scene.one.bookie._rules.add_run = whole  # type: ignore[method-assign]
         scene.channel.reset_backoff()  # no pause
         scene.send(1, b"a")
@@ -227,7 +228,7 @@ async def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
 async def test_callback_error_breaks_the_stream_but_not_the_bookie() -> None:
     async with running_scene() as scene:
 
-        class Faulty(Told):
+        class Faulty(Outcomes):
             def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
                 raise ValueError("a bug of the client's")
 
@@ -245,32 +246,32 @@ async def test_callback_error_breaks_the_stream_but_not_the_bookie() -> None:
 async def test_adds_are_not_requeued_when_a_response_breaks_the_stream() -> None:
     async with running_scene() as scene:
 
-        class Breaks(Told):
+        class Breaks(Outcomes):
             def on_answer(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
                 if status == Status.BAD_RECORD:
                     scene.channel._fail(scene.channel._stream, "it is enough")
 
         detach = scene.channel.attach(1, Breaks())
         # The first has to be compared, and the second is refused at once.
-        scene.channel.send(1, KEY, 0, [record(1, 0, b"the first", -1), b"bad"], recovery=False)
-        await until(lambda: bool(scene.told.failures), "the failure is told")
+        scene.channel.send(1, KEY, 0, [record(1, 0, b"the first", -1), b"bad"])
+        await until(lambda: bool(scene.outcomes.failures), "the failure is reported")
         detach()
         scene.channel.reset_backoff()  # no pause
         scene.send(2, b"c")
         await scene.answered(2)
-        assert scene.told.answers == {0: [Status.OK], 1: [Status.BAD_RECORD], 2: [Status.OK]}
+        assert scene.outcomes.answers == {0: [Status.OK], 1: [Status.BAD_RECORD], 2: [Status.OK]}
         assert len(scene.streams) == 2
 
 
 async def test_finished_stream_ends_after_in_process_adds_are_answered() -> None:
     async with OneBookie() as one:
-        stream, told = one.adds(), list[tuple[int, ...]]()
+        stream, answers = one.adds(), list[tuple[int, ...]]()
         await until(lambda: stream.in_process_api is not None, "the bookie serves the stream")
-        at_hand = stream.in_process_api
-        assert isinstance(at_hand, InProcessAdds)
-        at_hand.begin(lambda *answer: told.append(answer))
-        assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)
-        at_hand.taken()
+        in_process = stream.in_process_api
+        assert isinstance(in_process, InProcessAdds)
+        in_process.begin(lambda *answer: answers.append(answer))
+        assert not in_process.take(1, KEY, 0, [record(1, 0)], recovery=False)
+        in_process.taken()
         await stream.finish()
         assert await stream.receive() is None
-        assert told == [(1, 0, 1, Status.OK)]
+        assert answers == [(1, 0, 1, Status.OK)]

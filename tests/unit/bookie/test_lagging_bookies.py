@@ -68,7 +68,7 @@ def test_a_bookie_that_failed_or_caught_up_holds_nothing_up() -> None:
 
 
 async def test_the_only_bookie_is_waited_for_and_its_ledgers_go_on() -> None:
-    """CHK-66, STO-1: nothing breaks, nothing fails, and each ledger has room again when the bookie has caught up."""
+    """CHK-66, STO-1: nothing breaks, nothing fails, and ledgers have capacity again when the bookie has caught up."""
     async with Scene(bookies=1, settings=TIGHT) as scene:
         one, other = await scene.writer(1, 1, 1), await scene.writer(1, 1, 1)
         (bookie,) = scene.bookies.values()
@@ -133,7 +133,7 @@ async def test_bookies_that_lag_together_are_all_waited_for() -> None:
         outcomes.append(*[ENTRY] * 5)
         # All three do at first, and one of them answers.
         await scene.settled(lambda: writer.blocking_bookies == [first.bookie_id, second.bookie_id])
-        assert not outcomes.told
+        assert not outcomes.all
         # One of the two answers all it was sent: the other is left, and the ledger goes on.
         await first.release()
         await scene.settled(lambda: len(outcomes.completed) == 5 and writer.has_capacity())
@@ -202,7 +202,7 @@ async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> No
             assert not recovery.done()
             assert 0 < len(blocked) < 30
             for bookie in cluster.bookies.values():
-                bookie.let_go()
+                bookie.resume()
             for _ in range(2000):
                 await asyncio.sleep(0)
             assert (await recovery).last_entry_id == 29

@@ -92,7 +92,7 @@ def test_the_first_close_counts() -> None:
 
 
 def test_a_recovery_based_on_another_fragment_does_not_close() -> None:
-    """Its reads went to bookies that may never have been asked to hold what the writer completed."""
+    """Its reads went to bookies that may never have been sent what the writer completed."""
     moved = replace(RECOVERING, fragments=(*RECOVERING.fragments, Fragment(5, ("b1", "b2", "b4"))))
     with pytest.raises(FragmentChanged):
         ledger_metadata.close_by_recovery(moved, RECOVERING.last_fragment, [], 9, 100, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.errors import IntentSwept, NoSuchLedger
+from magnetar_bookie.errors import LedgerNotClaimed, NoSuchLedger
 from magnetar_bookie.ledger import ledger_metadata
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore, NewLedger
 from magnetar_bookie.read.striping import Striping
@@ -91,7 +91,7 @@ async def test_ledger_ids_increase_across_stores(scene: Scene) -> None:
 
 
 async def test_an_answer_lost_at_any_step_leaves_no_ledger_without_an_intent(scene: Scene) -> None:
-    """Whatever is lost, the ledger that the maker gets is new, and each one he does not know of has its intent."""
+    """Whichever response is lost, the returned ledger is new, and each unknown one has an intent."""
     known = []
     for fault in (Fault.LOSE_REQUEST, Fault.LOSE_ANSWER):
         for step in range(3):
@@ -108,13 +108,13 @@ async def test_a_swept_ledger_can_t_be_recorded_and_a_recorded_one_not_swept(sce
     """Whichever comes first: never both, and never a record of a ledger that is being deleted."""
     swept = await scene.make()
     await scene.sweep(swept.ledger_id)
-    with pytest.raises(IntentSwept):
+    with pytest.raises(LedgerNotClaimed):
         await scene.record(swept)
     assert await scene.owner() is None
 
     recorded = await scene.make()
     await scene.record(recorded)
-    with pytest.raises(IntentSwept):
+    with pytest.raises(LedgerNotClaimed):
         await scene.record(recorded)
     assert await scene.owner() == b"%d " % recorded.ledger_id
 

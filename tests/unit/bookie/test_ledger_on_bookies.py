@@ -1,4 +1,4 @@
-"""A ledger's life on real bookies with simulated disks: written, its writer gone, recovered, read."""
+"""A ledger on real bookies with simulated disks: written, abandoned by its writer, recovered, read."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BookieCluster:
             await bookie.close()
 
     async def written(self, striping: Striping, count: int) -> tuple[int, LedgerWriter]:
-        """A ledger of so many completed entries."""
+        """A ledger with `count` completed entries."""
         made, writer = await self.client.create(striping, "a test")
         for number in range(count):
             await writer.add(entry(number))

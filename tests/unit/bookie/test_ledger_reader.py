@@ -1,4 +1,4 @@
-"""Reading ledgers that are closed, are written still, or lose their bookies meanwhile."""
+"""Reading ledgers that are closed, are still written, or lose their bookies."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_max_bytes_bounds_an_answer_but_for_its_first_entry(striping: Stri
 async def test_a_reader_without_recovery_sees_nothing_above_the_lac() -> None:
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
-        await cluster.put(ledger_id, range(10))  # the last record says that entry 8 is confirmed
+        await cluster.put(ledger_id, range(10))  # the last record proves that entry 8 is confirmed
         reader = await cluster.client.open(ledger_id)
         assert reader.last_add_confirmed == 8
         assert await everything(reader) == numbered(0, 8)
@@ -96,7 +96,7 @@ async def test_a_reader_without_recovery_sees_nothing_above_the_lac() -> None:
 
 
 async def test_the_highest_lac_that_is_answered_counts_and_a_reader_s_own_never_falls() -> None:
-    """CHK-6: what was readable stays so, though who knew of it is gone."""
+    """CHK-6: what was readable stays readable without the bookies that knew of it."""
 
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
@@ -241,11 +241,11 @@ async def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> N
         cluster["b0"].damage(ledger_id, 0)
         del cluster["b1"].ledger(ledger_id).records[0]
         cluster["b1"].ledger(ledger_id).limbo = True
-        asked = len(cluster["b0"].reads())
+        reads = len(cluster["b0"].reads())
         with pytest.raises(Unreadable) as raised:
             await reader.read(0, 0)
         assert raised.value.is_lost
-        assert len(cluster["b0"].reads()) - asked == (2 if final == "closed before the second read" else 1)
+        assert len(cluster["b0"].reads()) - reads == (2 if final == "closed before the second read" else 1)
 
 
 async def test_entry_pending_at_slow_bookie_is_not_reported_for_repair() -> None:
@@ -298,8 +298,8 @@ async def test_sequential_read_limits_read_ahead(read_ahead: int) -> None:
                 assert found == entry(entry_id)
                 for _ in range(30):
                     await asyncio.sleep(0)
-                asked = [request for bookie in cluster.bookies.values() for request in bookie.reads()]
-                ahead = max(request.last_entry_id for request in asked) - entry_id
+                requests = [request for bookie in cluster.bookies.values() for request in bookie.reads()]
+                ahead = max(request.last_entry_id for request in requests) - entry_id
                 assert ahead <= read_ahead
                 if entry_id == 0:
                     assert ahead >= read_ahead - 1
@@ -322,7 +322,7 @@ class Tail:
                 self.seen.append(one)
 
     async def has(self, count: int) -> None:
-        """Returns when it has seen so many, on a clock that stands still."""
+        """Wait until it has seen that many, on a clock that stands still."""
         for _ in range(2000):
             if len(self.seen) >= count or self.task.done():
                 break
@@ -363,7 +363,7 @@ async def test_a_tail_follows_the_writer_to_another_ensemble_and_needs_but_one_b
         await cluster.client.ledgers.change_metadata(
             ledger_id, lambda current: replace_last_fragment(current, Fragment(3, ("b3", "b4", "b5")))
         )
-        await tail.has(3)  # the fragment itself says so
+        await tail.has(3)  # known from the fragment
         await cluster.put(ledger_id, range(3, 6))
         await tail.has(5)
         await tail.stop()
@@ -392,7 +392,7 @@ async def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
 
 @pytest.mark.parametrize("failing", [False, True])
 async def test_a_tail_ends_when_its_client_is_closed(failing: bool) -> None:
-    """Nobody would wake it any more: neither a poll that is under way, nor one that pauses."""
+    """Nothing would wake it any more: neither a poll in flight nor one that pauses."""
 
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)

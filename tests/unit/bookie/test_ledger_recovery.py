@@ -55,7 +55,7 @@ async def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
 
 @pytest.mark.parametrize("confirmed", ["all before it", "nothing"])
 async def test_fence_responses_suffice_to_recover_a_short_ledger(confirmed: str) -> None:
-    """CHK-8, CHK-13: with what each bookie read right after its fence nobody is asked again, whatever LAC each has."""
+    """CHK-8, CHK-13: the entries in the answers to the fences are not read again, whichever LAC each bookie has."""
 
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
@@ -152,7 +152,7 @@ async def test_fencing_needs_all_but_fewer_than_an_ack_quorum() -> None:
 
 @pytest.mark.parametrize("trouble", ["damaged", "limbo"])
 async def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
-    """CHK-15: entry 2 was completed on b0 and b2; b0 is gone and b2's copy can't be read, so b1's no is not enough."""
+    """CHK-15: entry 2 was completed on b0 and b2; b0 is down and b2's copy can't be read, so b1's no is not enough."""
 
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
@@ -271,7 +271,7 @@ async def test_one_record_is_enough_and_is_on_an_ack_quorum_before_the_close() -
 
 
 async def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
-    """CHK-16: b3 takes the place of one that takes no adds; nobody is told of it, nor asks it, before the close."""
+    """CHK-16: b3 takes the place of one that takes no adds; it is neither in the metadata nor read before the close."""
 
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)
@@ -472,7 +472,7 @@ async def test_recovery_completes_only_after_bookies_form_an_ack_quorum() -> Non
 
 
 async def test_ledger_is_not_closed_while_recovered_entries_are_in_flight() -> None:
-    """CHK-3: nor when the time is over meanwhile."""
+    """CHK-3: nor when the timeout passes in the meantime."""
 
     async with running_small_cluster(
         bookies=3,

@@ -42,7 +42,7 @@ async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     outcomes = Outcomes(writer)
     outcomes.append(*[b"more"] * 500)
     metadata = await writer.close()
-    assert outcomes.told == list(range(20, 520))
+    assert outcomes.all == list(range(20, 520))
     assert (metadata.closed, metadata.last_entry_id) == (True, 519)
     assert metadata.length_bytes == sum(len(b"entry %d" % number) for number in range(20)) + 2000
     assert metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id)
@@ -74,9 +74,9 @@ async def test_an_add_completes_when_an_ack_quorum_has_it_and_not_before(scene: 
     outcomes.append(b"a", b"b")
     await first.release()
     await scene.idle()
-    assert not outcomes.told
+    assert not outcomes.all
     await third.release()
-    await scene.settled(lambda: outcomes.told == [0, 1])
+    await scene.settled(lambda: outcomes.all == [0, 1])
     assert writer.length_bytes == 2
 
 
@@ -97,12 +97,12 @@ async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene:
     outcomes.append(b"c")
     await slow.release()  # an ack quorum of the old ensemble has both
     await scene.idle()
-    assert not outcomes.told
+    assert not outcomes.all
     assert len(writer.metadata.fragments) == 1
     for _ in range(6):
         scene.clock.advance(0.5)
         await scene.idle()
-    await scene.settled(lambda: outcomes.told == [1, 2])
+    await scene.settled(lambda: outcomes.all == [1, 2])
     assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 1]
     await scene.settled(lambda: len(spare.held) > 0)  # and has been sent what was pending
 
@@ -123,9 +123,9 @@ async def test_add_responses_of_replaced_bookie_do_not_count(scene: Scene) -> No
     await scene.settled(lambda: spare.bookie_id in writer.metadata.last_fragment.bookies)
     await good.release()
     await scene.idle()
-    assert not outcomes.told
+    assert not outcomes.all
     await spare.release()
-    await scene.settled(lambda: outcomes.told == [0, 1])
+    await scene.settled(lambda: outcomes.all == [0, 1])
 
 
 async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
@@ -144,7 +144,7 @@ async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
     for bookie in held:
         if bookie is not dead:
             await bookie.release()
-    await scene.settled(lambda: outcomes.told == [1, 2, 3])
+    await scene.settled(lambda: outcomes.all == [1, 2, 3])
     metadata = await writer.close()
     assert [fragment.first_entry_id for fragment in metadata.fragments] == [0, 1]
     assert metadata.former_bookies == () or dead.bookie_id in metadata.former_bookies
@@ -192,7 +192,7 @@ async def test_a_silent_writer_replaces_a_bookie_that_stays_away(scene: Scene) -
     assert writer.metadata.last_fragment.bookies[1] == spare.bookie_id
     assert await writer.add(b"1") == 1
     await scene.settled(lambda: 1 in spare.entries(writer.ledger_id))
-    # Nobody could take the next one's place, so it is kept, and it serves on without a registration.
+    # The next one has no replacement, so it stays in the ensemble, and serves without a registration.
     alone = scene.ensemble(writer)[0]
     assert alone.store is not None
     await alone.store.close()
@@ -208,7 +208,7 @@ async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off() -> None
     """STO-4: what failed is not in the ledger once the writer's own close has returned."""
     async with Scene(bookies=3) as scene:
         writer = await scene.writer()
-        await writer.add(b"kept")
+        await writer.add(b"stored")
         one, other, third = scene.ensemble(writer)
         for bookie in (one, other, third):
             bookie.holding = True
@@ -218,7 +218,7 @@ async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off() -> None
         await one.go()
         await other.go()
         outcomes.append(b"d")
-        await scene.settled(lambda: len(outcomes.told) == 3)
+        await scene.settled(lambda: len(outcomes.all) == 3)
         assert all(isinstance(failure, NotEnoughBookies) for failure in outcomes.failures)
         assert len(outcomes.failures) == 3
         assert other.bookie_id in str(outcomes.failures[0])
@@ -239,7 +239,7 @@ async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scen
         bookie.fenced.add(writer.ledger_id)
     outcomes = Outcomes(writer)
     outcomes.append(b"b", b"c")
-    await scene.settled(lambda: len(outcomes.told) == 2)
+    await scene.settled(lambda: len(outcomes.all) == 2)
     assert all(isinstance(failure, LedgerFenced) for failure in outcomes.failures)
     assert len(outcomes.failures) == 2
     with pytest.raises(CloseLost):
@@ -271,7 +271,7 @@ async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_fa
 
 
 async def test_a_close_by_somebody_else_is_lost_where_an_add_failed() -> None:
-    """STO-4: even at the same entry, since whoever closed the ledger has taken it over."""
+    """STO-4: even at the same entry, since another client has taken the ledger over."""
     async with Scene(bookies=3) as scene:
         writer = await scene.writer()
         await writer.add(b"a")
@@ -288,7 +288,7 @@ async def test_a_close_by_somebody_else_is_lost_where_an_add_failed() -> None:
 
 
 async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
-    """STO-4: whoever closed it may have kept an add that the writer never completed."""
+    """STO-4: the client that closed it may have recovered an add that the writer never completed."""
     writer = await scene.writer()
     ledgers = (await scene.client(scene.server.connect())).ledgers
     await ledgers.change_metadata(writer.ledger_id, lambda current: ledger_metadata.close_by_writer(current, 0, 1, 1))
@@ -309,11 +309,11 @@ async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault)
         outcomes.append(b"b")
         await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
         await scene.idle()
-        assert not outcomes.told
+        assert not outcomes.all
         scene.server.resume(scene.store)
         await scene.idle()
         scene.server.release(scene.store)
-        await scene.settled(lambda: outcomes.told == [1])
+        await scene.settled(lambda: outcomes.all == [1])
         assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 1]
         assert spare.bookie_id in writer.metadata.last_fragment.bookies
         assert writer.metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id, fresh=True)
@@ -359,13 +359,13 @@ async def test_a_bookie_that_refuses_the_ledger_is_replaced_and_not_chosen_for_i
     refusing.status = Status.LIMBO
     outcomes = Outcomes(writer)
     outcomes.append(b"a")
-    await scene.settled(lambda: outcomes.told == [0])
+    await scene.settled(lambda: outcomes.all == [0])
     await scene.settled(lambda: refusing.bookie_id not in writer.metadata.last_fragment.bookies)
     assert refusing.bookie_id in scene.clients[0].bookies.writable()  # other ledgers are another matter
     second = scene.ensemble(writer)[0]
     await second.go()
     outcomes.append(b"b")
-    await scene.settled(lambda: outcomes.told == [0, 1])
+    await scene.settled(lambda: outcomes.all == [0, 1])
     scene.clock.advance(60)
     await scene.idle()
     assert refusing.bookie_id not in writer.metadata.last_fragment.bookies
@@ -410,7 +410,7 @@ async def test_pending_adds_are_limited_in_entries_and_bytes() -> None:
             outcomes.append(b"x" * (MAX_ENTRY_BYTES + 1))
         for bookie in scene.ensemble(writer):
             await bookie.release()
-        await scene.settled(lambda: outcomes.told == [0, 1, 2, 4])
+        await scene.settled(lambda: outcomes.all == [0, 1, 2, 4])
 
 
 async def test_add_waiting_for_capacity_fails_when_writer_is_abandoned(scene: Scene) -> None:
@@ -442,13 +442,13 @@ async def test_a_caller_that_is_cancelled_leaves_its_add_in_the_ledger(scene: Sc
     outcomes = Outcomes(writer)
     outcomes.append(b"too late")
     await scene.idle()
-    assert not outcomes.told  # in order: behind what is pending
+    assert not outcomes.all  # in order, after the pending ones
     for bookie in scene.ensemble(writer):
         await bookie.release()
     metadata = await writer.close()
     assert metadata.last_entry_id == 0
-    await scene.settled(lambda: len(outcomes.told) == 1)
-    assert isinstance(outcomes.told[0], WriterClosed)
+    await scene.settled(lambda: len(outcomes.all) == 1)
+    assert isinstance(outcomes.all[0], WriterClosed)
 
 
 async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
@@ -476,7 +476,7 @@ async def test_idle_writer_sends_lac_until_all_bookies_have_it() -> None:
         await listener.close()
         scene.clock.advance(0.06)
         await scene.idle()
-        assert not first.confirmed  # the silence began anew
+        assert not first.confirmed  # the writer was not idle
         scene.clock.advance(0.05)
         await scene.settled(lambda: first.confirmed == second.confirmed == {writer.ledger_id: 2})
         await scene.idle()
@@ -536,7 +536,7 @@ async def test_below_the_ack_quorum_no_ledger_is_made() -> None:
 
 
 async def test_unavailable_bookies_are_reported_and_awaited() -> None:
-    """STO-1: below the ack quorum publishing waits, and can tell a user which bookies are missing, and why."""
+    """STO-1: below the ack quorum publishing waits, and the error lists the missing bookies with reasons."""
     async with Scene(bookies=4) as scene:
         client = await scene.client()
         # Before this client was there: nobody but the metadata knows of it.
@@ -564,7 +564,7 @@ async def test_unavailable_bookies_are_reported_and_awaited() -> None:
         await scene.settled(lambda: client.bookies.writable() == ["b1"])
         await scene.idle()
         assert not waiting.done()
-        # Still in quarantine, and heard of when it is asked again.
+        # Still in quarantine, and called again.
         b2.listener = await scene.transport.listen(b2.address, b2)
         scene.clock.advance(1)
         await within(waiting, "the end of waiting")
@@ -627,15 +627,15 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     before = adds()
     for bookie in scene.ensemble(writer):
         bookie.holding = True
-    told: list[object] = []
-    before.add_records(0, [record], lambda _first, _records, error: told.append(error))
+    errors: list[object] = []
+    before.add_records(0, [record], lambda _first, _records, error: errors.append(error))
     await scene.idle()
-    assert not told
+    assert not errors
     await client.close()
     after = adds()
-    after.add_records(0, [record], lambda _first, _records, error: told.append(error))
-    await scene.settled(lambda: len(told) == 2)
-    assert all(isinstance(one, AddFailed) for one in told)
+    after.add_records(0, [record], lambda _first, _records, error: errors.append(error))
+    await scene.settled(lambda: len(errors) == 2)
+    assert all(isinstance(one, AddFailed) for one in errors)
 
 
 async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> None:
@@ -650,7 +650,7 @@ async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> Non
 
 
 async def test_ledger_close_outcome_is_unknown_when_client_closes(scene: Scene) -> None:
-    """Its caller was not cancelled, and is told by an error."""
+    """Its caller was not cancelled, and gets an error."""
     writer = await scene.writer()
     await writer.add(b"a")
     scene.server.suspend(scene.store)

@@ -1,4 +1,4 @@
-"""The record: whatever is not exactly what the writer made is found out."""
+"""The record: each deviation from what the writer encoded is detected."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_the_layout_is_as_documented() -> None:
 @given(some.binary(max_size=50), some.data())
 def test_any_flipped_bit_is_detected(entry: bytes, data: some.DataObject) -> None:
     record = bytearray(encode_record(7, 5, 4, 100, entry))
-    place = data.draw(some.integers(0, len(record) * 8 - 1))
-    record[place // 8] ^= 1 << place % 8
+    index = data.draw(some.integers(0, len(record) * 8 - 1))
+    record[index // 8] ^= 1 << index % 8
     with pytest.raises(BadRecord):
         check_record(bytes(record), 7, 5)
 
@@ -87,37 +87,37 @@ def _taken(record: bytes, entry_id: int) -> bool:
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 5000])
-@pytest.mark.parametrize("place", range(4))
-def test_all_are_whole_where_each_is(size: int, place: int) -> None:
+@pytest.mark.parametrize("index", range(4))
+def test_all_are_whole_where_each_is(size: int, index: int) -> None:
     ids = range(3, 11, 2)
     records = [encode_record(7, entry_id, entry_id - 1, 10, bytes(size)) for entry_id in ids]
     assert are_valid_records(records, 7, ids)
-    good = records[place]
+    good = records[index]
     others = [
         good[:-1],
         good[:20],
         b"",
         good + b"x",
-        encode_record(8, ids[place], 0, 10, bytes(size)),
-        encode_record(7, ids[place] + 1, 0, 10, bytes(size)),
-        encode_record(7, ids[place], ids[place], 10, bytes(size)),
-        encode_record(7, ids[place], -2, 10, bytes(size)),
+        encode_record(8, ids[index], 0, 10, bytes(size)),
+        encode_record(7, ids[index] + 1, 0, 10, bytes(size)),
+        encode_record(7, ids[index], ids[index], 10, bytes(size)),
+        encode_record(7, ids[index], -2, 10, bytes(size)),
         *(bytes((*good[:at], good[at] ^ 1, *good[at + 1 :])) for at in range(min(len(good), 60))),
     ]
     for other in others:
-        assert not _taken(other, ids[place])
-        records[place] = other
+        assert not _taken(other, ids[index])
+        records[index] = other
         assert not are_valid_records(records, 7, ids), other
-    records[place] = encode_record(7, ids[place], -1, 10, bytes(size + 1))
+    records[index] = encode_record(7, ids[index], -1, 10, bytes(size + 1))
     assert are_valid_records(records, 7, ids)
     assert are_valid_records([], 7, [])
 
 
-@pytest.mark.parametrize("place", range(3))
-def test_highest_confirmed_is_that_of_any_of_the_records(place: int) -> None:
+@pytest.mark.parametrize("index", range(3))
+def test_highest_confirmed_is_that_of_any_of_the_records(index: int) -> None:
     """A writer's LACs do not fall from one to the next; who does not keep to it is taken at its word all the same."""
     confirmed = [-1, 0, 1]
-    confirmed[place] = 90
+    confirmed[index] = 90
     records = [encode_record(7, entry_id, lac, 10, b"entry") for entry_id, lac in enumerate(confirmed, 100)]
     assert find_highest_lac(records, 7, range(100, 103)) == 90
     assert find_highest_lac(records, 7, range(101, 104)) is None

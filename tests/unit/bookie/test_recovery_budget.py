@@ -141,7 +141,7 @@ async def test_many_recoveries_hold_little_more_than_their_budget() -> None:
             sent = cluster.client.recovery_budget.used_bytes
             assert max(*most, sent) <= _BUDGET + len(ledgers) * (_ENTRY_BYTES + 100)
             for bookie in cluster.bookies.values():
-                bookie.let_go()
+                bookie.resume()
             for recovery in recoveries:
                 closed = await cluster.patiently(_result(recovery))
                 assert closed.last_entry_id == _ENTRIES - 1
@@ -177,7 +177,7 @@ async def test_adds_after_a_lost_entry_count_toward_the_budget() -> None:
             assert all(writing for _, writing in noted[first:])
             assert min(size for size, _ in noted[first + 1 :]) > 0
             for bookie in cluster.bookies.values():
-                bookie.let_go()
+                bookie.resume()
             assert (await cluster.patiently(_result(recovery))).last_entry_id == 5
 
 

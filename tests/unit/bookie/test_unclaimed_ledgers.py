@@ -12,7 +12,7 @@ from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
-from magnetar_bookie.errors import IntentSwept, NoSuchLedger
+from magnetar_bookie.errors import LedgerNotClaimed, NoSuchLedger
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
@@ -103,7 +103,7 @@ async def test_claim_after_the_deletion_began_is_refused_and_leaves_nothing(of: 
         await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it waits")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
-        with pytest.raises(IntentSwept):
+        with pytest.raises(LedgerNotClaimed):
             await of.over(of.client.ledgers.claim_ledger(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
         deleting.cancel()
@@ -145,7 +145,7 @@ async def test_claim_executed_after_the_deletion_has_no_effect(of: Scene) -> Non
     assert of.server.release(owner.ledgers.store) == 0  # type: ignore[arg-type]
     of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
     await of.until(claiming.done, "the claim is over")
-    with pytest.raises((IntentSwept, OutcomeUnknown)):
+    with pytest.raises((LedgerNotClaimed, OutcomeUnknown)):
         await claiming
     stored = await compare_and_set.read(of.store, "/owners/1")
     assert stored is not None

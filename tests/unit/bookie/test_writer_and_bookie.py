@@ -1,4 +1,4 @@
-"""Writers and recoverers against real bookies on simulated disks, some of which crash meanwhile."""
+"""Writers and recoverers against real bookies on simulated disks, some of which crash."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Fight:
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 async def test_closed_ledger_contains_every_completed_entry(first: int) -> None:
-    """CHK-1, STO-4: and by the close of whoever came first, with what the others found forgotten."""
+    """CHK-1, STO-4: and by the first close; what the others found is discarded."""
 
     async def inside(seed: int) -> Fight:
         fight = Fight(seed)

@@ -1,4 +1,4 @@
-"""A ledger client among small bookies that are honest, keep everything in memory, and misbehave on demand."""
+"""A ledger client and small bookies in memory, which misbehave on demand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = LedgerClientSettings(explicit_lac_interval_ms=0)
 
 
 class FakeBookie:
-    """Keeps what it is sent; `hold` keeps it from answering, `status` has it answer that instead of OK."""
+    """Stores what it is sent. While `holding` it does not answer; `status` is its answer."""
 
     def __init__(self, scene: Scene, bookie_id: str) -> None:
         self.scene = scene
@@ -53,14 +53,14 @@ class FakeBookie:
         self.listener: Listener | None = None
 
     async def come(self, *, read_only: bool = False) -> None:
-        """Listens and registers, anew if it was there before."""
+        """Listen and register, or register again."""
         if self.listener is None:
             self.listener = await self.scene.transport.listen(self.address, self)
         self.store = self.scene.server.connect()
         await register_bookie(self.store, self.bookie_id, self.address, read_only=read_only)
 
     async def go(self, *, registered: bool = False) -> None:
-        """Dies; its registration goes with it unless it is to linger."""
+        """Stop. `registered`: the registration stays."""
         if self.listener is not None:
             await self.listener.close()
             self.listener = None
@@ -81,13 +81,13 @@ class FakeBookie:
             answers = []
             runs = decode_frame(request.frame, max_entry_bytes=MAX_RECORD_BYTES)
             self.frames.append(len(request.frame.entries))
-            for run_, said in zip(runs, request.runs, strict=True):
-                status = self._decide(run_.channel, said.recovery)
+            for run_, head in zip(runs, request.runs, strict=True):
+                status = self._decide(run_.channel, head.recovery)
                 if status == Status.OK:
-                    kept = self.records.setdefault(run_.channel, {})
+                    stored = self.records.setdefault(run_.channel, {})
                     for entry_id, record in enumerate(run_.entries, run_.first):
                         check_record(record, run_.channel, entry_id)
-                        assert kept.setdefault(entry_id, record) == record
+                        assert stored.setdefault(entry_id, record) == record
                 answers.append(
                     AddAnswer(ledger_id=run_.channel, first_entry_id=run_.first, count=len(run_.entries), status=status)
                 )
@@ -102,7 +102,7 @@ class FakeBookie:
         return self.status
 
     async def release(self) -> None:
-        """Answers what was held."""
+        """Send the answers that were held."""
         self.holding = False
         held, self.held = self.held, []
         for stream, answer in held:
@@ -110,10 +110,10 @@ class FakeBookie:
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         if method == "confirm":
-            asked = ConfirmRequest.FromString(request)
-            status = self._decide(asked.ledger_id, False)
+            confirm = ConfirmRequest.FromString(request)
+            status = self._decide(confirm.ledger_id, False)
             if status == Status.OK:
-                self.confirmed[asked.ledger_id] = asked.last_add_confirmed
+                self.confirmed[confirm.ledger_id] = confirm.last_add_confirmed
             return ConfirmAnswer(status=status).SerializeToString()
         if method == "last_add_confirmed":
             return LastAddConfirmedAnswer(status=Status.OK, last_add_confirmed=-1).SerializeToString()
@@ -121,7 +121,7 @@ class FakeBookie:
 
 
 class Scene:
-    """Bookies b1, b2 …, a metadata server, and a client's processes. The bookies are registered while it is open."""
+    """Bookies b1, b2 …, a metadata server and clients. The bookies are registered while it is open."""
 
     def __init__(self, bookies: int = 4, settings: LedgerClientSettings = QUICK) -> None:
         self.clock = ManualClock()
@@ -164,7 +164,7 @@ class Scene:
         return spare
 
     async def settled(self, condition: Callable[[], bool], what: str = "it holds") -> None:
-        """Lets things take their course until the condition holds."""
+        """Wait until the condition holds."""
         for _ in range(2000):
             if condition():
                 return
@@ -172,26 +172,26 @@ class Scene:
         await until(condition, what)
 
     async def idle(self) -> None:
-        """Long enough for whatever was to happen by itself."""
+        """Run the event loop until nothing more happens by itself."""
         for _ in range(300):
             await asyncio.sleep(0)
 
 
 class Outcomes:
-    """What became of the entries that were appended, in the order of being told."""
+    """Appends entries, and records their outcomes in the order of the callbacks."""
 
     def __init__(self, writer: LedgerWriter) -> None:
         self.writer = writer
-        self.told: list[int | AddFailed] = []
+        self.all: list[int | AddFailed] = []
 
     def append(self, *entries: bytes) -> None:
         for entry in entries:
-            self.writer.append(entry, self.told.append)
+            self.writer.append(entry, self.all.append)
 
     @property
     def completed(self) -> list[int]:
-        return [one for one in self.told if isinstance(one, int)]
+        return [one for one in self.all if isinstance(one, int)]
 
     @property
     def failures(self) -> list[AddFailed]:
-        return [one for one in self.told if isinstance(one, AddFailed)]
+        return [one for one in self.all if isinstance(one, AddFailed)]
