@@ -35,7 +35,12 @@ from magnetar_broker.ownership.bundle_split import split_held_bundle
 from magnetar_broker.ownership.dead_owners import DeadOwnerDetector, StaleSessionDetector
 from magnetar_broker.ownership.held_bundles import HeldBundles
 from magnetar_broker.ownership.interface import BundleTopics, NamespaceReader, OwnedBundle, TopicOwner
-from magnetar_broker.ownership.namespace_bundles import find_bundle, is_bundle, list_bundles, split_point_by_range
+from magnetar_broker.ownership.namespace_bundles import (
+    decode_bundle_at,
+    decode_bundles,
+    is_bundle,
+    split_point_by_range,
+)
 from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, OwnerNodes
 from magnetar_broker.ownership.ownership_verifier import OwnershipVerifier
 from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
@@ -167,7 +172,7 @@ class BundleOwnership:
         found = await self._namespaces.get_namespace(namespace, fresh=True)
         owners: list[tuple[BundleRange, BundleOwner | None]] = []
         with convert_store_errors(f"the bundles of {namespace}"):
-            bundles = list_bundles(found.node.bundle_starts)
+            bundles = decode_bundles(found.node.bundle_starts)
             for first in range(0, len(bundles), _CONCURRENT_READS):
                 some = bundles[first : first + _CONCURRENT_READS]
                 nodes = await asyncio.gather(*(self._nodes.read(namespace, bundle) for bundle in some))
@@ -179,7 +184,7 @@ class BundleOwnership:
         found = await self._namespaces.get_namespace(namespace, fresh=True)
         with convert_store_errors(f"bundle {bundle} of {namespace}"):
             if not is_bundle(found.node.bundle_starts, bundle):
-                raise _bundle_not_found(namespace, bundle, list_bundles(found.node.bundle_starts))
+                raise _bundle_not_found(namespace, bundle, decode_bundles(found.node.bundle_starts))
             node = await self._nodes.read(namespace, bundle)
         return node.owner if node is not None else None
 
@@ -240,7 +245,7 @@ class BundleOwnership:
                 continue
             found = await self._namespaces.get_namespace(namespace, fresh=fresh)
             with convert_store_errors(f"the bundles of {namespace}"):
-                bundle = find_bundle(found.node.bundle_starts, topic_hash)
+                bundle = decode_bundle_at(found.node.bundle_starts, topic_hash)
             try:
                 owner = await self._look_up(namespace, bundle)
             except BundleNotFound:

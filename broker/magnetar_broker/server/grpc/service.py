@@ -82,7 +82,7 @@ class BrokerService:
 
     def _session(self) -> BrokerSession:
         try:
-            return self._server.session()
+            return self._server.get_session()
         except TopicUnloaded as error:
             raise Refusal(Code.UNAVAILABLE, str(error)) from None
 
