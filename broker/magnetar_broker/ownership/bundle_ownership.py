@@ -27,6 +27,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, NotOwner
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
@@ -34,7 +35,7 @@ from magnetar_broker.ownership.bundle_assigner import BundleAssigner, BundleNotF
 from magnetar_broker.ownership.bundle_split import split_held_bundle
 from magnetar_broker.ownership.dead_owners import DeadOwnerDetector, StaleSessionDetector
 from magnetar_broker.ownership.held_bundles import HeldBundles
-from magnetar_broker.ownership.interface import BundleTopics, NamespaceReader, OwnedBundle, TopicOwner
+from magnetar_broker.ownership.interface import BundleTopics, OwnedBundle, TopicOwner
 from magnetar_broker.ownership.namespace_bundles import (
     decode_bundle_at,
     decode_bundles,
@@ -73,7 +74,7 @@ class BundleOwnership:
     def __init__(
         self,
         store: MetadataStore,
-        namespaces: NamespaceReader,
+        catalog: Catalog,
         peers: Peers,
         addresses: AdvertisedAddresses,
         broker_id: str,
@@ -88,7 +89,7 @@ class BundleOwnership:
     ) -> None:
         """`max_bundles`: the maximum number of bundles of a namespace, which a split does not exceed."""
         self._store = store
-        self._namespaces = namespaces
+        self._catalog = catalog
         self._broker_id = broker_id
         self._instance = instance
         self._clock = clock
@@ -118,7 +119,7 @@ class BundleOwnership:
             broker_id, self._registered, peers, clock, settings.bundle_claim_timeout_seconds
         )
         self._verifier = OwnershipVerifier(
-            self._held, self._nodes, namespaces, clock, settings.bundle_check_interval_seconds
+            self._held, self._nodes, catalog, clock, settings.bundle_check_interval_seconds
         )
         # Lookups and claims in flight, which return the bundle's owner. They raise `BundleNotFound`.
         self._lookups: SingleFlight[tuple[NamespaceName, BundleRange], BundleOwner] = SingleFlight()
@@ -169,7 +170,7 @@ class BundleOwnership:
 
     async def list_bundles(self, namespace: NamespaceName) -> list[tuple[BundleRange, BundleOwner | None]]:
         """Return the namespace's bundles in order, each with its owner. Raises `BrokerError`."""
-        found = await self._namespaces.get_namespace(namespace, fresh=True)
+        found = await self._catalog.get_namespace(namespace, fresh=True)
         owners: list[tuple[BundleRange, BundleOwner | None]] = []
         with convert_store_errors(f"the bundles of {namespace}"):
             bundles = decode_bundles(found.node.bundle_starts)
@@ -181,7 +182,7 @@ class BundleOwnership:
 
     async def find_bundle_owner(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner | None:
         """Return the bundle's owner; None: it has none. Raises `BrokerError`: NOT_FOUND: there is no such bundle."""
-        found = await self._namespaces.get_namespace(namespace, fresh=True)
+        found = await self._catalog.get_namespace(namespace, fresh=True)
         with convert_store_errors(f"bundle {bundle} of {namespace}"):
             if not is_bundle(found.node.bundle_starts, bundle):
                 raise _bundle_not_found(namespace, bundle, decode_bundles(found.node.bundle_starts))
@@ -243,7 +244,7 @@ class BundleOwnership:
                     return self._this_broker
                 await self._held.wait_idle(held)
                 continue
-            found = await self._namespaces.get_namespace(namespace, fresh=fresh)
+            found = await self._catalog.get_namespace(namespace, fresh=fresh)
             with convert_store_errors(f"the bundles of {namespace}"):
                 bundle = decode_bundle_at(found.node.bundle_starts, topic_hash)
             try:
@@ -313,7 +314,7 @@ class BundleOwnership:
                 await self._held.wait_idle(held)
                 continue
             self._check_may_claim(what)
-            found = await self._namespaces.get_namespace(namespace, fresh=fresh)
+            found = await self._catalog.get_namespace(namespace, fresh=fresh)
             with convert_store_errors(what):
                 if not is_bundle(found.node.bundle_starts, bundle):
                     if fresh:
