@@ -1,9 +1,9 @@
-# A Spark job over Magnetar's topics as an image: PySpark, a Java, and spark_job.py.
+# The image of a Spark job that reads from Magnetar: PySpark, Java and spark_job.py.
 #
-#   docker build -f deploy/spark_job.Dockerfile -t magnetar-spark-job .        in the project's root
+#   docker build -f deploy/spark_job.Dockerfile -t magnetar-spark-job .        # in the project's root
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
-# As far as the libraries these are the lines of Dockerfile, so that the engine has them already.
+# The first lines are those of Dockerfile, so that their layers are reused.
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src

@@ -1,11 +1,10 @@
-"""Counts a topic's messages in windows of ten seconds, for ever: the Spark job of docker-compose.yml, and a start for
-one's own.
+"""Count a topic's messages in windows of ten seconds: the Spark job of docker-compose.yml, and an example for others.
 
     spark_job.py --url magnetar://broker-1:6652,broker-2:6652 --topic events --checkpoint /var/lib/magnetar/events
 
-Each micro-batch prints the windows that it changed. Where it stands is in the checkpoint: ended in whatever way and
-started again, it goes on there, and counts each message once. The subscription named by --subscription has the broker
-keep what the job has not read yet.
+Each micro-batch prints the windows that it has changed. The position is in the checkpoint: after any end, also kill -9,
+the job continues there, and counts each message once. With the subscription named by --subscription, the broker retains
+messages until the job has read them.
 """
 
 from __future__ import annotations
@@ -20,37 +19,37 @@ from pyspark.sql.functions import col, window
 
 import magnetar
 
-_LOOK_S = 1
+_POLL_S = 1
 
 
 def main() -> None:
-    given = _arguments()
-    told_to_end = threading.Event()
+    options = _parse_options()
+    stop_requested = threading.Event()
 
-    def end(number: int, frame: FrameType | None) -> None:
-        told_to_end.set()
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        stop_requested.set()
 
-    signal.signal(signal.SIGTERM, end)
-    # So that the topic is there, should the job be the first to use it.
-    with magnetar.Client(given.url) as client:
-        client.create_producer(given.topic).close()
+    signal.signal(signal.SIGTERM, request_stop)
+    # Create the topic if it does not exist.
+    with magnetar.Client(options.url) as client:
+        client.create_producer(options.topic).close()
 
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": given.memory,
+        "spark.driver.memory": options.memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
     }
-    spark = SparkSession.builder.appName(given.topic).master(given.master).config(map=settings).getOrCreate()
+    spark = SparkSession.builder.appName(options.topic).master(options.master).config(map=settings).getOrCreate()
     messages = (
         spark.readStream.format("magnetar")
-        .option("url", given.url)
-        .option("topic", given.topic)
+        .option("url", options.url)
+        .option("topic", options.topic)
         .option("startingOffsets", "earliest")
-        .option("progressSubscription", given.subscription)
+        .option("progressSubscription", options.subscription)
         .load()
     )
     counts = (
@@ -63,19 +62,19 @@ def main() -> None:
         counts.writeStream.outputMode("update")
         .format("console")
         .option("truncate", "false")
-        .option("checkpointLocation", given.checkpoint)
-        .trigger(processingTime=given.every)
+        .option("checkpointLocation", options.checkpoint)
+        .trigger(processingTime=options.every)
         .start()
     )
-    print(f"counting the messages of {given.topic}", flush=True)
-    # A query that failed raises here, and the process ends with a status that says so.
-    while not told_to_end.is_set() and not query.awaitTermination(_LOOK_S):
+    print(f"counting the messages of {options.topic}", flush=True)
+    # If the query has failed, this raises its error, and the exit status is not 0.
+    while not stop_requested.is_set() and not query.awaitTermination(_POLL_S):
         pass
     query.stop()
     spark.stop()
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Count a topic's messages in windows of ten seconds.")
     parser.add_argument("--url", required=True, help="magnetar://host:port,host:port")
     parser.add_argument("--topic", required=True)

@@ -1,4 +1,4 @@
-"""The `magnetar` command in tests: in this process, which is fast, or as a process that can be struck."""
+"""The `magnetar` command in tests: in this process, which is fast, or as a process, which can be signalled."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Ended:
 
 
 class CommandLine:
-    """`magnetar …` with one service."""
+    """The command with the URL of one service."""
 
     def __init__(self, url: str, environment: Mapping[str, str] | None = None) -> None:
         self.environment = {"MAGNETAR_URL": url, **(environment or {})}
 
     def run(self, *arguments: str, given: bytes | None = None) -> Ended:
-        """`given` is its standard input, which only a process has."""
+        """Run the command. If there is input, `given`, it is run as a process."""
         if given is None:
             ended = CliRunner().invoke(app, list(arguments), env=self.environment, prog_name="magnetar")
             assert ended.exception is None or isinstance(ended.exception, SystemExit), (arguments, ended.exception)
@@ -57,7 +57,7 @@ class CommandLine:
         return [json.loads(line) for line in self.output_of(*arguments, "--json", given=given).splitlines()]
 
     def process(self, *arguments: str, shell_around: str = 'exec "$@"') -> ChildProcess[bytes]:
-        """Started, with pipes. `shell_around`: what a shell does with it."""
+        """Start the command with pipes. `shell_around` is a shell script whose arguments are the command."""
         paths = os.pathsep.join(str(_REPOSITORY / root) for root in _ROOTS)
         return ChildProcess(
             ["sh", "-c", shell_around, "sh", sys.executable, "-W", "error", "-m", "magnetar_cli", *arguments],

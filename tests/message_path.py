@@ -28,7 +28,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from magnetar_cli.source_roots import source_roots
+from magnetar_cli.child_environment import source_roots
 from magnetar_testing.in_process_broker import InProcessBroker
 
 __all__ = ["MessagePath", "Recorder", "main", "trace_magnetar", "trace_pulsar"]

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any, Final
 
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar_spark import task
-from magnetar_spark.columns import COLUMNS
+from magnetar_spark.leases.lease import Lease, create_lease
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.plans import LogPlan, Planner
-from magnetar_spark.slicing import cut_into_slices
-from magnetar_spark.task_lease import Lease, new_lease
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.planning.log_plan import LogPlan, LogPlanner
+from magnetar_spark.planning.slice_builder import build_slices
+from magnetar_spark.task import slice_reader
 
 __all__ = ["EARLIEST", "ids_of", "rows_of", "slices_of"]
 
@@ -32,15 +32,15 @@ def slices_of(
 
     async def planned() -> LogPlan:
         async with AsyncAdmin(url) as admin:
-            planner = Planner(admin, lease or new_lease(60_000), "", "a test", "a test")
-            return await planner.plan(log, "", start, stop, entered=entered)
+            planner = LogPlanner(admin, lease or create_lease(60_000), "", "a test", "a test")
+            return await planner.plan_range(log, "", start, stop, entered=entered)
 
-    found = cut_into_slices([asyncio.run(planned())], tasks, None, Connection(url, ""), fail_on_data_loss)
+    found = build_slices([asyncio.run(planned())], tasks, None, Connection(url, ""), fail_on_data_loss)
     return sorted(found, key=lambda one: (one.pieces[0].ledger_id, one.pieces[0].first_entry_id))
 
 
 def rows_of(slices: list[LogSlice], columns: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
-    return [row for one in slices for batch in task.read(one, columns) for row in batch.to_pylist()]
+    return [row for one in slices for batch in slice_reader.read_slice(one, columns) for row in batch.to_pylist()]
 
 
 def ids_of(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:

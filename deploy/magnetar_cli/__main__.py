@@ -1,7 +1,7 @@
 """Entry point of the `magnetar` command.
 
-The commands are in command.py, which takes a moment to import: Ctrl-C in that moment ends the process at once
-(early_interrupts.py). The command's libraries come with extras: without one of them the error says how to install it.
+The commands are in command.py, whose import takes some tenths of a second: Ctrl-C in that time ends the process at once
+(early_interrupts.py). Commands need libraries of optional extras. If one is missing, the error names the extra.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from magnetar_cli.early_interrupts import end_at_once
+from magnetar_cli.early_interrupts import exit_on_interrupt
 
-# Which extra brings a module that is missing; every other module comes with `server`.
+# The extra that installs a missing module; the extra `server` installs all others.
 _EXTRAS: Final = {
     **dict.fromkeys(("typer", "click", "rich"), "cli"),
     **dict.fromkeys(("pyspark", "pyarrow", "numpy"), "spark"),
@@ -19,7 +19,7 @@ _EXTRAS: Final = {
 
 
 def main() -> None:
-    end_at_once()
+    exit_on_interrupt()
     try:
         from magnetar_cli.command import app
 

@@ -1,4 +1,4 @@
-"""`magnetar bookie`: one bookie in the foreground, until a signal ends it."""
+"""`magnetar bookie`: run one bookie in the foreground until a signal."""
 
 from __future__ import annotations
 

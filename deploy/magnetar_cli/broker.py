@@ -1,4 +1,4 @@
-"""`magnetar broker`: one broker of a cluster in the foreground, until a signal ends it."""
+"""`magnetar broker`: run one broker of a cluster in the foreground until a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `magnetar` command. Each part is imported when it is called: see lazy_group.py."""
+"""The `magnetar` command and its subcommands, which are imported when they are called (lazy_group.py)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from magnetar_cli.exit_codes import exit_codes_shown
-from magnetar_cli.lazy_group import Part, lazy_group
+from magnetar_cli.exit_codes import format_exit_codes
+from magnetar_cli.lazy_group import Part, make_lazy_group
 
 _PARTS: Final = {
     "standalone": Part("magnetar_cli.standalone.command", "Run metadata store, bookie and broker in one process."),
@@ -35,12 +35,12 @@ _PARTS: Final = {
 }
 
 app = typer.Typer(
-    cls=lazy_group(_PARTS),
+    cls=make_lazy_group(_PARTS),
     name="magnetar",
     help="Messaging and streaming with Pulsar's semantics.",
-    epilog=exit_codes_shown(),
+    epilog=format_exit_codes(),
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # they show what variables hold, secrets too
+    pretty_exceptions_enable=False,  # they would print the values of variables, also secrets
 )
 
 

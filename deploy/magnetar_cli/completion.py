@@ -1,7 +1,7 @@
-"""What the shell offers for a topic's name: those that there are, if a broker says so in a moment.
+"""Shell completion of topics' and subscriptions' names.
 
-A shell waits for this with the user's finger on the key, so it is asked once, of the first address, and whatever goes
-wrong offers nothing. What is typed decides which namespace is looked at: `acme/shop/or` looks at acme/shop.
+The user waits for it, so a broker is requested once, at the first address, with a short timeout. After an error nothing
+is completed. The typed text selects the namespace: `acme/shop/or` completes topics of acme/shop.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Final
 
 import typer
 
+from magnetar_cli.service import DEFAULT_URL
+
 __all__ = ["complete_subscription", "complete_topic"]
 
-_PATIENCE_S: Final = 0.7
-_MOST: Final = 200
+_TIMEOUT_S: Final = 0.7
+_MAX_NAMES: Final = 200
 _DEFAULT_NAMESPACE: Final = "public/default"
 _PERSISTENT: Final = "persistent://"
 
@@ -29,40 +31,40 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     namespace = short.rpartition("/")[0] or _DEFAULT_NAMESPACE
     prefix = f"{_PERSISTENT}{namespace}/"
     with contextlib.suppress(MagnetarException, ValueError):
-        names = _offered(ctx, namespace)
+        names = _list_topics(ctx, namespace)
         if not full:
             prefix = "" if "/" not in short else f"{namespace}/"
             names = [prefix + name.rpartition("/")[2] for name in names]
-        return [name for name in names if name.startswith(incomplete)][:_MOST]
+        return [name for name in names if name.startswith(incomplete)][:_MAX_NAMES]
     return []
 
 
 def complete_subscription(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Of the topic that stands before it."""
+    """Complete a subscription of the topic that precedes it on the command line."""
     from magnetar.admin import Admin
     from magnetar.exceptions import MagnetarException
 
     topic = ctx.params.get("topic")
     with contextlib.suppress(MagnetarException, ValueError):
         if isinstance(topic, str):
-            with _silence(), Admin(_url(ctx), _PATIENCE_S) as admin:
-                return [name for name in admin.subscriptions.list(topic) if name.startswith(incomplete)][:_MOST]
+            with _disable_logs(), Admin(_find_url(ctx), _TIMEOUT_S) as admin:
+                return [name for name in admin.subscriptions.list(topic) if name.startswith(incomplete)][:_MAX_NAMES]
     return []
 
 
-def _offered(ctx: typer.Context, namespace: str) -> list[str]:
-    """Partitions are left out: their topic stands for them."""
+def _list_topics(ctx: typer.Context, namespace: str) -> list[str]:
+    """List a namespace's topics. A partitioned topic is listed without its partitions."""
     from magnetar.admin import Admin
 
-    with _silence(), Admin(_url(ctx), _PATIENCE_S) as admin:
+    with _disable_logs(), Admin(_find_url(ctx), _TIMEOUT_S) as admin:
         partitioned = admin.topics.list_partitioned(namespace)
-        of_those = tuple(f"{name}-partition-" for name in partitioned)
-        return sorted(partitioned + [name for name in admin.topics.list(namespace) if not name.startswith(of_those)])
+        partitions = tuple(f"{name}-partition-" for name in partitioned)
+        return sorted(partitioned + [name for name in admin.topics.list(namespace) if not name.startswith(partitions)])
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """What is logged would stand in the line that is being typed."""
+def _disable_logs() -> Iterator[None]:
+    """Disable logging, which would appear in the line that is being typed."""
     before = logging.root.manager.disable
     logging.disable()
     try:
@@ -71,5 +73,5 @@ def _silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _url(ctx: typer.Context) -> str:
-    return str(ctx.params.get("url") or os.environ.get("MAGNETAR_URL") or "magnetar://localhost:6652")
+def _find_url(ctx: typer.Context) -> str:
+    return str(ctx.params.get("url") or os.environ.get("MAGNETAR_URL") or DEFAULT_URL)

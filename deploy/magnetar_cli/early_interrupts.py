@@ -1,7 +1,7 @@
-"""Ctrl-C before a command has begun: nothing was done yet, so there is nothing to tell, and no traceback to show.
+"""Ctrl-C while the command is being imported ends the process at once, without a traceback.
 
-Python would raise KeyboardInterrupt in the middle of some import. Until the command's own module is there, SIGINT ends
-the process instead, with the status that shells have for it; from then on it raises, and the command sees to it.
+Python would raise KeyboardInterrupt in the middle of an import. Until the command's own module is imported, SIGINT ends
+the process instead, with the status that shells report for it. From then on it raises, and the command handles it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import signal
 from types import FrameType
 from typing import Final
 
-__all__ = ["end_at_once", "raise_as_usual"]
+__all__ = ["exit_on_interrupt", "restore_interrupts"]
 
-# ExitCode.INTERRUPTED: what is imported here is imported before Ctrl-C is seen to.
+# ExitCode.INTERRUPTED. Modules that are imported here are imported before Ctrl-C is handled, so there are few.
 _INTERRUPTED: Final = 130
 
 
-def end_at_once() -> None:
-    """Unless SIGINT is ignored, as in a shell's background, or is seen to already."""
+def exit_on_interrupt() -> None:
+    """Exit on SIGINT, unless it is ignored, as in a shell's background job, or has another handler."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, _exit)
 
 
-def raise_as_usual() -> None:
-    if signal.getsignal(signal.SIGINT) is _end:
+def restore_interrupts() -> None:
+    """Raise KeyboardInterrupt on SIGINT again."""
+    if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     os._exit(_INTERRUPTED)

@@ -5,28 +5,28 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ExitCode", "exit_codes_shown"]
+__all__ = ["ExitCode", "format_exit_codes"]
 
 
 class ExitCode(IntEnum):
     DONE = 0
-    # It was refused, or went wrong, or something that was asked for is not there.
+    # The request was refused or failed, or a requested object does not exist.
     FAILED = 1
     # The command line is wrong: nothing was done.
     USAGE = 2
-    # An answer was lost: it may have been done, or not.
+    # An answer was lost: the outcome is unknown.
     UNKNOWN = 3
     # No broker answers.
     UNREACHABLE = 4
-    # Less came than was asked for, in the time there was.
+    # Fewer messages arrived in time than requested.
     TOO_FEW = 5
-    # As shells have it of what a signal ends: SIGINT, SIGPIPE, SIGTERM.
+    # What shells report for SIGINT, SIGPIPE and SIGTERM.
     INTERRUPTED = 130
     PIPE_CLOSED = 141
     TERMINATED = 143
 
 
-_SHOWN = {
+_MEANINGS = {
     ExitCode.DONE: "done",
     ExitCode.FAILED: "refused or failed",
     ExitCode.USAGE: "wrong usage",
@@ -39,6 +39,6 @@ _SHOWN = {
 }
 
 
-def exit_codes_shown() -> str:
-    """For the help."""
-    return "Exit status: " + ", ".join(f"{int(code)} {meaning}" for code, meaning in _SHOWN.items()) + "."
+def format_exit_codes() -> str:
+    """Return the line of the help that lists all exit statuses."""
+    return "Exit status: " + ", ".join(f"{int(code)} {meaning}" for code, meaning in _MEANINGS.items()) + "."

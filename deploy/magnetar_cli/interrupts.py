@@ -1,18 +1,18 @@
-"""Ctrl-C and SIGTERM where they may strike, and remembered where they must not.
+"""Ctrl-C and SIGTERM, raised in some blocks of a command and deferred in all others.
 
-A command that ends by them has something left to do: to wait for receipts, to tell what became of what it sent. A
-signal raises within `raised` alone, and once: one that comes in between, or on the way out, is kept for the next such
-block, and raises as that begins.
+An interrupted command still has work to do: it waits for messages in flight, and prints how many are persisted. A
+signal raises KeyboardInterrupt only inside an `interruptible` block, and once. A signal outside of one is deferred: it
+raises at the beginning of the next block.
 
     with Interrupts() as interrupts:
         try:
-            with interrupts.raised():
+            with interrupts.interruptible():
                 ...                         # the first Ctrl-C ends this
         except KeyboardInterrupt:
-            ...                             # nothing strikes here
+            ...                             # a signal is deferred here
         try:
-            with interrupts.raised():
-                ...                         # the second one this
+            with interrupts.interruptible():
+                ...                         # the second Ctrl-C ends this
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.T
 
 
 class Interrupts:
-    """To be used on the main thread; elsewhere nothing strikes."""
+    """Handles both signals while its block runs on the main thread. On other threads it does nothing."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
-        self._raises = False
-        self._kept = False
-        # What the exit status says of the last one.
+        self._is_interruptible = False
+        self._is_deferred = False
+        # The exit status for the last signal.
         self.code = ExitCode.INTERRUPTED
 
     def __enter__(self) -> Self:
-        with contextlib.suppress(ValueError):  # not the main thread
+        with contextlib.suppress(ValueError):  # this is not the main thread
             for number in _CODES:
-                self._before[number] = signal.signal(number, self._struck)
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -53,19 +53,20 @@ class Interrupts:
             signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        self._raises = True
+    def interruptible(self) -> Iterator[None]:
+        """Raise KeyboardInterrupt in this block when a signal arrives, or at its beginning if one was deferred."""
+        self._is_interruptible = True
         try:
-            if self._kept:
-                self._kept = False
+            if self._is_deferred:
+                self._is_deferred = False
                 raise KeyboardInterrupt
             yield
         finally:
-            self._raises = False
+            self._is_interruptible = False
 
-    def _struck(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.code = _CODES[signal.Signals(number)]
-        if self._raises:
-            self._raises = False
+        if self._is_interruptible:
+            self._is_interruptible = False
             raise KeyboardInterrupt
-        self._kept = True
+        self._is_deferred = True

@@ -1,7 +1,7 @@
-"""A command made of parts that are imported when they are called, so that `--help` is there at once.
+"""A group of commands that are imported when they are called, so that `--help` is fast.
 
-A part is a module with a `typer.Typer` called `app`: one command, or several below it. What the help says about it
-stands in the table here, since the module is not looked at for it.
+A part is a module with a `typer.Typer` named `app`: one command, or a group. Its line of the help is in the table of
+parts, since the module is not imported for it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from magnetar_cli.early_interrupts import raise_as_usual
+from magnetar_cli.early_interrupts import restore_interrupts
 
-__all__ = ["Part", "lazy_group"]
+__all__ = ["Part", "make_lazy_group"]
 
-
-_OF_THE_WHOLE: Final = ("install_completion", "show_completion")
+_COMPLETION_OPTIONS: Final = ("install_completion", "show_completion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +29,13 @@ class Part:
     help: str
 
 
-def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
-    """The class of a typer app that has these parts, in this order."""
+def make_lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
+    """Return the class of a typer app that has these parts, in this order."""
 
     class LazyGroup(TyperGroup):
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            # For the help, and for what is suggested instead of a mistyped name: the command that is called comes from
-            # `resolve_command`.
+            # These are for the help, and for suggestions after a mistyped name. `resolve_command` returns the real one.
             self.commands.update((name, TyperCommand(name, help=part.help)) for name, part in parts.items())
 
         def get_params(self, ctx: Any) -> list[Any]:
@@ -48,10 +46,10 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
             if known is None or name is None:
                 return name, known, rest
             command = typer.main.get_command(importlib.import_module(parts[name].module).app)
-            raise_as_usual()
+            restore_interrupts()
             command.name = name
-            # Completion is the whole command's to install, not each part's.
-            command.params = [one for one in command.params if one.name not in _OF_THE_WHOLE]
+            # `magnetar` installs completion for all commands.
+            command.params = [one for one in command.params if one.name not in _COMPLETION_OPTIONS]
             for one in (command, *(command.commands.values() if isinstance(command, TyperGroup) else ())):
                 one.help = _join_lines(one.help)
                 _hide_flag_values(one.get_params(ctx))

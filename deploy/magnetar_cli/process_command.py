@@ -1,7 +1,7 @@
 """The common part of `magnetar bookie`, `magnetar broker` and `magnetar standalone`: load settings, run, exit.
 
-Signals are blocked before a thread starts (stop_signals.py), and modules that take long to import are imported after
-that.
+Signals are blocked before the first thread starts (stop_signals.py). Modules that take long to import are imported
+after that.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def run_process(
     log_to_stderr(settings.log_level, settings.log_format)
     status = run(settings, signals)
     logging.shutdown()
-    # A normal exit would wait for threads that hang with the disk.
+    # A normal exit would wait for threads that hang in disk I/O.
     os._exit(status)

@@ -1,6 +1,6 @@
-"""Connects a client's command to its service, and turns errors into a line and an exit status.
+"""Connect a client's command to the service, and turn errors into a line and an exit status.
 
-Nothing of the client is imported before a command runs: `--help` and completion are there at once.
+Nothing of the client is imported before a command runs: `--help` and completion return at once.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from magnetar_cli.completion import complete_topic
+from magnetar_cli.cluster_folder import DEFAULT_FOLDER, has_cluster, has_running_broker
 from magnetar_cli.exit_codes import ExitCode
-from magnetar_cli.local_folder import DEFAULT_FOLDER, has_cluster, runs_brokers
-from magnetar_cli.plain_errors import is_plain, plain_logs
+from magnetar_cli.output import escape_unprintable
+from magnetar_cli.user_errors import configure_logs, is_user_error
 
 if TYPE_CHECKING:
     import magnetar
@@ -25,59 +25,49 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_URL",
-    "PATIENCE_S",
-    "AsJson",
-    "ListenerName",
+    "OPERATION_TIMEOUT_S",
     "Terminated",
-    "Topic",
-    "Topics",
-    "Url",
-    "administered",
+    "call_admin",
     "check_topics",
-    "connected_client",
-    "end_as_told",
-    "tell",
+    "connect_client",
+    "exit_on_error",
+    "print_message",
 ]
 
 DEFAULT_URL: Final = "magnetar://localhost:6652"
-# A user waits; an application has more patience.
-PATIENCE_S: Final = 10.0
+# Less than an application's default, since a user waits.
+OPERATION_TIMEOUT_S: Final = 10.0
 
 T = TypeVar("T")
 
-Url = Annotated[
-    str,
-    typer.Option("--url", envvar="MAGNETAR_URL", metavar="URL", help="Service URL, e.g. magnetar://host:6652."),
-]
-ListenerName = Annotated[
-    str,
-    typer.Option(
-        envvar="MAGNETAR_LISTENER_NAME", metavar="NAME", help="Connect to the brokers' listener of this name."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
-Topic = Annotated[str, typer.Argument(help="Topic name, short or full.", autocompletion=complete_topic)]
-Topics = Annotated[
-    list[str], typer.Argument(metavar="TOPIC", help="Topic names, short or full.", autocompletion=complete_topic)
-]
-
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: as Ctrl-C, with another exit status."""
+    """SIGTERM. It is handled like Ctrl-C, with another exit status."""
 
 
-def administered(url: str, act: Callable[[Admin], T], *, changes: bool = False) -> T:
-    """What `act` returns. `changes`: it does more than look, so that a lost answer leaves open whether it was done."""
-    with end_as_told(changes=changes):
+def call_admin(url: str, act: Callable[[Admin], T], *, changes: bool = False) -> T:
+    """Call `act` with an administration client and return its result.
+
+    `changes`: it is not read-only, so that a lost answer means that the outcome is unknown.
+    """
+    with exit_on_error(changes=changes):
         from magnetar.admin import Admin
 
-        with Admin(url, PATIENCE_S) as admin:
+        with Admin(url, OPERATION_TIMEOUT_S) as admin:
             return act(admin)
 
 
+def connect_client(url: str, listener_name: str, **options: Any) -> magnetar.Client:
+    import magnetar
+
+    return magnetar.Client(
+        url, operation_timeout_seconds=OPERATION_TIMEOUT_S, listener_name=listener_name or None, **options
+    )
+
+
 def check_topics(topics: Sequence[str]) -> None:
-    """Before anything is done with the first of several. Raises `typer.Exit`."""
-    with end_as_told():
+    """Check all names before the first topic is changed. Raise `typer.Exit` if one is invalid."""
+    with exit_on_error():
         from magnetar.exceptions import InvalidTopicName
         from magnetar_wire.errors import InvalidTopicName as InvalidName
         from magnetar_wire.topic_name import TopicName
@@ -89,25 +79,17 @@ def check_topics(topics: Sequence[str]) -> None:
                 raise InvalidTopicName(str(error)) from None
 
 
-def connected_client(url: str, listener_name: str, **options: Any) -> magnetar.Client:
-    import magnetar
-
-    return magnetar.Client(url, operation_timeout_seconds=PATIENCE_S, listener_name=listener_name or None, **options)
-
-
-def tell(text: str) -> None:
-    """What is for people, and is no part of what was asked for."""
-    from magnetar_cli.messages.showing import printable
-
-    shown = "\n".join(map(printable, text.splitlines()))
-    with contextlib.suppress(OSError, ValueError):  # nobody listens
+def print_message(text: str) -> None:
+    """Print a message for people to standard error. Results go to standard output."""
+    shown = "\n".join(map(escape_unprintable, text.splitlines()))
+    with contextlib.suppress(OSError, ValueError):  # standard error is closed
         print(f"magnetar: {shown}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def end_as_told(*, changes: bool = False) -> Iterator[None]:
-    """Around all that a command does: what a user or the service may cause becomes a line and an exit status."""
-    plain_logs()
+def exit_on_error(*, changes: bool = False) -> Iterator[None]:
+    """Print errors that the user or the service may cause as one line, and raise `typer.Exit` with their status."""
+    configure_logs()
     with _sigterm_raises():
         try:
             yield
@@ -116,30 +98,30 @@ def end_as_told(*, changes: bool = False) -> Iterator[None]:
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:
-            _end_of_pipe()
+            _exit_on_closed_pipe()
         except Exception as error:
-            if not is_plain(error):
+            if not is_user_error(error):
                 raise
-            code = _code_of(error, changes=changes)
-            tell(str(error) if code is not ExitCode.UNREACHABLE else _unreachable(error))
+            code = _choose_exit_code(error, changes=changes)
+            print_message(str(error) if code is not ExitCode.UNREACHABLE else _explain_unreachable(error))
             raise typer.Exit(code) from None
 
 
-def _end_of_pipe() -> NoReturn:
-    """What is left in the buffer has nowhere to go, and would be complained about when Python ends."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # or there is no standard output at all
+def _exit_on_closed_pipe() -> NoReturn:
+    """Redirect standard output, so that Python doesn't fail to flush its buffer at the end, and exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # there is no standard output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(ExitCode.PIPE_CLOSED) from None
 
 
 @contextlib.contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    def raise_it(number: int, frame: object) -> None:
+    def raise_terminated(number: int, frame: object) -> None:
         raise Terminated
 
     try:
-        before = signal.signal(signal.SIGTERM, raise_it)
-    except ValueError:  # not the main thread: a test's
+        before = signal.signal(signal.SIGTERM, raise_terminated)
+    except ValueError:  # this is not the main thread, as in tests
         yield
         return
     try:
@@ -148,7 +130,7 @@ def _sigterm_raises() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _code_of(error: Exception, *, changes: bool) -> ExitCode:
+def _choose_exit_code(error: Exception, *, changes: bool) -> ExitCode:
     from magnetar import exceptions
 
     if isinstance(error, exceptions.InvalidUrl | exceptions.InvalidTopicName):
@@ -162,13 +144,13 @@ def _code_of(error: Exception, *, changes: bool) -> ExitCode:
     return ExitCode.UNREACHABLE
 
 
-def _unreachable(error: Exception) -> str:
+def _explain_unreachable(error: Exception) -> str:
     text = str(error)
-    if not getattr(error, "found", None):  # else it says what is at the addresses, and asks whether they are right
+    if not getattr(error, "found", None):  # otherwise the error describes what listens at the addresses
         text = f"no broker answers: {text}. Start one (`magnetar standalone`), or correct --url."
     if not has_cluster():
         return text
-    if not runs_brokers():
+    if not has_running_broker():
         text += f" No broker of the cluster in {DEFAULT_FOLDER} runs: `magnetar cluster up` starts it"
     else:
         text += (

@@ -2,7 +2,7 @@
 
     clock = ManualClock()
     clock.call_later(60, expire)
-    clock.advance(59)       # nothing happens
+    clock.advance(59)       # nothing is called
     clock.advance(1)        # calls expire()
 
 It implements `magnetar_wire.clock.Clock`, by which brokers, bookies and the SDK's internals get the time. Due calls run
@@ -63,7 +63,7 @@ class ManualClock:
             timer.cancel()
 
     def seconds_to_next_call(self) -> float | None:
-        """Return how far `advance` must go until it makes a call. None: nothing waits for the clock."""
+        """Return the seconds until the next call is due. None: no call is scheduled."""
         while self._due and self._due[0][2].callback is None:
             heapq.heappop(self._due)
         return max(0.0, self._due[0][0] - self._monotonic) if self._due else None

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["InProcessBroker"]
 
 _START_SECONDS: Final = 60.0
-# Standalone.close has a time-out of its own for each part.
+# Standalone.close has a timeout for each part. This is one for all of them.
 _STOP_SECONDS: Final = 120.0
 _PREFIX: Final = "magnetar-test-"
-# A temporary folder that nobody has locked is being created, or was left behind if it is older than this.
+# An unlocked temporary folder that is older than this was abandoned. A newer one may just be created.
 _ABANDONED_SECONDS: Final = 60.0
 _RESERVED: Final = {
     "data_folder": "pass `folder` instead",
@@ -113,7 +113,7 @@ class InProcessBroker(BrokerEndpoints):
         self.start()
 
     def close(self) -> None:
-        """Stop the broker, and delete its data unless they are in a folder of the caller's."""
+        """Stop the broker, and delete its data unless the caller has chosen the folder."""
         try:
             self.stop()
         finally:
@@ -148,7 +148,7 @@ class InProcessBroker(BrokerEndpoints):
 
 
 def _remove_abandoned() -> None:
-    """Delete the temporary folders of processes that ended without `close`."""
+    """Delete the temporary folders of processes that ended without calling `close`."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

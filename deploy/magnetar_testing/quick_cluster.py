@@ -5,7 +5,7 @@
         cluster.broker("broker-1").kill()
 
 It is `magnetar cluster` with shorter intervals (`QUICK`, `QUICK_BROKERS`), so that a test can wait for a recovery. The
-processes die with the process that started them.
+kernel ends the processes when the process that started them has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUICK: Final[dict[str, Any]] = {
     "metadata_retry_seconds": 0.2,
 }
 QUICK_BROKERS: Final[dict[str, Any]] = {"metadata_retry_seconds": 0.2}
-# ZooKeeper's ticks of half a second allow no less than one.
+# ZooKeeper's minimum is two ticks, which are half a second each.
 SESSION_TIMEOUT_S: Final = 2.0
 
 
@@ -50,8 +50,8 @@ def running_cluster(
 ) -> Iterator[LocalCluster]:
     """Start a cluster, and stop it at the end.
 
-    `settings` are options of the bookies and `broker_settings` those of the brokers, besides `QUICK` and
-    `QUICK_BROKERS`. Skip the test where there is no Java.
+    `settings` are those of the bookies and `broker_settings` those of the brokers, in addition to `QUICK` and
+    `QUICK_BROKERS`. Skip the test if there is no Java.
     """
     try:
         find_java()

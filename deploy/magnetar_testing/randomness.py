@@ -1,4 +1,4 @@
-"""Randomness that is the same in every run."""
+"""Deterministic randomness for tests."""
 
 from __future__ import annotations
 

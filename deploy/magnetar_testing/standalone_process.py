@@ -21,16 +21,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from magnetar_cli.bound_process import start_bound
-from magnetar_cli.source_roots import source_roots
+from magnetar_cli.bound_process import start_bound_process
+from magnetar_cli.child_environment import server_environment
 from magnetar_testing.broker_endpoints import BrokerEndpoints
-from magnetar_wire.configuration import ENVIRONMENT_PREFIX
 
 __all__ = ["StandaloneProcess"]
 
 _READY_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
-# A process that closes its output before it is ready is about to end.
+# Timeout for the end of a process that has closed its output before it was ready.
 _REPORT_SECONDS: Final = 5.0
 
 
@@ -79,10 +78,10 @@ class StandaloneProcess(BrokerEndpoints):
         command += [*self.flags, *(f"--set={name}={value}" for name, value in self.settings.items())]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self.process = start_bound(
+            self.process = start_bound_process(
                 command,
                 cwd=self.folder.parent,
-                env={**_surroundings(), "PYTHONPATH": os.pathsep.join(source_roots()), **self.environment},
+                env={**server_environment(), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -146,11 +145,6 @@ class StandaloneProcess(BrokerEndpoints):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _surroundings() -> dict[str, str]:
-    """Return this process' environment without the variables that would be settings of the server."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 def _port(url: str) -> str:

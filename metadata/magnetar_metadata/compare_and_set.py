@@ -60,7 +60,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from magnetar_metadata.core.envelope import (
+from magnetar_metadata.envelope import (
     MAX_PAYLOAD_BYTES,
     TOKEN_BYTES,
     Envelope,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from magnetar_metadata.core.paths import ROOT, check_path
 from magnetar_metadata.errors import InvalidLocation, InvalidPath
+from magnetar_metadata.paths import ROOT, check_path
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 

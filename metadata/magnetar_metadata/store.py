@@ -223,8 +223,9 @@ class MetadataStore(ABC):
         """Return the node as it was at this call, or later.
 
         The read is sent after the answer to the sync, not together with it: concurrent callers may share a sync
-        (shared_sync.py), which is then sent later than the read would be. If the connection breaks in between, the read
-        goes to a server that has seen everything that was answered to this session, including the sync.
+        (zookeeper/shared_sync.py), which is then sent later than the read would be. If the connection breaks in
+        between, the read goes to a server that has seen everything that was answered to this session, including the
+        sync.
         """
         await self.sync()
         return await self.get(path)

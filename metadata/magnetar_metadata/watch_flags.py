@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from magnetar_metadata.core.paths import is_at_or_below
 from magnetar_metadata.errors import Closed, SessionLost
+from magnetar_metadata.paths import is_at_or_below
 
 
 class WatchFlag:

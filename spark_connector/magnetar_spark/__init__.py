@@ -2,17 +2,25 @@
 
 Theory of operation
 -------------------
-    driver    source.py ─ options.py ─ topics.py ─► which partitions of which topics
-                 │
-                 ├─ batch_reader.py, stream_reader.py: from where to where, by plans that each partition's broker makes
-                 │  (magnetar.admin), held by leases
-                 └─ slicing.py: plans dealt out into slices, one Spark task each
-    executor  task.py: a slice ─► entries, straight from the bookies ─► Arrow record batches ─► Spark
+The way of a row, and the files in their order:
 
-Nothing here has a cursor or takes anything from a consumer. Where a query stands is in Spark's checkpoint alone, as
-plain JSON (offsets.py); a range between two such places always holds the same messages, so that a batch that is done
-again yields the same rows. What is between them can't be deleted while it is read: the broker that made the plan wrote
-a lease down first.
+    driver    source.py               Spark creates the data source and asks it for a schema and a reader
+              options/                the query's options, parsed and checked: topics, offsets, columns, limits
+              batch_reader.py         spark.read: plans the whole range once
+              stream_reader.py        spark.readStream: called by Spark for each micro-batch
+              stream/                 offsets of micro-batches, as JSON in Spark's checkpoint; limits, lag, commit
+              planning/               topics -> positions -> plans of the partitions' brokers -> slices
+              leases/                 keep planned messages from being deleted
+    both      log_slice.py            what one Spark task reads; pickled on the driver, unpickled on an executor
+    executor  task/                   reads a slice's entries from the bookies
+              arrow/                  converts entries to Arrow record batches, which Spark takes as rows
+
+`broker_requests.py` has the time-outs of the driver's requests, `errors.py` all errors.
+
+A query has no cursor and takes no messages from consumers. Its position is in Spark's checkpoint alone
+(`stream/offsets.py`). A range between two positions always has the same messages, so a micro-batch that is repeated
+has the same rows. Its messages can't be deleted while they are read: before a broker returns a plan, it records a
+lease.
 """
 
 from magnetar_spark.source import MagnetarDataSource, register

@@ -1,11 +1,11 @@
-"""`spark.read`: everything from one place of each partition to another, planned when the query is.
+"""`spark.read`: everything from one position of each partition to another, planned when the query is planned.
 
-Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
-reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
-since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
-when the lease is over may find that something was deleted meanwhile. So it is not given back when all is read, but
-shortened. Where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease holds, and
-this batch's part of it is given back at once.
+Spark plans a DataFrame of a Python source once, at its first action, and caches the plan with the DataFrame. So its
+range is fixed then, and later messages need another `load()`. The lease that the plans took is renewed by the tasks,
+since no part of the source runs on the driver after planning (leases/batch_lease.py). All actions of the DataFrame
+share it: an action that comes after its end may find that messages were deleted. So the lease is not released when all
+is read, but shortened. If a partition has nothing to read, or planning fails, no task needs its lease, and this batch's
+read of it is released at once.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException
-from magnetar_spark.bounds import EARLIEST, LATEST, Point
-from magnetar_spark.filter_bounds import ALL, FilterBounds, bounds_of
+from magnetar_spark.broker_requests import await_first_answer, gather_bounded
+from magnetar_spark.errors import hide_tracebacks
+from magnetar_spark.leases.batch_lease import BatchLease
+from magnetar_spark.leases.lease import Lease, create_shared_lease
 from magnetar_spark.log_slice import Connection, LogSlice
-from magnetar_spark.losses import Losses
-from magnetar_spark.narrowing import Narrowing
-from magnetar_spark.one_query import check_bounds, check_query
-from magnetar_spark.options import SourceOptions
-from magnetar_spark.places import ENDING, STARTING, check_order, place_at
-from magnetar_spark.plain_errors import plainly
-from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
-from magnetar_spark.reaching import answered
-from magnetar_spark.slicing import cut_into_slices
-from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import Lease, TaskLease, new_shared_lease
-from magnetar_spark.topic_wait import find_topics
-from magnetar_spark.topics import ReadLog, Topics
+from magnetar_spark.options.offset_option import EARLIEST, LATEST, RequestedOffset
+from magnetar_spark.options.source_options import SourceOptions
+from magnetar_spark.planning.data_loss import DataLossReporter
+from magnetar_spark.planning.filter_bounds import UNBOUNDED, FilterBounds, derive_bounds
+from magnetar_spark.planning.filter_pushdown import FilterPushdown
+from magnetar_spark.planning.log_plan import EARLIEST_POSITION, LogPlan, LogPlanner
+from magnetar_spark.planning.offset_resolution import ENDING, STARTING, check_start_before_end, resolve_offset
+from magnetar_spark.planning.plan_reuse_check import check_same_bounds, check_same_query
+from magnetar_spark.planning.slice_builder import build_slices
+from magnetar_spark.planning.topic_discovery import TopicDiscovery, TopicPartition, wait_for_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchReader", "PushFiltersReader"]
 
-# Planning a batch, and the first answer to a stream, are retried for this long. Somebody is waiting for the query to
-# begin; a query that runs retries for `reconnectSeconds`.
+# How long requests are retried while a batch is planned, and until a stream got its first answer: the user waits for
+# the query to start. A running query retries for `reconnectSeconds`.
 START_TIMEOUT_S: Final = 60
-# Of giving back leases, which end by themselves.
-_LONGEST_GOODBYE_S: Final = 5.0
+_RELEASE_TIMEOUT_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -60,139 +58,144 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._bounds = ALL
+        self._bounds = UNBOUNDED
 
     def partitions(self) -> Sequence[InputPartition]:
-        with plainly():
-            return asyncio.run(answered(self._options, self._partitions()))
+        with hide_tracebacks():
+            return asyncio.run(await_first_answer(self._options, self._plan_slices()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from magnetar_spark.task import read
+        from magnetar_spark.task.slice_reader import read_slice
 
-        # Where there is nothing to read, Spark makes a partition of its own.
+        # If there is nothing to read, Spark creates a partition of its own.
         if isinstance(partition, LogSlice):
-            with plainly():
-                check_query(partition.plan_id)
-                yield from read(partition, self._columns)
+            with hide_tracebacks():
+                check_same_query(partition.plan_id)
+                yield from read_slice(partition, self._columns)
 
-    async def _partitions(self) -> list[InputPartition]:
+    async def _plan_slices(self) -> list[InputPartition]:
         options = self._options
-        lease = new_shared_lease(options.batch_lease_s * 1000)
+        lease = create_shared_lease(options.batch_lease_s * 1000)
         planned_at = time.time()
         from magnetar.admin import AsyncAdmin
 
         async with AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name) as admin:
-            topics = Topics(admin, options.topics)
-            logs = await find_topics(admin, topics, options.topics, options.wait_for_topic_s)
-            options.starting.check_names("startingOffsets", [log.log for log in logs])
-            options.ending.check_names("endingOffsets", [log.log for log in logs])
-            planning = _Planning(admin, options, lease, self._bounds)
-            read: list[LogPlan] = []
+            discovery = TopicDiscovery(admin, options.topics)
+            partitions = await wait_for_topics(admin, discovery, options.topics, options.wait_for_topic_s)
+            options.starting.check_names(STARTING, [one.log for one in partitions])
+            options.ending.check_names(ENDING, [one.log for one in partitions])
+            planner = _BatchPlanner(admin, options, lease, self._bounds)
+            plans: list[LogPlan] = []
             try:
-                bounded = [log for log in logs if self._bounds.read_partition(log.partition)]
-                plans = await some_at_a_time(planning.plan, bounded)
-                read = [plan for plan in plans if plan is not None and plan.pieces]
+                accepted = [one for one in partitions if self._bounds.accepts_partition(one.partition)]
+                found = await gather_bounded(planner.plan_partition, accepted)
+                plans = [plan for plan in found if plan is not None and plan.pieces]
             finally:
-                await planning.give_back_leases({plan.log for plan in read})
-        connection = Connection(options.url, options.listener_name, options.reconnect_s)
+                await planner.release_leases(except_of={plan.log for plan in plans})
         return [
-            *cut_into_slices(
-                read,
+            *build_slices(
+                plans,
                 options.max_tasks,
-                TaskLease.of(lease, planned_at, [plan.log for plan in read]),
-                connection,
+                BatchLease.create(lease, planned_at, [plan.log for plan in plans]),
+                Connection(options.url, options.listener_name, options.reconnect_s),
                 options.fail_on_data_loss,
                 options.decoding,
                 min_tasks=options.min_tasks,
-                plan_id=lease.read_id.hex() if self._bounds != ALL else "",
+                plan_id=lease.read_id.hex() if self._bounds != UNBOUNDED else "",
             )
         ]
 
 
 class PushFiltersReader(BatchReader):
-    """The reader of a batch with the option `pushFilters`: it plans the messages that the query's filters can let pass
-    (filter_bounds.py, narrowing.py). Spark refuses a reader that has the method `pushFilters` unless
-    spark.sql.python.filterPushdown.enabled is set, so this is a class of its own. Spark's error shows its name, which
-    therefore names the option."""
+    """The reader of a batch with the option `pushFilters`: it plans only messages that the query's filters may accept
+    (planning/filter_bounds.py, planning/filter_pushdown.py).
+
+    Spark refuses a reader that has the method `pushFilters` unless spark.sql.python.filterPushdown.enabled is set, so
+    this is a class of its own. Spark's error shows its name, which therefore contains the option's.
+    """
 
     def __init__(self, options: SourceOptions, columns: Sequence[str], load_id: str) -> None:
         super().__init__(options, columns)
         self._load_id = load_id
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Spark evaluates all of them, too."""
-        self._bounds = bounds_of(filters)
+        """Derive the bounds, and return all filters, so that Spark evaluates them, too."""
+        self._bounds = derive_bounds(filters)
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        with plainly():
-            check_bounds(self._load_id, repr(self._bounds))
+        with hide_tracebacks():
+            check_same_bounds(self._load_id, repr(self._bounds))
         return super().partitions()
 
 
-class _Planning:
-    def __init__(self, admin: AsyncAdmin, options: SourceOptions, lease: Lease, bounds: FilterBounds = ALL) -> None:
+class _BatchPlanner:
+    def __init__(
+        self, admin: AsyncAdmin, options: SourceOptions, lease: Lease, bounds: FilterBounds = UNBOUNDED
+    ) -> None:
         self._admin = admin
         self._options = options
         holder = f"spark.read, {socket.gethostname()}, process {os.getpid()}"
         origin = f"{STARTING} or {ENDING}"
-        self._planner = Planner(admin, lease, options.listener_name, holder, origin)
-        self._losses = Losses(options.fail_on_data_loss)
-        self._narrowing = Narrowing(admin, bounds, options.fail_on_data_loss)
+        self._planner = LogPlanner(admin, lease, options.listener_name, holder, origin)
+        self._data_loss = DataLossReporter(options.fail_on_data_loss)
+        self._pushdown = FilterPushdown(admin, bounds, options.fail_on_data_loss)
         self._lease = lease
 
-    async def give_back_leases(self, read: Collection[str]) -> None:
-        """Gives back the leases of logs that are not read. A lease that can't be given back soon ends by itself."""
-        await self._planner.settle()
+    async def release_leases(self, *, except_of: Collection[str]) -> None:
+        """Release the leases of all logs but these. A lease that can't be released in time expires."""
+        await self._planner.wait_settled()
         try:
-            async with asyncio.timeout(_LONGEST_GOODBYE_S):
-                await some_at_a_time(self._end_lease, [log for log in self._planner.asked if log not in read])
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S):
+                unused = [log for log in self._planner.requested_logs if log not in except_of]
+                await gather_bounded(self._release_lease, unused)
         except TimeoutError:
             _log.warning("Brokers did not answer in time: the leases of what is not read end when their time is over")
 
-    async def _end_lease(self, log: str) -> None:
+    async def _release_lease(self, log: str) -> None:
         with contextlib.suppress(MagnetarException):
             await self._admin.reading.end_lease(log, self._lease.lease_id, read_id=self._lease.read_id)
 
-    async def plan(self, log: ReadLog) -> LogPlan | None:
-        """Of what is to be read of it; None: nothing is."""
-        starting, ending = self._options.starting.of(log.log), self._options.ending.of(log.log)
+    async def plan_partition(self, partition: TopicPartition) -> LogPlan | None:
+        """Return the plan of the partition's range; None if there is nothing to read."""
+        log = partition.log
+        starting, ending = self._options.starting.get_offset(log), self._options.ending.get_offset(log)
         if starting == LATEST or ending == EARLIEST:
-            # The topic must be there all the same, and so must the position that the other one may be.
-            point, option = (ending, ENDING) if starting == LATEST else (starting, STARTING)
-            await place_at(self._admin, log.log, point, option)
+            # The range is empty. Check that the topic exists, and that the other offset is valid.
+            offset, option = (ending, ENDING) if starting == LATEST else (starting, STARTING)
+            await resolve_offset(self._admin, log, offset, option)
             return None
-        start = EARLIEST_PLACE
+        start = EARLIEST_POSITION
         incarnation = ""
         if starting != EARLIEST:
-            incarnation, start = await self._place(log.log, starting, STARTING)
+            incarnation, start = await self._resolve(log, starting, STARTING)
         stop = None
         if ending != LATEST:
-            incarnation, stop = await self._place(log.log, ending, ENDING)
-            await check_order(self._admin, log.log, starting, start, ending, stop)
-        narrowed = await self._narrowing.find_start(log.log, start)
-        stop = await self._narrowing.find_stop(log.log, stop)
+            incarnation, stop = await self._resolve(log, ending, ENDING)
+            await check_start_before_end(self._admin, log, starting, start, ending, stop)
+        narrowed = await self._pushdown.narrow_start(log, start)
+        stop = await self._pushdown.narrow_stop(log, stop)
         if stop is not None and stop <= narrowed:
             return None
-        planned = await self._planner.plan(log.log, incarnation, narrowed, stop)
-        if narrowed != start and planned.lost:
-            # Trimmed meanwhile, so that it is not certain any more what was in front of it.
-            planned = await self._planner.plan(log.log, incarnation, start, stop)
-        if start == EARLIEST_PLACE:
-            # What was deleted in front of it was not asked for.
-            planned.chunks_deleted = False
-        if planned.other_incarnation:
-            # Deleted and made again within this moment.
-            self._losses.made_again(
-                log.log, incarnation or planned.incarnation, max(start, planned.stop), reads_on=False
+        plan = await self._planner.plan_range(log, incarnation, narrowed, stop)
+        if narrowed != start and plan.lost:
+            # The log was trimmed in between, so the filters may accept messages that were before the narrowed start.
+            plan = await self._planner.plan_range(log, incarnation, start, stop)
+        if start == EARLIEST_POSITION:
+            # Messages that were deleted before the query are not part of its range.
+            plan.chunks_deleted = False
+        if plan.other_incarnation:
+            # The topic was recreated while it was planned.
+            self._data_loss.report_recreated(
+                log, incarnation or plan.incarnation, max(start, plan.stop), reads_new_topic=False
             )
             return None
-        self._losses.deleted(log.log, planned.lost)
-        to = planned.end if stop is None else min(stop, planned.end)
-        if planned.stop < to:
-            self._losses.ends_before(log.log, planned.stop, to)
-        return planned
+        self._data_loss.report_deleted(log, plan.lost)
+        to = plan.end if stop is None else min(stop, plan.end)
+        if plan.stop < to:
+            self._data_loss.report_missing_end(log, plan.stop, to)
+        return plan
 
-    async def _place(self, log: str, point: Point, option: str) -> tuple[str, NextMessage]:
-        placed = await place_at(self._admin, log, point, option)
-        return placed.incarnation, placed.place
+    async def _resolve(self, log: str, offset: RequestedOffset, option: str) -> tuple[str, NextMessage]:
+        found = await resolve_offset(self._admin, log, offset, option)
+        return found.incarnation, found.place

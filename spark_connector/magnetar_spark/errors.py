@@ -18,9 +18,21 @@ SparkConnectorError
     └── TooManyChunks     a message in chunks that needs more memory than `maxChunkBytes`
 
 Spark's workers pickle errors, so each of these is constructed from its message alone.
+
+**Tracebacks.** A Python worker of Spark sends an error to the JVM as the text of its traceback, which the user finds
+inside the JVM's own. The messages of our errors and of brokers' errors say everything, so `hide_tracebacks` sets
+the environment variable by which Spark leaves the traceback out. The worker ends after any error.
 """
 
 from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from magnetar.exceptions import MagnetarException
 
 __all__ = [
     "BrokersAway",
@@ -39,7 +51,11 @@ __all__ = [
     "SubscriptionInUse",
     "TooManyChunks",
     "UnreadableEntry",
+    "hide_tracebacks",
+    "is_spark_worker",
 ]
+
+_HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
 class SparkConnectorError(Exception):
@@ -104,3 +120,20 @@ class UnreadableEntry(SparkConnectorError):
 
 class TooManyChunks(UnreadableEntry):
     """A message in chunks that was dropped before it was complete, since its task had no memory left for it."""
+
+
+@contextlib.contextmanager
+def hide_tracebacks() -> Iterator[None]:
+    """Have Spark show errors of the connector and of brokers without their tracebacks."""
+    try:
+        yield
+    except (SparkConnectorError, MagnetarException):
+        if is_spark_worker():
+            os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+
+
+def is_spark_worker() -> bool:
+    """Whether this process is a Python worker of Spark, and not the user's program."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

@@ -1,6 +1,6 @@
-"""What one Spark task reads: consecutive pieces of one partition's log, and all that it takes to read them.
+"""What one Spark task reads: consecutive pieces of one partition's log, and how to read them.
 
-It travels from the driver to an executor as a pickle, so it holds plain values alone.
+The driver pickles a slice for each task, so it has plain values only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.decoding import DEFAULT_DECODING, Decoding
-from magnetar_spark.task_lease import TaskLease
+from magnetar_spark.leases.batch_lease import BatchLease
+from magnetar_spark.options.decoding_options import DEFAULT_DECODING, DecodingOptions
 
-__all__ = ["RECONNECT_S", "Connection", "LogSlice", "SlicePiece"]
+__all__ = ["DEFAULT_RECONNECT_S", "Connection", "LogSlice", "SlicePiece"]
 
-# How long a running query retries what brokers and bookies do not answer: a rolling restart of a cluster takes minutes.
-RECONNECT_S: Final = 600
+# How long a running query retries requests that brokers and bookies do not answer. A rolling restart takes minutes.
+DEFAULT_RECONNECT_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,50 +27,52 @@ class SlicePiece:
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
-    # Messages of the first entry that are not wanted; and how many of the last are, from its first on; 0: all.
+    # Messages of the first entry that are before the range; and how many of the last entry are in it, from its first
+    # on; 0: all.
     skip_messages: int
     stop_after_messages: int
     bytes: int
     messages: int
     striping: Striping
     fragments: tuple[Fragment, ...]
-    # The last fragment was the last one of a ledger that was not closed when this was planned.
+    # The last fragment is that of a ledger that was not closed when the piece was planned.
     open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How a task reaches brokers, for a new plan and to renew a lease, and how long it retries them and bookies."""
+    """How a task reaches brokers, and how long it retries requests to them and to bookies."""
 
     service_url: str
     listener_name: str
-    reconnect_s: int = RECONNECT_S
+    reconnect_s: int = DEFAULT_RECONNECT_S
 
 
 @dataclass(frozen=True)
 class LogSlice(InputPartition):
-    # As the column `topic` shows it, and the number of the partition: -1 where the topic has none.
+    # The values of the columns `topic` and `partition`; the partition is -1 if the topic is not partitioned.
     topic: str
     partition: int
-    # The topic that holds the log: `topic-partition-<i>`, or the topic itself.
+    # The name of the partition, `topic-partition-<i>`, or of the topic if it is not partitioned.
     log: str
     incarnation: str
     pieces: tuple[SlicePiece, ...]
-    # Right in front of the first piece: where chunks of a message may be whose last chunk is in it; the nearest last.
+    # The pieces right before the first one, the nearest last. They may have the first chunks of a message whose last
+    # chunk is in the slice.
     before: tuple[SlicePiece, ...]
     # Addresses by the bookies' ids.
     bookies: dict[str, str]
     # None: the driver renews it.
-    lease: TaskLease | None
+    lease: BatchLease | None
     connection: Connection
     fail_on_data_loss: bool
-    decoding: Decoding = DEFAULT_DECODING
-    # What was right in front of `before` was deleted: a beginning that is not in it may have been there.
+    decoding: DecodingOptions = DEFAULT_DECODING
+    # Entries right before `before` were deleted: they may have had first chunks that are not in `before`.
     chunks_deleted: bool = False
-    # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
+    # There are entries before `before`, which are not searched: they may have first chunks that are not in `before`.
     more_before: bool = False
-    # Which of the slices of this log, of the same batch, it is.
+    # The number of the slice among those of its log in the same batch, and how many there are.
     part: int = 0
     parts: int = 1
-    # Of a plan that is narrowed to a query's filters; empty: it is not.
+    # The id of a plan with pushed filters; empty: it has none.
     plan_id: str = ""

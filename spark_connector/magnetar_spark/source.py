@@ -1,9 +1,8 @@
 """The data source named `magnetar`, as Spark calls it.
 
-Spark makes one of these for each thing that it asks for (the schema, a reader, a writer), and passes the options that
-it has for that: those of a query, those of a table that is being created (table_definition.py), `checkpointLocation`
-where a stream is written, or none. So options are checked where it is known what they are for, and not when this is
-made.
+Spark creates an instance for each call (schema, reader, writer), and passes the options that it has for that call:
+those of a query, those of a table that is being created (options/table_schema.py), `checkpointLocation` if a stream is
+written, or none. So options are checked by the call that uses them, and not by the constructor.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from magnetar_spark.batch_reader import BatchReader, PushFiltersReader
-from magnetar_spark.columns import spark_schema
-from magnetar_spark.errors import NoSink
-from magnetar_spark.options import batch_options, columns_of
-from magnetar_spark.plain_errors import plainly
+from magnetar_spark.errors import NoSink, hide_tracebacks
+from magnetar_spark.options.columns import build_spark_schema
+from magnetar_spark.options.source_options import parse_batch_options, parse_query_columns
+from magnetar_spark.options.table_schema import choose_schema_columns, is_table_definition, parse_table_columns
 from magnetar_spark.stream_reader import StreamReader
-from magnetar_spark.table_definition import is_table_definition, table_columns
-from magnetar_spark.user_schema import columns_of_schema
 
 __all__ = ["MagnetarDataSource", "register"]
 
@@ -37,7 +34,7 @@ _NO_SINK: Final = (
 class MagnetarDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Spark keeps one instance for all batches of a `load()`.
+        # Spark uses one instance for all batches of a `load()`.
         self._load_id = secrets.token_hex(_LOAD_ID_BYTES)
 
     @classmethod
@@ -45,15 +42,15 @@ class MagnetarDataSource(DataSource):
         return "magnetar"
 
     def schema(self) -> StructType:
-        with plainly():
+        with hide_tracebacks():
             if is_table_definition(self.options):
-                return spark_schema(table_columns(self.options))
-            return spark_schema(columns_of(self.options))
+                return build_spark_schema(parse_table_columns(self.options))
+            return build_spark_schema(parse_query_columns(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
-        with plainly():
-            options = batch_options(self.options)
-            columns = columns_of_schema(schema, options.columns)
+        with hide_tracebacks():
+            options = parse_batch_options(self.options)
+            columns = choose_schema_columns(schema, options.columns)
             if options.push_filters:
                 return PushFiltersReader(options, columns, self._load_id)
             return BatchReader(options, columns)
@@ -62,14 +59,14 @@ class MagnetarDataSource(DataSource):
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        with plainly():
+        with hide_tracebacks():
             raise NoSink(_NO_SINK)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        with plainly():
+        with hide_tracebacks():
             raise NoSink(_NO_SINK)
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the data source where Spark does not find it by itself: in the environment of the driver's Python."""
+    """Register the data source if Spark does not find it in the environment of the driver's Python."""
     spark.dataSource.register(MagnetarDataSource)

@@ -1,18 +1,19 @@
-"""`spark.readStream`, as Spark calls it: all that stream.py does, for a caller that waits.
+"""`spark.readStream` as Spark calls it: the blocking face of stream/topic_stream.py.
 
-Spark makes several of these. One lives as long as the query, in a process of its own on the driver, and is asked for
-offsets; that one has a loop, connections and leases, from when it is first asked on. Others are pickled and sent to
+Spark creates several of these. One exists as long as the query, in a process of its own on the driver, and plans
+micro-batches; it creates an event loop, connections and leases at the first call. Others are pickled and sent to
 executors, for `read` alone.
 
-Two things about PySpark 4.3 show here. What is raised while a reader is made is lost to the user behind an error of
-PySpark's own, so options are read when the reader is first asked for something. And when a query is stopped, Spark
-closes that process' connection and sends it SIGTERM, in either order and sometimes twice. Leases must be given back
-all the same: SIGTERM raises `SystemExit`, after which PySpark calls `stop`; once `stop` has begun SIGTERM is ignored;
-and `stop` is called at the process' exit, too, in case SIGTERM came in between.
+PySpark 4.3 determines two details. An error in the constructor reaches the user only as another error of PySpark, so
+options are parsed at the first call. And when a query is stopped, Spark closes the connection of that process and sends
+it SIGTERM, in either order and sometimes twice. Leases must be released in any case: SIGTERM raises `SystemExit`, after
+which PySpark calls `stop`; once `stop` has begun SIGTERM is ignored; and `stop` is also called at the process's exit,
+in case SIGTERM arrived in between.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import signal
 import sys
@@ -33,14 +34,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from magnetar_spark.batch_reader import START_TIMEOUT_S
-from magnetar_spark.driver_loop import DriverLoop
+from magnetar_spark.broker_requests import await_answer, await_first_answer
+from magnetar_spark.errors import hide_tracebacks, is_spark_worker
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import SourceOptions, stream_options
-from magnetar_spark.plain_errors import in_a_worker, plainly
-from magnetar_spark.plans import Limits
-from magnetar_spark.reaching import answered, naming_reconnect_timeout
-from magnetar_spark.stream import TopicStream
-from magnetar_spark.user_schema import columns_of_schema
+from magnetar_spark.options.source_options import SourceOptions, parse_stream_options
+from magnetar_spark.options.table_schema import choose_schema_columns
+from magnetar_spark.planning.log_plan import PlanLimits
+from magnetar_spark.stream.topic_stream import TopicStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,21 +59,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: _Driver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        with plainly():
-            driver = self._started()
-            return driver.run(driver.stream.initial())
+        with hide_tracebacks():
+            driver = self._start()
+            return driver.run(driver.stream.get_initial_offset())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        with plainly():
-            driver = self._started()
-            # With its other triggers the engine reads all that there is, and ends.
+        with hide_tracebacks():
+            driver = self._start()
+            # With its other triggers Spark reads everything that is there now, and ends.
             may_wait = not isinstance(limit, ReadAllAvailable)
-            return driver.run(driver.stream.latest(start, driver.limits(limit), may_wait=may_wait))
+            return driver.run(driver.stream.get_latest_offset(start, driver.get_limits(limit), may_wait=may_wait))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark takes one limit alone. Where there are two, the other is known here."""
-        with plainly():
-            options = stream_options(self._given)
+        """Return one limit, since Spark accepts only one. If there are two, `_Driver.get_limits` adds the other."""
+        with hide_tracebacks():
+            options = parse_stream_options(self._given)
         if options.max_messages:
             return ReadMaxRows(options.max_messages)
         if options.max_bytes:
@@ -83,84 +83,101 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._driver.stream.lag() if self._driver is not None else None
+        return self._driver.stream.get_lag() if self._driver is not None else None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with plainly():
-            driver = self._started()
+        with hide_tracebacks():
+            driver = self._start()
             driver.run(driver.stream.fix_target())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with plainly():
-            driver = self._started()
-            return driver.run(driver.stream.slices(start, end))
+        with hide_tracebacks():
+            driver = self._start()
+            return driver.run(driver.stream.plan_slices(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from magnetar_spark.task import read
+        from magnetar_spark.task.slice_reader import read_slice
 
         assert isinstance(partition, LogSlice)
-        with plainly():
-            yield from read(partition, self._columns(stream_options(self._given)))
+        with hide_tracebacks():
+            yield from read_slice(partition, self._choose_columns(parse_stream_options(self._given)))
 
     def commit(self, end: dict[str, Any]) -> None:
-        with plainly():
-            driver = self._started()
+        with hide_tracebacks():
+            driver = self._start()
             driver.run(driver.stream.commit(end))
 
     def stop(self) -> None:
-        """Gives the leases back, once, within a bounded time."""
+        """Release the leases, once, within a bounded time."""
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _exit:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.close()
 
-    def _started(self) -> _Driver:
+    def _start(self) -> _Driver:
+        """Return the driver, which the first call creates."""
         if self._driver is None:
-            options = stream_options(self._given)
-            self._columns(options)
+            options = parse_stream_options(self._given)
+            self._choose_columns(options)
             self._driver = _Driver(options)
-            if in_a_worker() and threading.current_thread() is threading.main_thread():
+            if is_spark_worker() and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, _exit)
                 atexit.register(self.stop)
         return self._driver
 
-    def _columns(self, options: SourceOptions) -> tuple[str, ...]:
-        return columns_of_schema(self._schema, options.columns)
+    def _choose_columns(self, options: SourceOptions) -> tuple[str, ...]:
+        return choose_schema_columns(self._schema, options.columns)
 
 
 class _Driver:
+    """A stream on an event loop of its own thread, which renews leases between the calls of Spark."""
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._loop = DriverLoop()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="magnetar-spark-driver", daemon=True)
+        self._thread.start()
         # A broker has answered this query.
-        self._reached = False
-        self._admin = self._loop.run(_made(options))
+        self._is_answered = False
+        self._admin = self._run(_create_admin(options))
         self.stream = TopicStream(self._admin, options)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._reached:
-            return self._loop.run(naming_reconnect_timeout(self._options, work))
-        result = self._loop.run(answered(self._options, work))
-        self._reached = True
+    def run(self, requests: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the coroutine, which makes requests to brokers."""
+        if self._is_answered:
+            return self._run(await_answer(self._options, requests))
+        result = self._run(await_first_answer(self._options, requests))
+        self._is_answered = True
         self._admin.set_operation_timeout(self._options.reconnect_s)
         return result
 
-    def limits(self, limit: ReadLimit) -> Limits:
-        """What the engine asks for goes before the options, but one of the two limits is all that it can ask for."""
+    def get_limits(self, limit: ReadLimit) -> PlanLimits:
+        """Combine Spark's limit, which takes precedence, with the other one in the options."""
         if isinstance(limit, ReadMaxRows):
-            return Limits(limit.max_rows, self._options.max_bytes)
+            return PlanLimits(limit.max_rows, self._options.max_bytes)
         if isinstance(limit, ReadMaxBytes):
-            return Limits(self._options.max_messages, limit.max_bytes)
-        return Limits()
+            return PlanLimits(self._options.max_messages, limit.max_bytes)
+        return PlanLimits()
 
     def close(self) -> None:
-        self._loop.run(self.stream.close())
-        self._loop.run(self._admin.close())
+        self._run(self.stream.close())
+        self._run(self._admin.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
         self._loop.close()
 
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine on the loop. If this thread is interrupted, it is cancelled."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
-async def _made(options: SourceOptions) -> AsyncAdmin:
+
+async def _create_admin(options: SourceOptions) -> AsyncAdmin:
     from magnetar.admin import AsyncAdmin
 
     return AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name)

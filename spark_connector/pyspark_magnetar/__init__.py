@@ -1,5 +1,7 @@
-"""What Spark looks for by itself: a package named `pyspark_…` with a `DefaultSource`, so `.format("magnetar")` works
-wherever this is installed."""
+"""The package by which Spark finds the format `magnetar` without registration.
+
+Spark imports each installed package whose name begins with `pyspark_`, and registers its `DefaultSource`.
+"""
 
 from magnetar_spark.source import MagnetarDataSource as DefaultSource
 

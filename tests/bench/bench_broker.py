@@ -24,6 +24,7 @@ from typing import Final
 import magnetar
 from magnetar import aio
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_cli.perf.load import Load, SendCallback, publish_load
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.bench.bench_ledger import ALONE, KIB, OPTIONS, added, in_thread, plain_file, tell
 from tests.bench.bookie_processes import BookieChild, bookie_child, client_of
@@ -168,20 +169,22 @@ def _latency_ratio(ours: list[float], plain: list[float]) -> float:
 
 
 def _paced(producer: magnetar.Producer, count: int) -> list[float]:
-    payload, samples, done = os.urandom(MESSAGE_BYTES), list[float](), threading.Event()
-    began = time.perf_counter() + 0.05
-    for number in range(count):
-        due = began + number / RATE_PER_S
-        while (wait := due - time.perf_counter()) > 0:
-            time.sleep(wait)
+    """Publish at `RATE_PER_S`. Return the seconds from when each message was due until it was persisted."""
+    samples, done = list[float](), threading.Event()
 
-        def receipted(result: object, _id: object, due: float = due) -> None:
+    def make_callback(due: float, messages: int) -> SendCallback:
+        assert messages == 1, "each message has its own due time"
+
+        def add_sample(result: object, _id: object) -> None:
             assert result == magnetar.Result.Ok
             samples.append(time.perf_counter() - due)
             if len(samples) == count:
                 done.set()
 
-        producer.send_async(payload, receipted)
+        return add_sample
+
+    load = Load(MESSAGE_BYTES, RATE_PER_S, count)
+    publish_load([producer], load, make_callback, began=time.perf_counter() + 0.05)
     assert done.wait(60)
     return samples
 

@@ -24,7 +24,7 @@ from crc32c import crc32c
 
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
 from magnetar_spark.arrow import EntriesToArrow
-from magnetar_spark.columns import arrow_schema
+from magnetar_spark.options.columns import build_arrow_schema
 from magnetar_wire.batch import Messages, decode_messages, encode_batch
 from magnetar_wire.entry import add_broker_metadata, decode_entry, split_broker_metadata
 from tests.bench.harness import Result, ratio
@@ -147,14 +147,14 @@ def arrow_of_lists(stored: Sequence[bytes], topic: str, schema: Any) -> Any:
 
 
 def decode_arrow(name: str, messages: Messages, entries: int, floor: float | None) -> Result:
-    entry, topic, schema = encode_batch(messages, SHARED), "persistent://public/default/topic", arrow_schema()
+    entry, topic, schema = encode_batch(messages, SHARED), "persistent://public/default/topic", build_arrow_schema()
     stored = [add_broker_metadata(entry, 1_700_000_000_000, 999 + COUNT * index) for index in range(entries)]
     converter = EntriesToArrow(schema.names, topic, 0)
-    (batch,) = converter.add(1, 0, stored)
+    (batch,) = converter.convert_entries(1, 0, stored)
     assert batch.equals(arrow_of_lists(stored, topic, schema))
     return ratio(
         name,
-        lambda: list(converter.add(1, 0, stored)),
+        lambda: list(converter.convert_entries(1, 0, stored)),
         lambda: arrow_of_lists(stored, topic, schema),
         against=AGAINST,
         floor=floor,

@@ -1,11 +1,11 @@
 """A client in a process of its own, for the benchmarks: `python -m tests.bench.client_child ROLE …`.
 
-    tail URL TOPIC              receives and acknowledges what comes; asked on standard input, tells how much that was
-    publish URL TOPIC MB_PER_S  publishes 1 KiB messages at that rate, until its standard input ends
-    burst URL TOPIC             for each number on standard input publishes so many as fast as it can, and tells how
-                                many seconds it took until all were durable
+    tail URL TOPIC              receives and acknowledges messages; for each line of input, prints their number so far
+    publish URL TOPIC MB_PER_S  publishes 1 KiB messages at that rate until its standard input ends
+    burst URL TOPIC             for each number on standard input, publishes as many messages as fast as it can, and
+                                prints the seconds until all are persisted
 
-It says `ready` when it has begun.
+It prints `ready` when it has connected. Load is generated as by `magnetar perf produce`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import magnetar
+from magnetar_cli.perf.load import Load, publish_load
 
 __all__ = ["MESSAGE_BYTES", "ClientChild", "batching_producer", "client_child", "published"]
 
 MESSAGE_BYTES: Final = 1024
+# A group of messages at a fixed rate is sent at this interval.
+_GROUP_S: Final = 0.01
 
 
 def batching_producer(client: magnetar.Client, topic: str) -> magnetar.Producer:
@@ -39,14 +42,15 @@ def batching_producer(client: magnetar.Client, topic: str) -> magnetar.Producer:
 
 
 def published(producer: magnetar.Producer, count: int) -> float:
-    """Seconds until so many messages are durable."""
-    payload = os.urandom(MESSAGE_BYTES)
-    send = producer.send_async
+    """Publish messages as fast as possible. Return the seconds until all are persisted."""
     began = time.perf_counter()
-    for _ in range(count):
-        send(payload, None)
+    publish_load([producer], Load(MESSAGE_BYTES, messages=count), _no_callback)
     producer.flush()
     return time.perf_counter() - began
+
+
+def _no_callback(due: float, count: int) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -54,14 +58,14 @@ class ClientChild:
     process: subprocess.Popen[str]
 
     def received(self) -> int:
-        """So many messages so far."""
-        return int(self._asked(""))
+        """Return the number of messages received so far."""
+        return int(self._request(""))
 
     def burst(self, messages: int) -> float:
-        """Publishes so many; the seconds that it took."""
-        return float(self._asked(str(messages)))
+        """Publish messages. Return the seconds until all are persisted."""
+        return float(self._request(str(messages)))
 
-    def _asked(self, line: str) -> str:
+    def _request(self, line: str) -> str:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{line}\n")
@@ -97,40 +101,36 @@ def _tail(url: str, topic: str) -> None:
                 received += len(messages)
                 consumer.acknowledge_cumulative(messages[-1])
 
-    _say("ready")
+    _print("ready")
     threading.Thread(target=receive, daemon=True).start()
     for _ in sys.stdin:
-        _say(str(received))
+        _print(str(received))
 
 
 def _publish(url: str, topic: str, mb_per_s: str) -> None:
     client = magnetar.Client(url)
     producer = batching_producer(client, topic)
-    payload, ended = os.urandom(MESSAGE_BYTES), threading.Event()
+    ended = threading.Event()
 
     def wait_for_end() -> None:
         sys.stdin.read()
         ended.set()
 
     threading.Thread(target=wait_for_end, daemon=True).start()
-    _say("ready")
-    began, sent = time.perf_counter(), 0
-    while not ended.wait(0.01):
-        due = int((time.perf_counter() - began) * float(mb_per_s) * 1e6 / MESSAGE_BYTES)
-        for _ in range(due - sent):
-            producer.send_async(payload, None)
-        sent = due
+    _print("ready")
+    load = Load(MESSAGE_BYTES, rate=float(mb_per_s) * 1e6 / MESSAGE_BYTES, group_s=_GROUP_S)
+    publish_load([producer], load, _no_callback, ended.is_set)
     client.close()
 
 
 def _burst(url: str, topic: str) -> None:
     producer = batching_producer(magnetar.Client(url), topic)
-    _say("ready")
+    _print("ready")
     for line in sys.stdin:
-        _say(str(published(producer, int(line))))
+        _print(str(published(producer, int(line))))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -37,9 +37,9 @@ class ReadyMade(DataSource):
         return "ready_made"
 
     def schema(self) -> StructType:
-        from magnetar_spark.columns import spark_schema
+        from magnetar_spark.options.columns import build_spark_schema
 
-        return spark_schema()
+        return build_spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ReadyMadeReader(self.options["file"], int(self.options["tasks"]), int(self.options["batches"]))

@@ -49,7 +49,7 @@ _LINES: Final = "2000"
 
 
 def docker(*arguments: str) -> str:
-    """What `docker …` says."""
+    """Run `docker`, and return its output."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr}"
     return done.stdout.strip()
@@ -59,9 +59,9 @@ def compose_command() -> list[str]:
     """How compose is called here. Skips, and says why, where that can't be."""
     if shutil.which("docker") is None:
         pytest.skip("there is no docker on the PATH")
-    asked = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
-    if asked.returncode:
-        pytest.skip(f"no engine answers: {asked.stderr.strip()}")
+    info = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
+    if info.returncode:
+        pytest.skip(f"no engine answers: {info.stderr.strip()}")
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
         return ["docker", "compose"]
     if shutil.which("docker-compose") is not None:
@@ -83,7 +83,7 @@ class ComposeProject(DockerCompose):
     @classmethod
     @contextlib.contextmanager
     def made(cls, folder: Path) -> Iterator[ComposeProject]:
-        """Built, up and healthy; gone at the end."""
+        """Build the project, and yield it when it is healthy. Remove it at the end."""
         command = compose_command()
         name = f"magnetar-test-{uuid.uuid4().hex[:8]}"
         ports: list[int] = []
@@ -120,7 +120,7 @@ class ComposeProject(DockerCompose):
         return "pulsar://" + ",".join(f"localhost:{self.variables[f'BROKER_{i}_PULSAR_PORT']}" for i in (1, 2))
 
     def compose(self, *arguments: str) -> str:
-        """What `docker-compose …` says."""
+        """Run `docker-compose`, and return its output."""
         return self._run_command([*self.compose_command_property, *arguments]).stdout.decode()
 
     def up(self, *arguments: str) -> None:
@@ -146,7 +146,7 @@ class ComposeProject(DockerCompose):
         return found
 
     def health(self, service: str) -> str:
-        """As its health check says: starting, healthy, unhealthy."""
+        """Return the state of its health check: starting, healthy or unhealthy."""
         state = self.inspected(service)["State"]
         return str(state["Health"]["Status"]) if state["Running"] else "not running"
 
@@ -178,5 +178,5 @@ class ComposeProject(DockerCompose):
 
     def logs(self, *services: str) -> str:
         """Without names and colours in front where it is of one."""
-        said = self.compose("logs", "--no-color", "--tail", _LINES, *services)
-        return re.sub(r"(?m)^[^|\n]*\| ?", "", said) if len(services) == 1 else said
+        output = self.compose("logs", "--no-color", "--tail", _LINES, *services)
+        return re.sub(r"(?m)^[^|\n]*\| ?", "", output) if len(services) == 1 else output

@@ -1,4 +1,4 @@
-"""Messages that are numbers: published without a pause while something is done to the cluster, then accounted for."""
+"""Publish numbered messages while a test injects faults into the cluster, and read them back."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["Publishing", "publishing", "read_all"]
 
 _SEND_TIMEOUT_MS: Final = 120_000
 _READ_MS: Final = 60_000
-_A_SECOND: Final = 500
+_MESSAGES_PER_S: Final = 500
 _DEADLINE_S: Final = 120.0
 
 
 class Publishing:
-    """0, 1, 2 … to one topic, as long as it is not told to end."""
+    """Publishes 0, 1, 2, … to one topic until `end`."""
 
     def __init__(self, client: magnetar.Client, topic: str) -> None:
         self._producer = client.create_producer(
             topic, send_timeout_millis=_SEND_TIMEOUT_MS, block_if_queue_full=True, batching_max_publish_delay_ms=5
         )
-        self._told_to_end = threading.Event()
+        self._stop_requested = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publishing")
-        # Of which there is a receipt, in the order in which those came.
+        # The numbers of persisted messages, in the order of their receipts.
         self.receipts: list[int] = []
         self.failures: list[object] = []
         self.sent = 0
@@ -36,13 +36,13 @@ class Publishing:
         self._thread.start()
 
     def end(self) -> None:
-        """Returns when everything has been answered."""
-        self._told_to_end.set()
+        """Stop publishing, and return when all messages have results."""
+        self._stop_requested.set()
         self._thread.join()
         self._producer.close()
 
     def wait_more(self, messages: int) -> None:
-        """Until so many more have a receipt than now."""
+        """Wait until this many more messages are persisted."""
         wanted = len(self.receipts) + messages
         deadline = time.monotonic() + _DEADLINE_S
         while len(self.receipts) < wanted:
@@ -50,7 +50,7 @@ class Publishing:
             time.sleep(0.05)
 
     def _run(self) -> None:
-        while not self._told_to_end.wait(1 / _A_SECOND):
+        while not self._stop_requested.wait(1 / _MESSAGES_PER_S):
             self._send(self.sent)
             self.sent += 1
 
@@ -66,17 +66,17 @@ class Publishing:
 
 @contextmanager
 def publishing(client: magnetar.Client, topic: str) -> Iterator[Publishing]:
-    """Under way inside; ended, and everything answered, behind it."""
-    found = Publishing(client, topic)
-    found.start()
+    """Publish while the block runs. At its end all messages have results."""
+    publishing = Publishing(client, topic)
+    publishing.start()
     try:
-        yield found
+        yield publishing
     finally:
-        found.end()
+        publishing.end()
 
 
 def read_all(consumer: magnetar.Consumer, last: int) -> list[int]:
-    """All that comes as far as the message `last`, in its order."""
+    """Receive and acknowledge messages up to `last`, and return all of them in order."""
     found: list[int] = []
     while not found or found[-1] != last:
         message = consumer.receive(_READ_MS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar_cli.local_java import NoJava, find_java
-from magnetar_cli.local_zookeeper import LocalZooKeeper
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 
 
 def _started(servers: int, factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:

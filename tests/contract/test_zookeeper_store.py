@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.compare_and_set import read
 from magnetar_metadata.errors import NoStore, Unavailable
 from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import MetadataStoreContract, Space, count_with
 from tests.contract.zookeeper_space import ZooKeeperSpace

@@ -150,7 +150,7 @@ class Lives:
             case 1:
                 bookie.hanging = {"add"}
             case 2 | 3:
-                server.next_request(
+                server.queue_faults(
                     store, self.chance.choice([Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST])
                 )
             case 4:

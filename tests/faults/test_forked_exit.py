@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_cli.source_roots import source_roots
+from magnetar_cli.child_environment import source_roots
 from tests.guide import PROJECT
 
 pytestmark = [

@@ -8,7 +8,7 @@ import pytest
 
 import magnetar
 from magnetar_cli.cluster import LocalCluster
-from magnetar_spark import task
+from magnetar_spark.task import slice_reader
 from magnetar_testing.quick_cluster import running_cluster
 from tests.spark_slices import slices_of
 
@@ -46,7 +46,7 @@ def test_rows_are_the_same_when_a_bookie_is_killed_while_they_are_read(cluster: 
     ]
     for name, strike, mend in strikes:
         numbers: list[int] = []
-        for batch in task.read(one, ("value", "index")):
+        for batch in slice_reader.read_slice(one, ("value", "index")):
             values = batch.column("value")
             numbers += [int(values[place].as_py()[:6]) for place in range(batch.num_rows)]
             if len(numbers) == batch.num_rows:

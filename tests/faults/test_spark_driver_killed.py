@@ -1,7 +1,7 @@
 """Spark drivers killed with -9 in the middle of micro-batches, and started again on their checkpoints.
 
 Where a kill met a driver is read from what it left. A driver takes seconds to start, so each moment is met once here;
-`MAGNETAR_SPARK_KILLS=30` kills more often, and tests/unit/spark/test_stream.py crashes without Spark, and often.
+`MAGNETAR_SPARK_KILLS=30` kills more often, and tests/unit/spark/test_topic_stream.py crashes without Spark, and often.
 """
 
 from __future__ import annotations

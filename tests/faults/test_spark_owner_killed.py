@@ -10,9 +10,9 @@ import pytest
 
 import magnetar
 from magnetar.admin import Admin, AsyncAdmin
-from magnetar_spark.options import stream_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.stream import TopicStream
+from magnetar_spark.options.source_options import parse_stream_options
+from magnetar_spark.planning.log_plan import PlanLimits
+from magnetar_spark.stream.topic_stream import TopicStream
 from magnetar_testing.quick_cluster import running_cluster
 from tests.running_spark import read_rows, spark_session, stream, until
 
@@ -47,9 +47,9 @@ async def first_micro_batch(url: str) -> int:
     """How many messages it has, as a stream's driver plans it."""
     options = {"url": url, "topic": "survives", "startingOffsets": "earliest", "progressSubscription": "spark"}
     async with AsyncAdmin(url) as admin:
-        stream = TopicStream(admin, stream_options(options))
-        start = await stream.initial()
-        slices = await stream.slices(start, await stream.latest(start, Limits()))
+        stream = TopicStream(admin, parse_stream_options(options))
+        start = await stream.get_initial_offset()
+        slices = await stream.plan_slices(start, await stream.get_latest_offset(start, PlanLimits()))
         await stream.close()
     return sum(piece.messages for one in slices for piece in one.pieces)
 

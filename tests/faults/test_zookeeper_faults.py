@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar_cli.local_java import NoJava, find_java
-from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.compare_and_set import change, read
 from magnetar_metadata.errors import MetadataError, NotSent, OutcomeUnknown, SessionLost, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore, Node, SessionState, Stat, Watch
 from magnetar_metadata.zookeeper import open_zookeeper
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SystemRandomness
 from tests.contract.zookeeper_space import ZooKeeperSpace

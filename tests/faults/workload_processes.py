@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from magnetar_cli.bound_process import start_bound
+from magnetar_cli.bound_process import start_bound_process
 
 __all__ = ["AckWatch", "ChainRun", "WorkloadProcess", "die_with_parent"]
 
@@ -31,7 +31,7 @@ class WorkloadProcess:
     def __init__(self, name: str, words: Sequence[str], standard_error: Path) -> None:
         self.name = name
         with standard_error.open("ab") as log:
-            self._process = start_bound(
+            self._process = start_bound_process(
                 [sys.executable, "-m", "tests.faults.ledger_workload", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

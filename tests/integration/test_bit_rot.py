@@ -13,8 +13,8 @@ from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.client import LedgerClientSettings
 from magnetar_cli.local_java import NoJava, find_java
-from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.location import open_metadata
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.process.exit_status import ExitStatus

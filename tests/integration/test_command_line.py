@@ -1,6 +1,6 @@
-"""`magnetar produce`, `consume`, `tail`, `topics` and the like on a real standalone.
+"""`magnetar produce`, `consume`, `tail`, `topics` and other client commands on a real standalone.
 
-Those that are not struck run in this process: what they read is a pipe that stands for standard input.
+Commands that need neither input nor a signal run in this process.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def test_produce_resumes_or_reports_unknown_after_broker_outage(
             assert lost.stdout is not None
             told = [json.loads(one) for one in lost.stdout.read().splitlines()]
         assert (told[-1]["receipts"], told[-1]["unknown"]) == (1, 1)
-        monkeypatch.setattr(service, "PATIENCE_S", 0.5)
+        monkeypatch.setattr(service, "OPERATION_TIMEOUT_S", 0.5)
         server.start()
         with line.process("produce", "t", "--ids", "--in", "lines", "--send-timeout-s", "0") as impatient:
             assert impatient.stdin is not None

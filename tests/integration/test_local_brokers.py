@@ -20,8 +20,8 @@ from magnetar_cli.cluster import (
     NoSuchName,
     NotStarted,
     NotThere,
+    external_zookeeper,
     members,
-    outside_zookeeper,
 )
 from magnetar_cli.cluster.state import load
 from magnetar_cli.command import app
@@ -174,7 +174,7 @@ def test_removed_broker_is_deleted_and_its_name_is_reusable(cluster: LocalCluste
 
 def test_down_ends_brokers_first(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """They close what they have on bookies."""
-    monkeypatch.setattr(outside_zookeeper, "CONNECT_S", 0.5)
+    monkeypatch.setattr(external_zookeeper, "CONNECT_S", 0.5)
     cluster.pause("bookie-1")
     cluster.down()
     assert set(states(cluster).values()) == {"stopped"}

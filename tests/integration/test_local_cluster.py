@@ -28,7 +28,7 @@ from magnetar_cli.cluster import (
     NoSuchName,
     NotStarted,
     NotThere,
-    outside_zookeeper,
+    external_zookeeper,
 )
 from magnetar_cli.cluster.process import ProcessId, is_running, send
 from magnetar_cli.cluster.state import load, locked, save
@@ -281,7 +281,7 @@ def test_one_that_lost_its_metadata_session_is_not_called_starting(three: LocalC
 def test_forced_wipe_works_without_external_zookeeper(
     three: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(outside_zookeeper, "CONNECT_S", 0.5)
+    monkeypatch.setattr(external_zookeeper, "CONNECT_S", 0.5)
     down = ["cluster", "down", "--wipe", "--folder", str(three.folder)]
     refused = CliRunner().invoke(app, down)
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1), refused.stderr
@@ -297,7 +297,7 @@ def test_forced_wipe_works_without_external_zookeeper(
 
 def test_up_reports_progress_while_waiting(tmp_path: Path) -> None:
     told: list[str] = []
-    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, say=told.append) as cluster:
+    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, on_progress=told.append) as cluster:
         cluster.up(1, zookeeper=_NO_ZOOKEEPER)
     assert told[0].startswith("bookie-1: ")
 

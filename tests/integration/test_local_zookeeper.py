@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from magnetar_cli.local_java import NoJava, find_java
-from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.errors import Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_metadata.zookeeper import open_zookeeper
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 from magnetar_wire.clock import SystemClock
 from tests.child_process import ChildProcess
 from tests.running import run, until
@@ -26,7 +26,7 @@ _REPOSITORY = Path(__file__).parents[2]
 _STARTER = """
 import sys, time
 from pathlib import Path
-from magnetar_cli.local_zookeeper import LocalZooKeeper
+from magnetar_testing.local_zookeeper import LocalZooKeeper
 with LocalZooKeeper(Path(sys.argv[1])) as zookeeper:
     print(zookeeper.servers[0]._process.pid, flush=True)
     time.sleep(600)

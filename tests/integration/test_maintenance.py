@@ -19,7 +19,7 @@ from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.command import app
-from magnetar_cli.maintenance import by_hand
+from magnetar_cli.maintenance import sample_ledgers
 from magnetar_testing.quick_cluster import running_cluster
 from tests.running import GENEROUS_S, run
 
@@ -215,7 +215,7 @@ def test_a_bookie_is_decommissioned_under_load(cluster: LocalCluster) -> None:
             closed = await writer.close()
             assert closed.last_entry_id + 1 == acknowledged
             assert leaver not in closed.bookies()
-            read = await by_hand.read_back(client, made.ledger_id, lambda _: None)
+            read = await sample_ledgers.verify_ledger(client, made.ledger_id, lambda _: None)
             assert read.entries == acknowledged
             return made.ledger_id, acknowledged
 
@@ -233,7 +233,7 @@ async def _write(writer: LedgerWriter, stop: asyncio.Event) -> int:
     """Adds one by one, as fast as they complete; returns how many did."""
     acknowledged = 0
     while not stop.is_set():
-        await writer.add(by_hand.entry_of(writer.ledger_id, acknowledged, 200))
+        await writer.add(sample_ledgers.make_entry(writer.ledger_id, acknowledged, 200))
         acknowledged += 1
     return acknowledged
 

@@ -16,7 +16,7 @@ import pytest
 
 from magnetar.admin import Admin
 from magnetar.exceptions import NotFound
-from magnetar_cli.local_java import OLDEST, own_java
+from magnetar_cli.local_java import OLDEST_VERSION, find_installed_java
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.java_client import Act, run_java_checks
 from tests.peers import PeerUnavailable, java_client_jars
@@ -168,8 +168,8 @@ class _Acts:
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Of all checks, by their names: what is wrong."""
-    if own_java() is None:
-        pytest.skip(f"no JDK {OLDEST} or newer in JAVA_HOME or PATH")
+    if find_installed_java() is None:
+        pytest.skip(f"no JDK {OLDEST_VERSION} or newer in JAVA_HOME or PATH")
     try:
         jars = java_client_jars()
     except PeerUnavailable as error:

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.read.striping import Striping
 from magnetar_cli.cluster import LocalCluster, NoCluster, NotStarted
-from magnetar_cli.maintenance import by_hand
+from magnetar_cli.maintenance import sample_ledgers
 from magnetar_metadata.zookeeper import open_zookeeper
 from magnetar_testing.quick_cluster import QUICK, SESSION_TIMEOUT_S, running_cluster
 from magnetar_wire.clock import SystemClock
@@ -27,13 +27,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 async def _written(cluster: LocalCluster, entries: int) -> int:
     async with cluster.client() as client:
-        ledger_id, _ = await by_hand.write(client, Striping(3, 3, 2), entries, 100, lambda _: None, claim=True)
+        ledger_id, _ = await sample_ledgers.write_ledger(
+            client, Striping(3, 3, 2), entries, 100, lambda _: None, claim=True
+        )
         return ledger_id
 
 
 async def _read(cluster: LocalCluster, ledger_id: int) -> int:
     async with cluster.client() as client:
-        return (await by_hand.read_back(client, ledger_id, lambda _: None)).entries
+        return (await sample_ledgers.verify_ledger(client, ledger_id, lambda _: None)).entries
 
 
 def test_entries_survive_kill_9_of_all_bookies_and_zookeeper(cluster: LocalCluster) -> None:

@@ -21,16 +21,19 @@ from magnetar._event_loop import background
 from magnetar.admin import Admin, AsyncAdmin, NextMessage
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest
-from magnetar_spark import bookie_calls, task
 from magnetar_spark.errors import DataLost, UnreadableEntry
-from magnetar_spark.options import stream_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.stream import TopicStream
-from magnetar_spark.task_lease import TaskLease, new_lease
+from magnetar_spark.leases.batch_lease import BatchLease
+from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.options.source_options import parse_stream_options
+from magnetar_spark.planning.log_plan import PlanLimits
+from magnetar_spark.stream.topic_stream import TopicStream
+from magnetar_spark.task.bookie_connections import BookieConnections, get_worker_connections
+from magnetar_spark.task.slice_reader import read_slice
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.grpc_transport.connection import GrpcConnection
 from tests.produce_client import ProduceClient
 from tests.running import until
 from tests.spark_slices import ids_of, rows_of, slices_of
@@ -136,37 +139,61 @@ def test_any_slice_of_a_log_has_the_rows_that_the_sdk_reads(
     assert indexes == [*range(begin, end)]
 
 
-def test_a_task_that_is_broken_off_leaves_nothing(server: StandaloneProcess, log: list[dict[str, Any]]) -> None:
-    """What was on its way is ended with it, and the connections a few seconds later."""
+@pytest.fixture
+def open_connections(monkeypatch: pytest.MonkeyPatch) -> set[GrpcConnection]:
+    """The gRPC connections of this process that are opened during the test, and are not closed."""
+    background.run(get_worker_connections().close())
+    opened: set[GrpcConnection] = set()
+    connect, close = GrpcTransport.connect, GrpcConnection.close
+
+    def record_connect(self: GrpcTransport, address: str) -> GrpcConnection:
+        connection = connect(self, address)
+        opened.add(connection)
+        return connection
+
+    async def record_close(self: GrpcConnection) -> None:
+        opened.discard(self)
+        await close(self)
+
+    monkeypatch.setattr(GrpcTransport, "connect", record_connect)
+    monkeypatch.setattr(GrpcConnection, "close", record_close)
+    return opened
+
+
+def test_a_task_that_is_broken_off_leaves_nothing(
+    server: StandaloneProcess, log: list[dict[str, Any]], open_connections: set[GrpcConnection]
+) -> None:
+    """Its requests in flight are cancelled, and its connections are closed a few seconds later."""
     (one,) = slices_of(server.service_url, TOPIC)
-    reading = task.read(one, ("value",))
+    assert not open_connections
+    reading = read_slice(one, ("value",))
     next(reading)
-    calls = bookie_calls.of_this_worker()
-    assert calls.connections == 1
+    assert len(open_connections) == 1
     reading.close()
-    assert calls.connections == 1  # for the next task
+    assert len(open_connections) == 1  # for the next task
 
     async def others() -> int:
         return len([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
 
     assert background.run(others()) == 0
-    # Nor does one that was never begun do anything.
-    task.read(one, ("value",)).close()
-    background.run(calls.close())
+    # A task that was never begun does nothing.
+    read_slice(one, ("value",)).close()
+    background.run(get_worker_connections().close())
+    assert not open_connections
     assert len(rows_of([one], ("value",))) == len(log)
 
 
-def test_idle_bookie_connections_are_closed(server: StandaloneProcess) -> None:
-    calls = bookie_calls.BookieCalls(bookie_calls.of_this_worker().transport, kept_s=0.01)
+def test_idle_bookie_connections_are_closed(server: StandaloneProcess, open_connections: set[GrpcConnection]) -> None:
+    connections = BookieConnections(GrpcTransport(), idle_timeout_s=0.01)
 
     async def body() -> None:
-        calls.enter()
+        connections.acquire()
         with contextlib.suppress(Exception):
-            await calls.ask(server.service_url.removeprefix("magnetar://"), ReadRequest(), 10.0)
-        assert calls.connections == 1
-        calls.leave()
+            await connections.read(server.service_url.removeprefix("magnetar://"), ReadRequest(), 10.0)
+        assert len(open_connections) == 1
+        connections.release()
         async with asyncio.timeout(_GENEROUS_S):
-            while calls.connections:
+            while open_connections:
                 await asyncio.sleep(0.01)
 
     background.run(body())
@@ -182,7 +209,7 @@ def test_deleted_entries_raise_data_lost_or_are_skipped(
         with client.create_producer(topic, batching_enabled=False) as producer:
             for number in range(20):
                 producer.send(b"%d" % number)
-    lease = new_lease(60_000)
+    lease = create_lease(60_000)
     (fails,) = slices_of(server.service_url, topic, lease=lease)
     goes_on = replace(fails, fail_on_data_loss=False)
     with Admin(server.service_url) as admin:
@@ -194,7 +221,7 @@ def test_deleted_entries_raise_data_lost_or_are_skipped(
     with pytest.raises(DataLost, match="failOnDataLoss=false"):
         while time.monotonic() < deadline:  # until the bookie has collected its garbage
             assert len(rows_of([fails])) == 20
-    of_batch = replace(fails, lease=TaskLease.of(lease, time.time() - 77, [topic]))
+    of_batch = replace(fails, lease=BatchLease.create(lease, time.time() - 77, [topic]))
     with pytest.raises(
         DataLost, match=r"planned \d+ s ago.*retained for 60 s \(option batchLeaseSeconds\).*call load\(\) again"
     ):
@@ -284,24 +311,24 @@ async def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(serv
     }
 
     async def read(stream: TopicStream, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
-        rows = await asyncio.to_thread(rows_of, await stream.slices(start, end))
+        rows = await asyncio.to_thread(rows_of, await stream.plan_slices(start, end))
         return [row["value"] for row in rows]
 
     async with producing(server.service_url, "halves") as client, AsyncAdmin(server.service_url) as admin:
-        stream = TopicStream(admin, stream_options(given))
-        start = await stream.initial()
+        stream = TopicStream(admin, parse_stream_options(given))
+        start = await stream.get_initial_offset()
         for at, chunk in enumerate(chunks):
             await client.send((1, at, [chunk]))
         await until(lambda: len(client.receipts) == len(chunks), "all are decided")
-        middle = await stream.latest(start, Limits(messages=limit))
+        middle = await stream.get_latest_offset(start, PlanLimits(messages=limit))
         assert await read(stream, start, middle) == []
-        await stream.latest(middle, Limits(messages=1))
+        await stream.get_latest_offset(middle, PlanLimits(messages=1))
         await stream.commit(middle)
         await stream.close()
         (progress,) = (await admin.topics.stats("halves")).subscriptions
         assert (progress.subscription, progress.backlog_messages) == ("spark", len(chunks))
-        following = TopicStream(admin, stream_options(given))
-        end = await following.latest(middle, Limits())
+        following = TopicStream(admin, parse_stream_options(given))
+        end = await following.get_latest_offset(middle, PlanLimits())
         assert await read(following, middle, end) == [value]
         await following.close()
 

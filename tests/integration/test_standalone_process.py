@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from magnetar_cli.source_roots import source_roots
+from magnetar_cli.child_environment import source_roots
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import until
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 _LONGEST_S = 240.0
 # Its Spark takes ten seconds or more, and is shown once.
 _WITHOUT_SPARK = (
-    "from magnetar_cli.tour import command, story\nstory._Story._spark = lambda self, server: None\ncommand.app()"
+    "from magnetar_cli.tour import command, steps\nsteps._Tour._run_spark = lambda self, server: None\ncommand.app()"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
@@ -13,11 +14,10 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_spark.arrow import EntriesToArrow, chunk_groups
-from magnetar_spark.arrow.chunk_groups import ChunkGroups
-from magnetar_spark.decoding import Decoding, Unreadable
+from magnetar_spark.arrow import EntriesToArrow, ProblemCounts, chunked_messages
+from magnetar_spark.arrow.chunked_messages import ChunkedMessages, NoChunkCapacity
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
-from magnetar_spark.problem_counts import ProblemCounts
+from magnetar_spark.options.decoding_options import DecodingOptions, Unreadable
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry
@@ -53,12 +53,12 @@ def read(log: list[bytes], start: int, stop: int, **options: Any) -> list[dict[s
             yield LEDGER, at, log[at]
 
     converter = EntriesToArrow(COLUMNS, TOPIC, -1, earlier, **options)
-    batches = [*converter.add(LEDGER, start, log[start:stop]), *converter.finish()]
+    batches = [*converter.convert_entries(LEDGER, start, log[start:stop]), *converter.finish()]
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def chunk_bytes(most: int, unreadable: Unreadable = Unreadable.FAIL) -> Decoding:
-    return Decoding(unreadable, max_chunk_bytes=most)
+def chunk_bytes(most: int, unreadable: Unreadable = Unreadable.FAIL) -> DecodingOptions:
+    return DecodingOptions(unreadable, max_chunk_bytes=most)
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cut
 
 
 def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
-    """By hand, the cases that chunk_groups.py names."""
+    """By hand, the cases that chunked_messages.py names."""
     for text, whole in (
         ("a0 a1 a1 a2", [3]),
         ("a0 a1 a0 a1 a2", [4]),
@@ -180,7 +180,7 @@ def test_contradictory_chunks_are_refused_with_their_position() -> None:
     metadata.chunk_id = 5
     with pytest.raises(UnreadableEntry, match=r"entry 9:0 .* chunk 5 of 2 of message 'p-7'"):
         read(in_log([encode_forged(metadata)]), 0, 1)
-    rows = read(in_log([first, forged, first, last]), 0, 4, decoding=Decoding(Unreadable.SKIP))
+    rows = read(in_log([first, forged, first, last]), 0, 4, decoding=DecodingOptions(Unreadable.SKIP))
     assert places(rows) == [3]
 
 
@@ -208,7 +208,7 @@ def test_chunks_of_incomplete_messages_are_limited_by_bytes() -> None:
 
 def _kept_bytes(chunk: bytes) -> int:
     entry = decode_entry(chunk)
-    return len(entry.payload) + entry.metadata.ByteSize() + chunk_groups.CHUNK_OVERHEAD_BYTES
+    return len(entry.payload) + entry.metadata.ByteSize() + chunked_messages.CHUNK_OVERHEAD_BYTES
 
 
 def test_unfinished_chunked_messages_do_not_displace_others() -> None:
@@ -223,11 +223,20 @@ def test_unfinished_chunked_messages_do_not_displace_others() -> None:
     room = 8 * max(_kept_bytes(chunk) for chunk in (*honest, begun[-1][0]))
     log = in_log([*(chunks[0] for chunks in begun), *empty, *honest[:2], *empty[:5], honest[2]])
     assert places(read(log, 0, len(log), decoding=chunk_bytes(room))) == [len(log) - 1]
-    groups = ChunkGroups(room, lambda place, last, error: None, lambda place, error: None)
+    groups = ChunkedMessages(room, lambda place, last, error: None, lambda place, error: None)
     for at, chunk in enumerate(log[: len(log) - 1]):
-        groups.add((9, at), decode_entry(chunk))
-    assert groups.held_bytes <= room
-    assert groups.open_messages <= 8
+        groups.add_chunk((9, at), decode_entry(chunk))
+    assert groups.stored_bytes <= room
+    # One more chunk completes those that are not dropped.
+    last_of_empty = [
+        encode_forged(MessageMetadata(uuid=f"u{each}", chunk_id=1, num_chunks_from_msg=2, **required), b"")
+        for each in range(200)
+    ]
+    completed = 0
+    for chunk in last_of_empty:
+        with contextlib.suppress(NoChunkCapacity):
+            completed += groups.add_chunk((9, len(log)), decode_entry(chunk)) is not None
+    assert 0 < completed <= 8
     ended = in_log([*honest[:1], *empty, *honest[1:]])
     with pytest.raises(TooManyChunks, match=f"entry 9:{len(ended) - 1} of "):
         read(ended, 0, len(ended), decoding=chunk_bytes(room))
@@ -241,7 +250,7 @@ def test_earlier_entries_are_requested_only_for_missing_first_chunks() -> None:
 
     for stop in range(len(entries) + 1):
         converter = EntriesToArrow(COLUMNS, TOPIC, -1, nothing)
-        list(converter.add(LEDGER, 0, entries[:stop]))
+        list(converter.convert_entries(LEDGER, 0, entries[:stop]))
         list(converter.finish())
     asked = []
 
@@ -252,7 +261,11 @@ def test_earlier_entries_are_requested_only_for_missing_first_chunks() -> None:
         raise AssertionError("the message is whole")
 
     converter = EntriesToArrow(COLUMNS, TOPIC, -1, earlier)
-    rows = [row for batch in [*converter.add(LEDGER, 2, entries[2:]), *converter.finish()] for row in batch.to_pylist()]
+    rows = [
+        row
+        for batch in [*converter.convert_entries(LEDGER, 2, entries[2:]), *converter.finish()]
+        for row in batch.to_pylist()
+    ]
     assert places(in_order(rows)) == [2, 5, 6]
     assert asked == [1, 0]
 
@@ -261,16 +274,16 @@ def test_a_message_in_front_of_the_range_is_none_but_a_part_of_one_may_be() -> N
     """The range begins behind the first entry given: what ends there is not in it, what goes on is."""
     chunks = in_log(chunks_of("p", 0, 2))
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
-    rows = [*converter.add(LEDGER, 0, chunks, skip_messages=1), *converter.finish()]
+    rows = [*converter.convert_entries(LEDGER, 0, chunks, skip_messages=1), *converter.finish()]
     assert [places(batch.to_pylist()) for batch in rows] == [[1]]
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
-    assert not [*converter.add(LEDGER, 1, chunks[1:], skip_messages=1), *converter.finish()]
+    assert not [*converter.convert_entries(LEDGER, 1, chunks[1:], skip_messages=1), *converter.finish()]
 
 
 def test_message_without_its_first_chunk_is_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     entries = in_log(chunks_of("p", 0, 2))
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
-    assert not [*converter.add(LEDGER, 1, entries[1:]), *converter.finish()]
+    assert not [*converter.convert_entries(LEDGER, 1, entries[1:]), *converter.finish()]
     assert "the message in chunks that ends with entry 9:1 is skipped" in caplog.text
 
 
@@ -283,7 +296,7 @@ def test_a_beginning_that_may_be_further_in_front_is_no_matter_of_a_warning(fail
     entries = in_log([*chunks_of("p", 0, 2), *chunks_of("q", 0, 2)])
     again = [entries[3], entries[1]]
     converter = EntriesToArrow(COLUMNS, TOPIC, -1, lambda: [(LEDGER, 8, entries[3])], problems=problems, **options)
-    assert not [*converter.add(LEDGER, 9, again)]
+    assert not [*converter.convert_entries(LEDGER, 9, again)]
     if fails:
         with pytest.raises(UnreadableEntry, match=r"entry 9:10 of .* 8 ledgers and 1 GiB .*failOnDataLoss=false"):
             [*converter.finish()]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_metadata.compare_and_set import change, read
-from magnetar_metadata.core.envelope import STORED_TOKENS
+from magnetar_metadata.envelope import STORED_TOKENS
 from magnetar_metadata.errors import OutcomeUnknown, SessionLost
 from magnetar_metadata.store import SessionState
 from magnetar_testing.clock import ManualClock
@@ -69,7 +69,7 @@ async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int,
     stores = [server.connect() for _ in range(_WRITERS)]
     told = [Told() for _ in stores]
     for store, planned in zip(stores, faults, strict=True):
-        server.next_request(store, *planned)
+        server.queue_faults(store, *planned)
     writers = [asyncio.create_task(_write(store, clock, seed, told[seed])) for seed, store in enumerate(stores)]
     for kind, which, turns in actions:
         for _ in range(turns):

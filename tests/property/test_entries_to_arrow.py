@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_spark.arrow import EntriesToArrow
-from magnetar_spark.arrow.fields import read_fields
-from magnetar_spark.arrow.uniform import read_uniform
-from magnetar_spark.columns import COLUMNS
-from magnetar_spark.decoding import BATCH_PAYLOAD_COLUMNS, Decoding, Unreadable
+from magnetar_spark.arrow import EntriesToArrow, ProblemCounts
+from magnetar_spark.arrow.batch_fields import read_batch_fields
+from magnetar_spark.arrow.uniform_batch import read_uniform_batch
 from magnetar_spark.errors import UnreadableEntry
-from magnetar_spark.problem_counts import ProblemCounts
+from magnetar_spark.options.columns import COLUMNS
+from magnetar_spark.options.decoding_options import BATCH_PAYLOAD_COLUMNS, DecodingOptions, Unreadable
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
 from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry
 from magnetar_wire.errors import WireError
@@ -137,7 +136,7 @@ def converted(
     **options: Any,
 ) -> list[Row]:
     converter = EntriesToArrow(columns, TOPIC, 3, **options)
-    found = [*converter.add(ledger_id, first_entry_id, entries, skip, stop), *converter.finish()]
+    found = [*converter.convert_entries(ledger_id, first_entry_id, entries, skip, stop), *converter.finish()]
     return [row for batch in found for row in rows_of(batch)]
 
 
@@ -199,7 +198,7 @@ def test_many_entries_make_few_record_batches(
         entries.append(in_log(entry, INDEX + number) if number % 4 else entry)
         expected += expected_rows(entries[-1], (LEDGER, ENTRY + number))
     converter = EntriesToArrow(COLUMNS, TOPIC, 3, max_batch_rows=max_rows, max_batch_bytes=max_bytes)
-    found = [*converter.add(LEDGER, ENTRY, entries), *converter.finish()]
+    found = [*converter.convert_entries(LEDGER, ENTRY, entries), *converter.finish()]
     assert [row for batch in found for row in rows_of(batch)] == expected
     assert all(0 < batch.num_rows <= max_rows for batch in found)
     assert converted(entries) == expected
@@ -234,7 +233,7 @@ def test_lengths_over_every_varint_boundary(size: int) -> None:
 def test_both_fast_paths_are_used() -> None:
     """Comparing rows proves nothing where the slow way took all of them."""
     plain = [Message(b"payload", sequence_id=300 + index) for index in range(100)]
-    assert read_uniform(model.take_apart(model.encode_batch(plain, SHARED))[1], 100) is not None
+    assert read_uniform_batch(model.take_apart(model.encode_batch(plain, SHARED))[1], 100) is not None
     for keyed in (
         [
             Message(b"p" * (i % 7), f"k{i}", properties={"a": "b", "c": "d"}, event_time=2**40, sequence_id=i)
@@ -244,7 +243,7 @@ def test_both_fast_paths_are_used() -> None:
         [Message(b"p" * (i * 7), "k" if i % 3 else None, properties={"a": "b"} if i % 4 else {}) for i in range(99)],
     ):
         batch = model.take_apart(model.encode_batch(keyed, SHARED))[1]
-        assert read_fields(batch, 99, values=True, keys=True, properties=True) is not None
+        assert read_batch_fields(batch, 99, values=True, keys=True, properties=True) is not None
 
 
 # -- what no producer of ours sends ------------------------------------------------------------------------------------
@@ -324,8 +323,8 @@ def test_many_raw_batches() -> None:
             error.add_note(f"seed {seed}, {count} messages in {batch.hex()}")
             raise
         seen["bad" if rows is None else "good"] += 1
-        seen["fields"] += answers(lambda: read_fields(batch, count, values=True, keys=True, properties=True))  # noqa: B023
-        seen["uniform"] += answers(lambda: read_uniform(batch, count))  # noqa: B023
+        seen["fields"] += answers(lambda: read_batch_fields(batch, count, values=True, keys=True, properties=True))  # noqa: B023
+        seen["uniform"] += answers(lambda: read_uniform_batch(batch, count))  # noqa: B023
     assert min(seen.values()) > 20, seen
 
 
@@ -380,7 +379,7 @@ def test_a_batch_that_can_not_be_decoded_has_the_rows_of_one_that_can(
     entry.metadata.encryption_keys.add(key="k1", value=b"x")
     hidden = in_log(encode_entry(entry.metadata, b"secret"))
     expected = expected_rows(in_log(stored), first=skip, stop=stop or 2**63)
-    rows = converted([hidden], skip=skip, stop=stop, decoding=Decoding(Unreadable.NULL))
+    rows = converted([hidden], skip=skip, stop=stop, decoding=DecodingOptions(Unreadable.NULL))
     assert rows == [{**row, **dict.fromkeys(BATCH_PAYLOAD_COLUMNS)} for row in expected]
     readable = sorted(set(COLUMNS) - BATCH_PAYLOAD_COLUMNS)
     assert converted([hidden], readable, skip=skip, stop=stop) == [
@@ -392,7 +391,7 @@ def test_unreadable_entry_is_skipped_only_without_fail_on_data_loss() -> None:
     good = in_log(encode_message(Messages([b"a"]), SHARED))
     problems = ProblemCounts("orders")
     # Damage is a loss, of which `unreadable` has no say.
-    for decoding in (Decoding(Unreadable.SKIP), Decoding(Unreadable.NULL)):
+    for decoding in (DecodingOptions(Unreadable.SKIP), DecodingOptions(Unreadable.NULL)):
         with pytest.raises(UnreadableEntry, match=f"entry {LEDGER}:{ENTRY + 1} of .*failOnDataLoss=false"):
             converted([good, b"garbage", good], decoding=decoding)
     rows = converted([good, b"garbage", good], fail_on_data_loss=False, problems=problems)
@@ -409,7 +408,7 @@ def test_the_largest_message_is_a_record_batch_of_its_own() -> None:
     large = in_log(encode_message(Messages([b"x" * 5_242_000]), SHARED))
     small = in_log(encode_batch(Messages([b"y"] * 10), SHARED))
     converter = EntriesToArrow(("value",), TOPIC, -1)
-    found = [*converter.add(1, 0, [small, large, small]), *converter.finish()]
+    found = [*converter.convert_entries(1, 0, [small, large, small]), *converter.finish()]
     assert [batch.num_rows for batch in found] == [10, 1, 10]
 
 
@@ -419,7 +418,7 @@ def test_large_batch_is_split_into_many_record_batches() -> None:
     many = in_log(encode_batch(Messages([b""] * 100_000), shared))
     converter = EntriesToArrow(("topic", "producer_name", "sequence_id"), TOPIC, -1)
     rows = 0
-    for batch in converter.add(1, 0, [many]):
+    for batch in converter.convert_entries(1, 0, [many]):
         assert batch.get_total_buffer_size() < 8_000_000
         assert batch.column("sequence_id").to_numpy().tolist() == list(range(5 + rows, 5 + rows + batch.num_rows))
         rows += batch.num_rows
@@ -428,9 +427,9 @@ def test_large_batch_is_split_into_many_record_batches() -> None:
     by_key = MessageMetadata(producer_name="p", sequence_id=5, publish_time=2, partition_key="k" * 9000)
     many = in_log(encode_batch(Messages([b""] * 20_000), by_key))
     converter = EntriesToArrow(("key",), TOPIC, -1)
-    assert max(batch.nbytes for batch in converter.add(1, 0, [many])) < 5_000_000
+    assert max(batch.nbytes for batch in converter.convert_entries(1, 0, [many])) < 5_000_000
     zeros = in_log(encode_batch(Messages([bytes(1_000_000)] * 100), SHARED, entry_pb2.ZSTD))
     converter = EntriesToArrow(("value",), TOPIC, -1)
-    sizes = [batch.nbytes for batch in converter.add(1, 0, [zeros])]
+    sizes = [batch.nbytes for batch in converter.convert_entries(1, 0, [zeros])]
     assert max(sizes) < 5_000_000
     assert np.sum(sizes) > 90_000_000

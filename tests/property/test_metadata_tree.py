@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.records import NodeTable, Overlay
-from magnetar_metadata.core.tree import apply_changes, delete_nodes
 from magnetar_metadata.errors import (
     BadVersion,
     InvalidChange,
@@ -20,7 +17,10 @@ from magnetar_metadata.errors import (
     NotEmpty,
     Refused,
 )
+from magnetar_metadata.node_table import NodeTable, Overlay
 from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, Check, Delete, Put
+from magnetar_metadata.transaction_check import check_transaction
+from magnetar_metadata.tree import apply_changes, delete_nodes
 from magnetar_testing.metadata.memory_table import MemoryTable
 from tests.examples import examples
 

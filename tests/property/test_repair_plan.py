@@ -1,4 +1,4 @@
-"""The plan of repair against a dumb cluster: what it leads to, whatever state it finds, and that it ends."""
+"""Repair plans carried out on a model of a cluster: they restore all replicas from any state, and they end."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_bookie_replaced
-from magnetar_bookie.core.lost_bookies import ClusterView
-from magnetar_bookie.core.repair import (
-    FillSlot,
+from magnetar_bookie.auto_recovery.ledger_repair_rules import (
     RepairPlan,
-    entries_of_slot,
+    SlotRepair,
+    count_slot_entries,
+    group_in_runs,
+    list_sources,
     missing_entries,
     plan_repair,
     repairable_entries,
-    runs,
-    sources,
 )
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_bookie_replaced
 from magnetar_bookie.read.striping import Fragment, Striping
 
 BOOKIES = tuple(f"b{number}" for number in range(1, 8))
 
 
 def write_set(striping: Striping, entry_id: int) -> list[int]:
-    """Written by itself, for the model's sake."""
-    return [(entry_id + place) % striping.ensemble_size for place in range(striping.write_quorum)]
+    """Return the slots of an entry, computed without the code under test."""
+    return [(entry_id + offset) % striping.ensemble_size for offset in range(striping.write_quorum)]
 
 
 @dataclass
@@ -35,11 +35,11 @@ class Cluster:
     view: ClusterView
     lost: list[str]
     overdue: list[str]
-    # bookie → the entries that it holds
+    # By bookie: the entries that it holds.
     held: dict[str, set[int]]
 
     def should_hold(self) -> list[tuple[int, int, str, list[int]]]:
-        """(fragment's first entry, slot, bookie, entries) of all that is settled."""
+        """Return (fragment's first entry, slot, bookie, entries) of all slots whose entries are final."""
         metadata, found = self.metadata, []
         for index, fragment in enumerate(metadata.fragments):
             ends = [one.first_entry_id - 1 for one in metadata.fragments[1:]]
@@ -62,24 +62,24 @@ class Cluster:
         )
 
     def recover(self) -> None:
-        """Closes below whatever the last fragment began with."""
+        """Close the ledger before the last fragment, as if none of its entries was found."""
         first = self.metadata.last_fragment.first_entry_id
-        kept = tuple(one for one in self.metadata.fragments if one.first_entry_id < first)
-        self.metadata = replace(self.metadata, state=LedgerState.CLOSED, last_entry_id=first - 1, fragments=kept)
+        fragments = tuple(one for one in self.metadata.fragments if one.first_entry_id < first)
+        self.metadata = replace(self.metadata, state=LedgerState.CLOSED, last_entry_id=first - 1, fragments=fragments)
 
-    def perform(self, step: FillSlot) -> bool:
-        """Whether the slot could be filled, from what is alive."""
+    def perform(self, step: SlotRepair) -> bool:
+        """Copy the missing entries from registered bookies, and return whether all were found."""
         striping, alive = self.metadata.striping, self.view.alive
         held = [(one, one) for one in self.held[step.target]]
         for entry_id in missing_entries(striping, step.slot, step.first_entry_id, step.last_entry_id, held):
-            asked = sources(self.metadata, step, entry_id, alive)
-            assert step.target not in asked
-            if not any(entry_id in self.held[one] for one in asked if one in alive):
+            sources = list_sources(self.metadata, step, entry_id, alive)
+            assert step.target not in sources
+            if not any(entry_id in self.held[one] for one in sources if one in alive):
                 return False
             self.held[step.target].add(entry_id)
         if step.replaces:
             self.metadata = with_bookie_replaced(
-                self.metadata, step.first_entry_id, step.slot, step.listed, step.target
+                self.metadata, step.first_entry_id, step.slot, step.current, step.target
             )
         return True
 
@@ -109,7 +109,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 @given(clusters(), st.booleans())
 def test_repair_restores_all_replicas_or_reports_why_not(cluster: Cluster, everything: bool) -> None:
-    """CHK-29: one plan, and one more after a recovery; what is left over has a reason."""
+    """CHK-29: one plan, and another one after a recovery. What they can't repair has a reason."""
     everything = everything or not any(one in cluster.lost for one in cluster.metadata.bookies())
     plan = cluster.plan(everything=everything)
     if plan.recover:
@@ -125,7 +125,7 @@ def test_repair_restores_all_replicas_or_reports_why_not(cluster: Cluster, every
         assert bookie not in cluster.lost
         if everything:
             assert cluster.held[bookie].issuperset(entries), (slot, bookie)
-    # Nothing is left to be done.
+    # Nothing is left to do.
     again = cluster.plan(everything=False)
     assert (again.recover, again.steps, again.stuck) == (False, [], [])
     assert [one.first_entry_id for one in cluster.metadata.fragments] == firsts
@@ -140,17 +140,17 @@ def test_repair_skips_the_last_fragment_of_open_ledgers(cluster: Cluster) -> Non
         plan = cluster.plan(everything=everything)
         assert all(step.last_entry_id < growing.first_entry_id for step in plan.steps)
         if plan.recover:
-            waited = [one for one in growing.bookies if one in cluster.overdue]
+            due = [one for one in growing.bookies if one in cluster.overdue]
             spare = [one for one in cluster.view.writable if one not in growing.bookies and one not in cluster.lost]
-            assert waited
-            assert spare or any(one not in cluster.view.cookies for one in waited)
+            assert due
+            assert spare or any(one not in cluster.view.cookies for one in due)
 
 
 @given(clusters())
 def test_only_entries_that_a_plan_covers_are_repairable(cluster: Cluster) -> None:
-    """CHK-29: a fault that no plan mends gets no task, or it would be found again for ever."""
-    whole = replace(cluster, view=replace(cluster.view, alive=BOOKIES), lost=[], overdue=[])
-    striping, steps = cluster.metadata.striping, whole.plan(everything=True).steps
+    """CHK-29: a fault that no plan repairs gets no task: it would be found again and again."""
+    available = replace(cluster, view=replace(cluster.view, alive=BOOKIES), lost=[], overdue=[])
+    striping, steps = cluster.metadata.striping, available.plan(everything=True).steps
     deleted = replace(cluster.metadata, state=LedgerState.TOMBSTONE)
     for bookie in BOOKIES:
         covered = {
@@ -190,7 +190,7 @@ def test_missing_entries_of_a_slot_exclude_held_ranges(data: st.DataObject) -> N
     should = [one for one in range(first, last + 1) if slot in write_set(striping, one)]
     lacks = [one for one in should if not any(low <= one <= high for low, high in held)]
     assert list(missing_entries(striping, slot, first, last, held)) == lacks
-    assert entries_of_slot(striping, slot, first, last) == len(should)
-    asked = runs(striping, lacks)
-    assert sorted(one for run in asked for one in range(run.first, run.last + 1, run.step)) == lacks
-    assert all(one in run for run in asked for one in range(run.first, run.last + 1, run.step))
+    assert count_slot_entries(striping, slot, first, last) == len(should)
+    runs = group_in_runs(striping, lacks)
+    assert sorted(one for run in runs for one in range(run.first, run.last + 1, run.step)) == lacks
+    assert all(one in run for run in runs for one in range(run.first, run.last + 1, run.step))

@@ -1,4 +1,4 @@
-"""Repair among bookies that answer anything: it ends, and takes nothing for a record that is none."""
+"""Repair with bookies that send arbitrary answers: it ends, and accepts only true records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
-from magnetar_bookie.auto_recovery.reading import SlotReader
+from magnetar_bookie.auto_recovery.inventory import find_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair
+from magnetar_bookie.auto_recovery.replica_reader import ReplicaReader
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
@@ -25,7 +25,7 @@ from magnetar_wire.transport import DeadlinePassed, NotReached
 
 LEDGER = 7
 LAST = 9
-STEP = FillSlot(0, LAST, 0, "b1", "b4")
+STEP = SlotRepair(0, LAST, 0, "b1", "b4")
 RECORDS = {one: encode_record(LEDGER, one, -1, 0, b"entry %d" % one) for one in range(LAST + 1)}
 STRANGE = [b"", b"short", encode_record(LEDGER + 1, 3, -1, 0, b"another's"), RECORDS[4][:-1] + b"!"]
 IDS = st.integers(0, LAST + 3)
@@ -34,10 +34,9 @@ ENTRY_IDS = st.lists(IDS, max_size=6)
 
 @dataclass
 class Liars:
-    """What is asked of, and the answers still to be given. Then everybody is silent."""
+    """Bookies that send these answers in order, to any request. Then none of them answers."""
 
     answers: list[Message]
-    asked: int = 0
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
     def alive(self) -> dict[str, None]:
@@ -47,7 +46,7 @@ class Liars:
         self.requests.append((bookie_id, request))
         assert len(self.requests) < 500, "it does not end"
         if not self.answers:
-            raise NotReached("nobody is there") if len(self.requests) % 2 else DeadlinePassed("nothing was said")
+            raise NotReached("no bookie is there") if len(self.requests) % 2 else DeadlinePassed("no answer")
         return self.answers.pop(0)
 
 
@@ -83,7 +82,7 @@ async def test_reading_ends_with_true_records_or_reasons(
     wanted = data.draw(st.lists(st.integers(0, LAST), unique=True, min_size=1).map(sorted))
     liars = Liars(answers)
 
-    reader = SlotReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
+    reader = ReplicaReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
     missing = list(wanted)
     while missing:
         records = await reader.read(missing, max_bytes)
@@ -93,12 +92,12 @@ async def test_reading_ends_with_true_records_or_reasons(
         assert len(left) < len(missing)
         missing = left
     assert all(entry_id in wanted for entry_id in reader.unreadable)
-    assert all("b4" not in said for said in reader.unreadable.values())
+    assert all("b4" not in answers for answers in reader.unreadable.values())
     for bookie_id, request in liars.requests:
         assert isinstance(request, ReadRequest)
         assert bookie_id != "b4"
-        asked = range(request.first_entry_id, request.last_entry_id + 1, request.step)
-        assert all(one in wanted for one in asked)
+        requested = range(request.first_entry_id, request.last_entry_id + 1, request.step)
+        assert all(one in wanted for one in requested)
 
 
 @st.composite
@@ -112,33 +111,33 @@ def inventory_answers(draw: st.DrawFn) -> InventoryAnswer:
 
 
 @given(st.lists(inventory_answers(), max_size=30), STRIPINGS, st.integers(1, 20))
-async def test_taking_an_inventory_ends_and_passes_no_entry_over(
+async def test_reading_inventories_ends_and_skips_no_entry(
     answers: list[Message], striping: Striping, inventory_entries: int
 ) -> None:
     held: list[tuple[int, int]] = [
-        (one.first_entry_id, one.last_entry_id) for said in answers for one in cast(InventoryAnswer, said).held
+        (one.first_entry_id, one.last_entry_id) for answer in answers for one in cast(InventoryAnswer, answer).held
     ]
     options = AutoRecoverySettings(inventory_entries=inventory_entries)
 
-    async def take() -> list[int] | None:
-        lacks: list[int] = []
+    async def find_missing() -> list[int] | None:
+        found: list[int] = []
         before = 0
         metadata = metadata_of(striping)
         try:
-            async for end, missing in lacking(client_of(Liars(answers)), options, LEDGER, metadata, STEP):
+            async for end, missing in find_missing_entries(client_of(Liars(answers)), options, LEDGER, metadata, STEP):
                 assert before < end <= LAST + 1
                 assert all(before <= one < end for one in missing)
-                lacks += missing
+                found += missing
                 before = end
         except CannotRepair:
             return None
         assert before == LAST + 1
-        return lacks
+        return found
 
-    lacks = await take()
+    lacks = await find_missing()
     if lacks is not None:
         assert lacks == sorted(lacks)
-        nobody_said = [
+        held_by_none = [
             one for one in range(LAST + 1) if striping.holds(0, one) and not any(a <= one <= b for a, b in held)
         ]
-        assert all(one in lacks for one in nobody_said)
+        assert all(one in lacks for one in held_by_none)

@@ -10,9 +10,9 @@ from hypothesis import strategies as some
 
 from magnetar.admin import NextMessage, Piece, PieceFragment
 from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
-from magnetar_spark.plans import LogPlan
-from magnetar_spark.shares import equal_parts, shares_of_rest
-from magnetar_spark.slicing import cut_into_slices
+from magnetar_spark.planning.log_plan import LogPlan
+from magnetar_spark.planning.slice_builder import build_slices
+from magnetar_spark.stream.admission_control import split_by_demand, split_equally
 from tests.examples import examples
 
 NOWHERE = NextMessage(0, 0, 0)
@@ -48,7 +48,7 @@ def plans(draw: some.DrawFn) -> list[LogPlan]:
             LogPlan(
                 log=f"persistent://public/default/t-partition-{number}",
                 incarnation="i",
-                asked=NOWHERE,
+                requested_start=NOWHERE,
                 start=NOWHERE,
                 stop=NOWHERE,
                 messages=sum(piece.messages for piece in pieces),
@@ -89,7 +89,7 @@ def entries_of(pieces: Sequence[SlicePiece] | Sequence[Piece]) -> list[tuple[int
 def test_slices_cover_the_plan_with_each_entry_once(planned: list[LogPlan], most: int, least: int) -> None:
     """SPK-3: below the partition, each entry once, in as many tasks as pay, or as many as `minTasks` asks for"""
     most = max(most, least)
-    slices = cut_into_slices(planned, most, None, Connection("magnetar://here", ""), True, min_tasks=least)
+    slices = build_slices(planned, most, None, Connection("magnetar://here", ""), True, min_tasks=least)
     entries = sum(len(entries_of(plan.pieces)) for plan in planned)
     assert len(slices) >= min(least, entries)
     for plan in planned:
@@ -118,13 +118,13 @@ def check_slice(one: LogSlice) -> None:
 @given(some.dictionaries(some.text(max_size=2), some.integers(0, 10**12), max_size=8), some.integers(0, 10**12))
 def test_rest_is_shared_without_exceeding_the_demand(wanted: dict[str, int], rest: int) -> None:
     """SPK-2: no more than is left, no more than anybody wants, and nothing left over that somebody wants"""
-    shares = shares_of_rest(wanted, rest)
+    shares = split_by_demand(wanted, rest)
     assert all(0 <= shares[name] <= want for name, want in wanted.items())
     assert sum(shares.values()) == min(rest, sum(wanted.values()))
 
 
 @given(some.integers(1, 50), some.integers(0, 10**6))
 def test_equal_parts(names: int, amount: int) -> None:
-    parts = equal_parts([str(name) for name in range(names)], amount).values()
+    parts = split_equally([str(name) for name in range(names)], amount).values()
     assert sum(parts) == amount
     assert max(parts) - min(parts) <= 1

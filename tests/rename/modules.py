@@ -91,7 +91,7 @@ def _moves(root: Path, files: Sequence[File], old: str, new: str) -> dict[str, s
         if f"{path}.py" in names:
             moves = {f"{path}.py": f"{target}.py"}
         else:
-            if new.startswith(f"{old}."):
+            if f"{path}/__init__.py" in names and new.startswith(f"{old}."):
                 raise CannotRename(f"the package {old} can't be moved to below itself")
             moves = {name: target + name.removeprefix(path) for name in names if name.startswith(f"{path}/")}
         if not moves or (f"{path}.py" not in names and f"{path}/__init__.py" not in names):

@@ -13,7 +13,7 @@ from tests.rename.tidy import tidy, wrap_long_lines
 
 SETTINGS = """
 [tool.hatch.build]
-dev-mode-dirs = ["broker"]
+dev-mode-dirs = ["protos", "broker"]
 [tool.hatch.build.targets.wheel]
 packages = ["broker/magnetar_broker"]
 [tool.ruff]

@@ -34,12 +34,12 @@ _BRANCHES: Final = [
     Branch("LedgerStore.make", "continue"),
     Branch("ReplicatedAdds._make_known", "MetadataUnknown"),
     Branch("_Attempt._read_and_write", "raise self._decided"),
-    Branch("Sweeper._take", "intent.sweeping = True"),
+    Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),
     # Auto-recovery.
-    Branch("_repair", "await client.recover(ledger_id)"),
-    Branch("fill_slot", "raise CannotRepair"),
-    Branch("decommission", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
-    Branch("_plan_fragment", "plan.stuck.append(no_successor(step))"),
+    Branch("_repair_ledger_in_limbo", "await client.recover(ledger_id)"),
+    Branch("copy_missing_entries", "raise CannotRepair"),
+    Branch("start_decommission", "if await _change_with_cookie(client, bookie_id, update, mark):"),
+    Branch("_plan_fragment", "plan.stuck.append(describe_no_replacement(step))"),
     Branch("with_recovery_writing_to", "return with_holder(current, *bookies)"),
 ]
 

@@ -43,7 +43,7 @@ _BRANCHES: Final = [
     Branch("LogWriting._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
     Branch("TopicLedgers._pause_after_failures", "await self._clock.sleep(pause_s)"),
     # A ledger that was made and never recorded (CHK-58).
-    Branch("Sweeper._take", "intent.sweeping = True"),
+    Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),
     # Bundles: claimed while their namespace is split, left behind by a stale session, lost while they are held.
     Branch("OwnerNodes.claim_node", "raise NamespaceChanged"),
     Branch("StaleSessionDetector.is_stale", "if instance == self._instance:\nreturn True"),

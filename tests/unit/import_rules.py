@@ -44,6 +44,9 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar._pending_acks",
         "magnetar._permits",
         "magnetar._send_queue_rules",
+        "magnetar_bookie.auto_recovery.auditor_rules",
+        "magnetar_bookie.auto_recovery.ledger_repair_rules",
+        "magnetar_bookie.auto_recovery.lost_bookies",
         "magnetar_broker.catalog.policies",
         "magnetar_broker.concurrency_limit",
         "magnetar_broker.ownership.bundle_map",
@@ -62,6 +65,12 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_broker.system_topics",
         "magnetar_broker.topic.producer_names",
         "magnetar_broker.topic.topics_by_hash",
+        "magnetar_metadata.envelope",
+        "magnetar_metadata.node_table",
+        "magnetar_metadata.paths",
+        "magnetar_metadata.transaction_check",
+        "magnetar_metadata.tree",
+        "magnetar_metadata.zookeeper.multi_plan",
     }
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)

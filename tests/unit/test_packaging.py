@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from image_requirements import requirements
+from image_requirements import list_requirements
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -30,7 +30,9 @@ def project() -> dict[str, Any]:
 
 
 def required(*extras: str) -> set[str]:
-    return {canonicalize_name(Requirement(one).name) for one in requirements(PROJECT / "pyproject.toml", [*extras])}
+    return {
+        canonicalize_name(Requirement(one).name) for one in list_requirements(PROJECT / "pyproject.toml", [*extras])
+    }
 
 
 def installed_with(names: set[str]) -> set[str]:

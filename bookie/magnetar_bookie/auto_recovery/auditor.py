@@ -1,24 +1,26 @@
-"""The auditor: goes through the ledgers' metadata and says what is to be done about it.
+"""The auditor scans the metadata of all ledgers, and reports the underreplicated ones.
 
-One pass: look at the bookies, then read every ledger's node.
+A scan refreshes the view of the bookies, then reads the node of every ledger:
 
-- A ledger that names a lost bookie gets a task (core/audit.py).
-- From a tombstone the bookies without a cookie are taken off: nobody is left who could drop the ledger there. The node
-  goes with the last of them. A holder that is alive and still named at the next pass may never have heard of the
-  ledger, as it was never written to: it is told, by a fence, and takes itself off.
-- The ledgers that name a bookie which is leaving are counted. Only a pass that has read every node counts
-  (decommission.py).
+- A ledger that names a lost bookie gets a repair task (auditor_rules.py).
+- Holders of a tombstone that have no cookie are removed from it, since they can't drop the ledger any more. The node is
+  deleted with the last holder. A holder that is registered, and is still named at the next scan, may not know of the
+  ledger, as nothing was ever written to it. The auditor fences the ledger there; then the bookie drops it and removes
+  itself.
+- Ledgers are counted for each bookie that is being decommissioned (decommission.py). The count is used only if every
+  node could be read.
 
-Then the intents are swept (sweeper.py). A pass is made when a bookie has been away for long enough, when one is marked
-as leaving or no more, when an intent is due, and from time to time; not when a bookie comes or goes, as nothing is to
-be done then. Beside it closed ledgers are checked against inventories, a few at a time.
+At the end of a scan, unclaimed ledgers are deleted (unclaimed_ledgers.py). A scan starts when a bookie has become lost,
+when a decommission starts or is cancelled, when an unclaimed ledger is due, and at intervals. It does not start when a
+bookie registers or leaves, as nothing needs to be done yet. At the same time, closed ledgers are compared with
+inventories, a few at a time (ledger_checker.py).
 
 Why two auditors at once do no harm
 -----------------------------------
-One that was paused and wakes up goes on until it looks at its session. A task too many costs a look. Taking a bookie
-off a tombstone relies on its having no cookie at that moment, which is read afresh each time, and which a bookie has
-before any ledger names it. Deleting a cookie and setting `sweeping` are compare-and-sets, and what follows them
-(sweeper.py) may be done by anybody at any time.
+An auditor whose process was paused continues until it checks its session. A superfluous repair task costs one read of
+the ledger's metadata. Removing a bookie from a tombstone requires that it has no cookie at that moment. That is read
+again each time, and a bookie has its cookie before any ledger names it. Deleting a cookie and setting `sweeping` are
+compare-and-sets, and the steps after them (unclaimed_ledgers.py) are allowed to any process at any time.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ import logging
 from collections.abc import Callable
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.alarm import Alarm
-from magnetar_bookie.auto_recovery.checker import Checker
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.decommission import decommission_progress, note_ledgers_left
-from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
-from magnetar_bookie.auto_recovery.sweeper import Sweeper
-from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.auto_recovery.auditor_rules import bookies_to_replace
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, record_ledgers_left
+from magnetar_bookie.auto_recovery.ledger_checker import LedgerChecker
+from magnetar_bookie.auto_recovery.ledger_nodes import decode_ledger_node, read_ledger_nodes
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.tombstone import take_off_tombstone
-from magnetar_bookie.core.audit import bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
@@ -53,49 +55,53 @@ _log = logging.getLogger(__name__)
 
 
 class Auditor:
-    """One term of office."""
+    """The auditor for one term: from an election until the session may be lost."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, settings: AutoRecoverySettings, allowed: Callable[[], bool]
+        self,
+        client: LedgerClient,
+        bookie_watcher: BookieWatcher,
+        settings: AutoRecoverySettings,
+        is_term_valid: Callable[[], bool],
     ) -> None:
         self._client = client
-        self._cluster = cluster
+        self._bookie_watcher = bookie_watcher
         self._settings = settings
-        # Asked before each act: the term may be over.
-        self._allowed = allowed
-        self._tasks = Tasks(client)
-        self._sweeper = Sweeper(client, settings.intent_grace_period_seconds)
-        self._checker = Checker(client, settings, allowed)
-        # Tombstones that were there at the last pass already.
-        self._lingering: dict[int, None] = {}
-        # Bookies without a cookie that ledgers name, as this pass found out.
-        self._strangers: dict[str, None] = {}
-        self._alarm = Alarm(client.clock)
-        # Since the last pass began.
-        self._leaving_changed = False
+        # Checked before each change.
+        self._is_term_valid = is_term_valid
+        self._underreplicated = UnderreplicatedLedgers(client)
+        self._unclaimed = UnclaimedLedgerDeleter(client, settings.intent_grace_period_seconds)
+        self._checker = LedgerChecker(client, settings, is_term_valid)
+        # Tombstones that the previous scan found, too.
+        self._earlier_tombstones: dict[int, None] = {}
+        # Bookies without a cookie that ledgers name, as found by this scan.
+        self._without_cookie: dict[str, None] = {}
+        self._wakeup = WakeupEvent(client.clock)
+        # Whether a decommission has started or was cancelled since the last scan began.
+        self._decommissions_changed = False
 
     async def run(self) -> None:
-        """Until cancelled, or the session is lost (`SessionLost`)."""
-        stop = self._cluster.follow(self._alarm.ring)
+        """Scan and check until cancelled. Raises `SessionLost`."""
+        stop_watching = self._bookie_watcher.watch_bookies(self._wakeup.wake)
         watch = self._client.ledgers.store.watch(paths.LEAVING)
         try:
-            # A new watch is up: the first pass is the one that it asks for.
+            # A new watch reports a change at once: the first scan covers it.
             await watch.wait()
             async with OrderedTaskGroup() as group:
-                group.create_task(self._scanning())
+                group.create_task(self._scan_repeatedly())
                 group.create_task(self._checker.run())
                 while True:
                     await watch.wait()
-                    self._leaving_changed = True
-                    self._alarm.ring()
+                    self._decommissions_changed = True
+                    self._wakeup.wake()
         finally:
             watch.close()
-            stop()
+            stop_watching()
 
-    async def _scanning(self) -> None:
+    async def _scan_repeatedly(self) -> None:
         clock = self._client.clock
         while True:
-            self._leaving_changed = False
+            self._decommissions_changed = False
             began_at = clock.monotonic()
             try:
                 await self.scan()
@@ -103,68 +109,76 @@ class Auditor:
                 _log.info("The audit waits until the metadata store answers: %s", error)
                 await clock.sleep(self._settings.metadata_retry_seconds)
                 continue
-            self._checker.ring()
+            self._checker.wake()
             ended_at = clock.monotonic()
-            while not self._leaving_changed and (wait_s := self._due_at(began_at, ended_at) - clock.monotonic()) > 0:
-                await self._alarm.wait(wait_s)
+            while not self._decommissions_changed:
+                wait_s = self._next_scan_at(began_at, ended_at) - clock.monotonic()
+                if wait_s <= 0:
+                    break
+                await self._wakeup.wait(wait_s)
 
-    def _due_at(self, began_at: float, ended_at: float) -> float:
-        """When the next pass is, after one. A bookie that goes meanwhile moves it forward, to when it is lost."""
-        lost_at = self._cluster.lost.next_due(began_at, self._settings.open_ledger_rereplication_grace_period_seconds)
-        moments = [ended_at + self._settings.auditor_scan_interval_seconds, lost_at, self._sweeper.next_due()]
-        # What was due already was tried just now: not again without a pause.
+    def _next_scan_at(self, began_at: float, ended_at: float) -> float:
+        """Return when the next scan starts. A bookie that unregisters before then moves it to when it becomes lost."""
+        lost_at = self._bookie_watcher.lost.next_due(
+            began_at, self._settings.open_ledger_rereplication_grace_period_seconds
+        )
+        moments = [ended_at + self._settings.auditor_scan_interval_seconds, lost_at, self._unclaimed.next_due()]
+        # The last scan did all that was due before it: the next one waits for a moment at least.
         return max(min(at for at in moments if at is not None), ended_at + self._settings.metadata_retry_seconds)
 
     async def scan(self) -> None:
-        """One pass."""
-        self._strangers = {}
-        view = await self._cluster.look()
-        marks = await self._marks(view)
-        left = dict.fromkeys(marks, 0)
+        """Read the metadata of all ledgers once, and act on it."""
+        self._without_cookie = {}
+        view = await self._bookie_watcher.refresh_view()
+        marks = await self._read_decommission_marks(view)
+        ledgers_left = dict.fromkeys(marks, 0)
         closed: list[int] = []
         tombstones: list[int] = []
-        whole = True
-        async for ledger_id, read in ledger_nodes(self._client.ledgers):
-            if not self._allowed():
+        all_decoded = True
+        async for ledger_id, node in read_ledger_nodes(self._client.ledgers):
+            if not self._is_term_valid():
                 return
-            if read is None:
-                continue  # deleted during the walk
+            if node is None:
+                continue  # deleted during the scan
             try:
-                metadata, version = decoded(read)
+                metadata, version = decode_ledger_node(node)
             except (LedgerError, ForeignValue) as error:
                 self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
-                whole = False
+                all_decoded = False
                 continue
-            for bookie_id in _names(metadata, view):
-                if bookie_id in left:
-                    left[bookie_id] += 1
+            for bookie_id in _bookies_in_use(metadata, view):
+                if bookie_id in ledgers_left:
+                    ledgers_left[bookie_id] += 1
             try:
                 if metadata.state is LedgerState.TOMBSTONE:
                     tombstones.append(ledger_id)
-                    await self._bury(ledger_id, metadata)
+                    await self._finish_deletion(ledger_id, metadata)
                 else:
-                    await self._report(ledger_id, metadata)
+                    await self._report_if_underreplicated(ledger_id, metadata)
             except OutcomeUnknown as error:
                 _log.info("Ledger %s is postponed to the next audit: %s", ledger_id, error)
-            except (LedgerError, ForeignValue) as error:  # since it was read
+            except (LedgerError, ForeignValue) as error:  # overwritten since it was read
                 self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
-                self._checker.schedule.scanned(ledger_id, version)
-        self._checker.schedule.forget_all_but(closed)
-        self._lingering = dict.fromkeys(tombstones)
-        if whole:
-            for bookie_id, ledgers_left in left.items():
-                if self._allowed():
-                    await self._note_left(bookie_id, marks[bookie_id], ledgers_left)
-        await self._sweeper.sweep(self._allowed)
+                self._checker.schedule.add_ledger(ledger_id, version)
+        self._checker.schedule.retain_only(closed)
+        self._earlier_tombstones = dict.fromkeys(tombstones)
+        if all_decoded:
+            for bookie_id, count in ledgers_left.items():
+                if self._is_term_valid():
+                    await self._record_ledgers_left(bookie_id, marks[bookie_id], count)
+        await self._unclaimed.delete_overdue(self._is_term_valid)
 
-    async def _marks(self, view: ClusterView) -> dict[str, bytes]:
-        """The decommissions that this pass counts for. Read before any ledger, or one could be newer than the count."""
+    async def _read_decommission_marks(self, view: ClusterView) -> dict[str, bytes]:
+        """Return the marks of the decommissions that this scan counts ledgers for.
+
+        They are read before any ledger: a mark that is set during the scan must not use its count.
+        """
         marks = {}
         for bookie_id in view.leaving:
             try:
-                progress = await decommission_progress(self._client, bookie_id)
+                progress = await read_decommission_progress(self._client, bookie_id)
             except ForeignValue as error:
                 self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
                 continue
@@ -172,48 +186,51 @@ class Auditor:
                 marks[bookie_id] = progress.mark
         return marks
 
-    async def _note_left(self, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
+    async def _record_ledgers_left(self, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
         try:
-            await note_ledgers_left(self._client, bookie_id, mark, ledgers_left)
+            await record_ledgers_left(self._client, bookie_id, mark, ledgers_left)
         except ForeignValue as error:
             self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
 
-    async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        lost, grace_s = self._cluster.lost, self._settings.open_ledger_rereplication_grace_period_seconds
-        strangers = [one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._strangers]
-        if strangers:
-            await self._cluster.look()  # they may be newer than the last look
-            self._strangers |= dict.fromkeys(one for one in strangers if one not in lost.view.cookies)
+    async def _report_if_underreplicated(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        lost, grace_s = self._bookie_watcher.lost, self._settings.open_ledger_rereplication_grace_period_seconds
+        unknown = [
+            one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._without_cookie
+        ]
+        if unknown:
+            await self._bookie_watcher.refresh_view()  # the bookies may have joined since the last one
+            self._without_cookie |= dict.fromkeys(one for one in unknown if one not in lost.view.cookies)
         now = self._client.clock.monotonic()
-        lost.name(metadata.bookies(), now)
-        names = bookies_to_replace(metadata, lost, now, grace_s)
-        if names:
-            await self._tasks.report(ledger_id, names)
+        lost.observe_named(metadata.bookies(), now)
+        bookies = bookies_to_replace(metadata, lost, now, grace_s)
+        if bookies:
+            await self._underreplicated.mark_underreplicated(ledger_id, bookies)
 
-    async def _bury(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Has the tombstone come to its end, where its holders would not by themselves."""
-        client, cookies = self._client, self._cluster.lost.view.cookies
+    async def _finish_deletion(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """Remove holders without a cookie from a tombstone, and make registered ones learn of the ledger."""
+        client, cookies = self._client, self._bookie_watcher.lost.view.cookies
         if not metadata.holders or any(one not in cookies for one in metadata.holders):
-            await client.ledgers.store.sync()
-            gone = [one for one in metadata.holders if await client.ledgers.store.exists(paths.cookie(one)) is None]
-            if gone or not metadata.holders:
-                await take_off_tombstone(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
-        if ledger_id in self._lingering:
+            store = client.ledgers.store
+            await store.sync()
+            removed = [one for one in metadata.holders if await store.exists(paths.cookie(one)) is None]
+            if removed or not metadata.holders:
+                await take_off_tombstone(store, ledger_id, removed, client.clock, client.randomness)
+        if ledger_id in self._earlier_tombstones:
             for one in metadata.holders:
                 if one in client.bookies.alive():
-                    await self._tell(one, ledger_id, metadata.master_key)
+                    await self._fence(one, ledger_id, metadata.master_key)
 
-    async def _tell(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:
-        """A bookie looks after the ledgers that it has heard of, and by a fence it hears of this one."""
+    async def _fence(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:
+        """Fence the deleted ledger, so that the bookie knows of it and looks at its metadata."""
         request = FenceRequest(ledger_id=ledger_id, master_key=master_key)
         timeout_s = self._client.settings.read_entry_timeout_seconds
-        # It will be told again.
+        # The next scan tries again.
         with contextlib.suppress(TransportError):
             await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)
 
 
-def _names(metadata: LedgerMetadata, view: ClusterView) -> list[str]:
-    """The bookies that can't be struck off on account of this ledger."""
+def _bookies_in_use(metadata: LedgerMetadata, view: ClusterView) -> list[str]:
+    """Return the bookies whose decommission must wait for this ledger."""
     if metadata.state is LedgerState.TOMBSTONE:
         return [one for one in metadata.holders if one in view.alive]
     return metadata.bookies()

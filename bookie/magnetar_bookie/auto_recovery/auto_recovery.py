@@ -1,15 +1,15 @@
-"""Auto-recovery as one process runs it: a worker, and a candidate for the auditor's office.
+"""Auto-recovery of one process: a replication worker, and a candidate for auditor.
 
-It lives with one metadata session. A store that gives no answer is waited for; a session that is lost ends it all, and
-who owns it begins anew with another.
+It runs during one metadata session. If the store does not answer, it waits; if the session is lost, it ends, and its
+owner starts another one with the next session.
 """
 
 from __future__ import annotations
 
 from magnetar_bookie.auto_recovery.auditor import Auditor
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.election import Election
-from magnetar_bookie.auto_recovery.worker import Worker
+from magnetar_bookie.auto_recovery.auditor_election import AuditorElection
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.replication_worker import ReplicationWorker
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
@@ -29,37 +29,39 @@ class AutoRecovery:
     ) -> None:
         self._client = client
         self._settings = settings or AutoRecoverySettings()
-        self._cluster = Cluster(client, self._settings)
-        self.worker = Worker(client, self._cluster, self._settings, counters)
-        # Whether this process holds the auditor's office.
+        self._bookie_watcher = BookieWatcher(client, self._settings)
+        self.replication_worker = ReplicationWorker(client, self._bookie_watcher, self._settings, counters)
+        # Whether this process is the auditor.
         self.auditing = False
-        self._election = Election(client.ledgers.store, client.clock, bookie_id, self._settings.metadata_retry_seconds)
+        self._election = AuditorElection(
+            client.ledgers.store, client.clock, bookie_id, self._settings.metadata_retry_seconds
+        )
 
     async def run(self) -> None:
-        """Until cancelled. Raises `SessionLost` when the metadata session is."""
+        """Run until cancelled. Raises `SessionLost`."""
         try:
             async with OrderedTaskGroup() as group:
-                group.create_task(self.worker.run())
-                group.create_task(self._auditing())
+                group.create_task(self.replication_worker.run())
+                group.create_task(self._audit_when_elected())
         except BaseExceptionGroup as errors:
-            raise _plain(errors) from None
+            raise _session_lost_or_all(errors) from None
 
-    async def _auditing(self) -> None:
+    async def _audit_when_elected(self) -> None:
         while True:
-            await self._election.won()
-            auditor = Auditor(self._client, self._cluster, self._settings, self._election.safe)
+            await self._election.wait_elected()
+            auditor = Auditor(self._client, self._bookie_watcher, self._settings, self._election.is_term_valid)
             self.auditing = True
             try:
                 async with OrderedTaskGroup() as group:
                     group.create_task(auditor.run())
-                    await self._election.term()
+                    await self._election.wait_term_end()
                     group.cancel()
             finally:
                 self.auditing = False
 
 
-def _plain(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The session's end, if that was all; otherwise everything."""
+def _session_lost_or_all(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return a `SessionLost` if there are no other errors, else all of them."""
     lost, others = errors.split(SessionLost)
     while isinstance(lost, BaseExceptionGroup):
         lost = lost.exceptions[0]  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Going through the nodes of all ledgers, several read at a time."""
+"""Read the metadata of all ledgers, several nodes at a time."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue
 from magnetar_metadata.store import MetadataStore
 
-__all__ = ["ReadNode", "decoded", "ledger_nodes"]
+__all__ = ["ReadNode", "decode_ledger_node", "read_ledger_nodes"]
 
-# A node that another writer's bytes stand in must not keep anybody from the others.
+# A node that can't be decoded is yielded as its error, so that the other nodes are read as well.
 ReadNode: TypeAlias = compare_and_set.StoredValue | ForeignValue | None
 _READ_AHEAD: Final = 16
 
 
-async def ledger_nodes(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
-    """In order; None: deleted during the walk."""
+async def read_ledger_nodes(ledgers: LedgerStore) -> AsyncIterator[tuple[int, ReadNode]]:
+    """Yield the ids of all ledgers, in order, with their nodes. None: the node was deleted in the meantime."""
     ahead: list[int] = []
     async for ledger_id in ledgers.ledger_ids():
         ahead.append(ledger_id)
         if len(ahead) == _READ_AHEAD:
-            for one, stored in await _read_all(ledgers.store, ahead):
-                yield one, stored
+            for one, node in await _read_nodes(ledgers.store, ahead):
+                yield one, node
             ahead = []
-    for one, stored in await _read_all(ledgers.store, ahead):
-        yield one, stored
+    for one, node in await _read_nodes(ledgers.store, ahead):
+        yield one, node
 
 
-def decoded(read: compare_and_set.StoredValue | ForeignValue) -> tuple[LedgerMetadata, int]:
-    """With the node's version. Raises `ForeignValue` or `LedgerError` where it can't be read."""
-    if isinstance(read, ForeignValue):
-        raise read
-    return ledger_metadata.decode(read.payload), read.version
+def decode_ledger_node(node: compare_and_set.StoredValue | ForeignValue) -> tuple[LedgerMetadata, int]:
+    """Return the metadata, and the node's version. Raises `ForeignValue` or `LedgerError` if it can't be decoded."""
+    if isinstance(node, ForeignValue):
+        raise node
+    return ledger_metadata.decode(node.payload), node.version
 
 
-async def _read_all(store: MetadataStore, ledger_ids: Sequence[int]) -> list[tuple[int, ReadNode]]:
-    # All are waited for: none goes on without an owner when another fails.
+async def _read_nodes(store: MetadataStore, ledger_ids: Sequence[int]) -> list[tuple[int, ReadNode]]:
+    # All reads are awaited: if one fails, none of the others is left without an owner.
     reads = (compare_and_set.read(store, paths.ledger(one)) for one in ledger_ids)
     found: list[tuple[int, ReadNode]] = []
-    for ledger_id, stored in zip(ledger_ids, await asyncio.gather(*reads, return_exceptions=True), strict=True):
-        if isinstance(stored, BaseException) and not isinstance(stored, ForeignValue):
-            raise stored
-        found.append((ledger_id, stored))
+    for ledger_id, node in zip(ledger_ids, await asyncio.gather(*reads, return_exceptions=True), strict=True):
+        if isinstance(node, BaseException) and not isinstance(node, ForeignValue):
+            raise node
+        found.append((ledger_id, node))
     return found

@@ -1,15 +1,15 @@
-"""Repairing one ledger: look, plan, perform, and plan anew where something changed under our hands.
+"""The repair of one ledger: read its metadata, plan, copy, and plan again if the metadata has changed.
 
-Several may repair one ledger at once, among them one that was paused and knows nothing of what has happened. Each act
-of theirs is harmless at any time:
+Several workers may repair one ledger at the same time, even one that was paused and whose view is outdated. Each of
+their changes is harmless at any time:
 
-- a copy is a record that its writer made, written under its own id: a bookie that has it says OK and changes nothing;
-  one on which the ledger was deleted says so;
-- `with_holder`, before the first copy, has a later tombstone wait for the bookie that may hold copies. Where the ledger
-  is a tombstone already it is refused, and nothing is copied;
-- `with_bookie_replaced` is refused unless the slot still names the bookie whose entries were copied. What was copied
-  stays what the slot should hold, since the fragment is final;
-- recovery is open to anybody at any time.
+- A copy is a record that the ledger's writer made, with its entry id. A bookie that has it answers OK and changes
+  nothing; one on which the ledger was deleted refuses it.
+- `with_holder`, before the first copy, makes a later tombstone wait for the bookie that may hold copies. If the ledger
+  is a tombstone already, it is refused, and nothing is copied.
+- `with_bookie_replaced` is refused unless the slot still names the bookie whose entries were copied. The copied entries
+  are what the slot should hold, since the fragment is final.
+- Any process may recover a ledger at any time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.copying import Progress, ReadOnlyTarget, TargetFailed, fill_slot
-from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.errors import CannotRepair, ReadOnlyTarget, TargetFailed
+from magnetar_bookie.auto_recovery.fragment_replicator import Progress, copy_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import (
+    SlotRepair,
+    choose_replacement,
+    count_slot_entries,
+    describe_no_replacement,
+    plan_repair,
+)
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
@@ -29,42 +37,45 @@ from magnetar_bookie.core.ledger_metadata import (
     with_bookie_replaced,
     with_holder,
 )
-from magnetar_bookie.core.lost_bookies import ClusterView
-from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
 from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import fragment_of
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue
 
-__all__ = ["LedgerRepair", "put_in_place"]
+__all__ = ["LedgerRepair", "repair_slot"]
 
-# Plans for one ledger before it is left for later: others are changing it.
+# Plans for one ledger before it is retried later, since others are changing it.
 _PLANS: Final = 5
 
 
 class LedgerRepair:
-    """One attempt at one ledger. `copied` and `total` say how far it is."""
+    """One attempt to repair one ledger. `copied` and `total` are its progress in entries."""
 
     def __init__(
-        self, client: LedgerClient, cluster: Cluster, settings: AutoRecoverySettings, ledger_id: int, progress: Progress
+        self,
+        client: LedgerClient,
+        bookie_watcher: BookieWatcher,
+        settings: AutoRecoverySettings,
+        ledger_id: int,
+        progress: Progress,
     ) -> None:
         self._client = client
-        self._cluster = cluster
+        self._bookie_watcher = bookie_watcher
         self._settings = settings
         self._ledger_id = ledger_id
         self._progress = progress
         self.copied = 0
         self.total = 0
 
-    async def run(self, named: Sequence[str]) -> str:
-        """Why the ledger could not be made whole; empty: it is, or it was deleted.
+    async def run(self, reported: Sequence[str]) -> str:
+        """Return why the ledger could not be repaired; "" if it is fully replicated or deleted.
 
-        `named` are bookies that the auditor found lost: they are replaced unless they came back since.
+        `reported`: bookies that the auditor found lost. They are replaced unless they have registered again.
         """
         try:
             for _ in range(_PLANS):
                 try:
-                    return await self._attempt(named)
+                    return await self._attempt(reported)
                 except FragmentChanged:
                     continue
         except (NoSuchLedger, LedgerDeleted):
@@ -73,77 +84,77 @@ class LedgerRepair:
             return str(error)
         return "the ledger was changed by others during each attempt"
 
-    async def _attempt(self, named: Sequence[str]) -> str:
-        client, lost = self._client, self._cluster.lost
+    async def _attempt(self, reported: Sequence[str]) -> str:
+        client, lost = self._client, self._bookie_watcher.lost
         metadata = await client.ledgers.read(self._ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return ""
-        # After the metadata: a bookie that it names has had its cookie by then.
-        view = await self._cluster.look()
+        # After the metadata: the bookies that it names had their cookies before.
+        view = await self._bookie_watcher.refresh_view()
         now = client.clock.monotonic()
         bookies = metadata.bookies()
-        lost.name(bookies, now)
-        gone = [one for one in bookies if lost.lost(one, now) or (one in named and one not in view.alive)]
+        lost.observe_named(bookies, now)
+        to_replace = [one for one in bookies if lost.is_lost(one, now) or (one in reported and one not in view.alive)]
         grace_s = self._settings.open_ledger_rereplication_grace_period_seconds
-        overdue = [one for one in bookies if lost.overdue(one, now, grace_s)]
+        overdue = [one for one in bookies if lost.is_lost_for(one, now, grace_s)]
         choose = partial(client.placement.replacement, randomness=client.randomness)
-        plan = plan_repair(metadata, view, gone, overdue, choose, everything=not gone)
+        plan = plan_repair(metadata, view, to_replace, overdue, choose, everything=not to_replace)
         if plan.recover:
             await client.recover(self._ledger_id)
             raise FragmentChanged("the ledger was recovered")
         self.copied = 0
         self.total = sum(
-            entries_of_slot(metadata.striping, step.slot, step.first_entry_id, step.last_entry_id)
+            count_slot_entries(metadata.striping, step.slot, step.first_entry_id, step.last_entry_id)
             for step in plan.steps
         )
         stuck = list(plan.stuck)
         for step in plan.steps:
             try:
-                await self._perform(metadata, view, step)
+                await self._repair_slot(metadata, view, step)
             except CannotRepair as error:
                 stuck.append(str(error))
         return "; ".join(dict.fromkeys(stuck))
 
-    async def _perform(self, metadata: LedgerMetadata, view: ClusterView, step: FillSlot) -> None:
+    async def _repair_slot(self, metadata: LedgerMetadata, view: ClusterView, step: SlotRepair) -> None:
+        client, settings, ledger_id = self._client, self._settings, self._ledger_id
+        read_only = step.target in view.read_only
         try:
-            await put_in_place(
-                self._client,
-                self._settings,
-                self._ledger_id,
-                metadata,
-                step,
-                self._copied,
-                read_only=step.target in view.read_only,
-            )
+            await repair_slot(client, settings, ledger_id, metadata, step, self._add_copied, read_only=read_only)
         except ReadOnlyTarget:
-            # It can't be given what it lacks: another takes its place, and it goes on serving what it has.
+            # It can't be given the missing entries: another bookie replaces it. It still serves the entries that it
+            # has.
             fragment = fragment_of(metadata.fragments, step.first_entry_id)
-            choose = partial(self._client.placement.replacement, randomness=self._client.randomness)
-            target = successor(fragment.bookies, fragment, view.writable, choose)
+            choose = partial(client.placement.replacement, randomness=client.randomness)
+            target = choose_replacement(fragment.bookies, fragment, view.writable, choose)
             if target is None:
-                raise CannotRepair(f"{no_successor(step)} ({step.target} lacks entries and is read-only)") from None
-            await put_in_place(self._client, self._settings, self._ledger_id, metadata, step.at(target), self._copied)
+                raise CannotRepair(
+                    f"{describe_no_replacement(step)} ({step.target} lacks entries and is read-only)"
+                ) from None
+            await repair_slot(client, settings, ledger_id, metadata, step.with_target(target), self._add_copied)
 
-    async def _copied(self, entries: int) -> None:
+    async def _add_copied(self, entries: int) -> None:
         self.copied = min(self.copied + entries, self.total)
         await self._progress(entries)
 
 
-async def put_in_place(
+async def repair_slot(
     client: LedgerClient,
     settings: AutoRecoverySettings,
     ledger_id: int,
     metadata: LedgerMetadata,
-    step: FillSlot,
+    step: SlotRepair,
     progress: Progress,
     *,
     read_only: bool = False,
 ) -> None:
-    """Fills the slot, and then has the target stand in it."""
+    """Copy the slot's missing entries to the target, then name the target in the metadata.
+
+    Raises `CannotRepair`, and `FragmentChanged` if a new plan is needed.
+    """
     if step.replaces:
         await client.ledgers.change(ledger_id, lambda current: with_holder(current, step.target))
     try:
-        await fill_slot(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
+        await copy_missing_entries(client, settings, ledger_id, metadata, step, progress, read_only=read_only)
     except TargetFailed:
         if step.replaces:
             client.bookies.quarantine(step.target)
@@ -152,7 +163,9 @@ async def put_in_place(
         try:
             await client.ledgers.change(
                 ledger_id,
-                lambda current: with_bookie_replaced(current, step.first_entry_id, step.slot, step.listed, step.target),
+                lambda current: with_bookie_replaced(
+                    current, step.first_entry_id, step.slot, step.current, step.target
+                ),
                 client.bookies.cookie_checks([step.target]),
             )
         except EnsembleOutdated as error:

@@ -1,77 +1,65 @@
-"""Leading a bookie out of limbo: ledger by ledger, what it may have lost is made good.
+"""End the limbo of a bookie: copy what its disk may have lost from other replicas, ledger by ledger.
 
-A ledger that names the bookie is recovered first if its entries are not settled: if it is IN_RECOVERY, or its last
-fragment names the bookie. (An open ledger that names it in earlier fragments only keeps its writer. Those are
-confirmed, and nothing that the bookie acknowledged for a later one is relied on: were it to be named anew, that is
-after it entered limbo.) Then each slot that names it is filled from the others. Then the ledger is out of limbo here;
-a closed one is fenced with that, since what was lost may be its fence, and its writer may live still.
+A ledger that names the bookie is recovered first if its entries are not final: if it is IN_RECOVERY, or its last
+fragment names the bookie. (An open ledger that names the bookie in earlier fragments only keeps its writer. The entries
+of those are confirmed, and nothing that the bookie acknowledged for a later fragment is relied on: if one names it
+again, that is after it entered limbo.) Then the missing entries of each slot that names the bookie are copied to it.
+Then the ledger is out of limbo here. A closed one is fenced at the same time: its fence may be lost, and its writer may
+still run.
 
-A ledger that does not name the bookie stays as it is: nobody asks for it here, and limbo says "unknown", which is
-always true.
+A ledger that does not name the bookie stays in limbo. Nobody reads it here, and "unknown" is always true.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
-from magnetar_bookie.auto_recovery.alarm import Alarm
-from magnetar_bookie.auto_recovery.copying import fill_slot
-from magnetar_bookie.auto_recovery.tasks import LedgerLock
+from magnetar_bookie.auto_recovery.fragment_replicator import copy_missing_entries
+from magnetar_bookie.auto_recovery.ledger_repair_rules import list_final_slots
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import RepairLock
+from magnetar_bookie.auto_recovery.wakeup_event import WakeupEvent
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
-from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
-from magnetar_protos.ledger_pb2 import BookieRecord
 
-__all__ = ["InLimbo", "repair_limbo"]
+__all__ = ["repair_limbo"]
 
 _log = logging.getLogger(__name__)
 
 
-class InLimbo(Protocol):
-    """What of a bookie is needed here."""
-
-    bookie_id: str
-    record: BookieRecord
-
-    def in_limbo(self, ledger_id: int) -> bool: ...
-
-    async def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> None: ...
-
-
 async def repair_limbo(
-    bookie: InLimbo,
+    bookie: Bookie,
     client: LedgerClient,
     settings: AutoRecoverySettings | None = None,
-    told: Callable[[int], object] = lambda _: None,
+    on_round: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`.
+    """Repair ledgers until none that names the bookie is in limbo there. Raises `SessionLost`.
 
-    `told` is called with how many are left whenever all were tried.
+    `on_round` is called with the number of ledgers left each time that all of them were tried.
     """
     if not bookie.record.limbo_below:
-        told(0)
+        on_round(0)
         return
     settings = settings or AutoRecoverySettings()
-    alarm = Alarm(client.clock)
-    stop = client.bookies.listen(alarm.ring)
+    wakeup = WakeupEvent(client.clock)
+    stop_listening = client.bookies.listen(wakeup.wake)
     pause_s = settings.rw_rereplicate_backoff_seconds
     try:
-        while left := await _round(bookie, client, settings):
-            told(left)
-            await alarm.wait(pause_s)
+        while left := await _repair_all(bookie, client, settings):
+            on_round(left)
+            await wakeup.wait(pause_s)
             pause_s = min(pause_s * 2, settings.rw_rereplicate_backoff_max_seconds)
-        told(0)
+        on_round(0)
     finally:
-        stop()
+        stop_listening()
 
 
-async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySettings) -> int:
-    """Tries every ledger in limbo; returns how many are left."""
+async def _repair_all(bookie: Bookie, client: LedgerClient, settings: AutoRecoverySettings) -> int:
+    """Try every ledger in limbo once, and return how many are left."""
     left = 0
     try:
         await client.ledgers.store.sync()
@@ -79,11 +67,11 @@ async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySe
             if not bookie.in_limbo(ledger_id):
                 continue
             try:
-                async with LedgerLock(client, ledger_id, b"limbo") as mine:
-                    if not mine:
+                async with RepairLock(client, ledger_id, b"limbo") as acquired:
+                    if not acquired:
                         left += 1
                         continue
-                    await _repair(bookie, client, settings, ledger_id)
+                    await _repair_ledger_in_limbo(bookie, client, settings, ledger_id)
             except NoSuchLedger:
                 continue
             except (LedgerError, ForeignValue, StoreFull, Unavailable) as error:
@@ -95,7 +83,9 @@ async def _round(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySe
     return left
 
 
-async def _repair(bookie: InLimbo, client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int) -> None:
+async def _repair_ledger_in_limbo(
+    bookie: Bookie, client: LedgerClient, settings: AutoRecoverySettings, ledger_id: int
+) -> None:
     metadata = await client.ledgers.read(ledger_id, fresh=True)
     if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
         return
@@ -109,7 +99,7 @@ async def _repair(bookie: InLimbo, client: LedgerClient, settings: AutoRecoveryS
 
     async def progress(_: int) -> None: ...
 
-    for step in settled_slots(metadata):
-        if step.listed == bookie.bookie_id:
-            await fill_slot(client, settings, ledger_id, metadata, step, progress)
+    for slot in list_final_slots(metadata):
+        if slot.current == bookie.bookie_id:
+            await copy_missing_entries(client, settings, ledger_id, metadata, slot, progress)
     await bookie.clear_limbo(ledger_id, closed=metadata.closed)

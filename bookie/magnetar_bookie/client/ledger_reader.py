@@ -35,10 +35,10 @@ from contextlib import aclosing, suppress
 from typing import Final
 
 from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.ledger_repair_rules import repairable_entries
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoSuchEntry, Unreadable
 from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead, RangeRead
 from magnetar_bookie.read.record import entry_of
@@ -319,7 +319,7 @@ class LedgerReader:
         return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
 
     async def _report(self, faults: dict[Fault, None]) -> None:
-        """Write a repair task if repair would mend one of the faults (core/repair.py).
+        """Write a repair task if repair would mend one of the faults (auto_recovery/ledger_repair_rules.py).
 
         An entry that a slow bookie has not received yet is none of those. The metadata may be old, and name a bookie
         that repair has replaced: they are read again before the report.

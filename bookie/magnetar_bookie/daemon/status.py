@@ -71,7 +71,7 @@ def _mean(histogram: Histogram) -> float | None:
 
 def _auto_recovery(process: BookieProcess) -> dict[str, Any]:
     running = process.auto_recovery
-    repairing = None if running is None else running.worker.repairing
+    repairing = None if running is None else running.replication_worker.repairing
     return {
         "auditor": running is not None and running.auditing,
         "worker": running is not None,

@@ -5,10 +5,11 @@ others are whole still. A ledger with a damaged record gets a repair task, once 
 bookie's inventory, in which the record is missing, and copies it from another replica, and the bookie takes that for
 the damaged one.
 
-Damage that no repair would mend gets no task (core/repair.py, `repairable_entries`), or each pass would write a task
-that ends at once. The ledger's metadata is read for that after the damage was found, and after a sync. Entries above
-the end of a closed ledger, or of a fragment that names another bookie by now, are needed by nobody. Entries in the last
-fragment of a ledger that is not closed are repaired after the close: the auditor asks for the inventories then.
+Damage that no repair would mend gets no task (`repairable_entries` of auto_recovery/ledger_repair_rules.py), or each
+pass would write a task that ends at once. The ledger's metadata is read for that after the damage was found, and after
+a sync. Entries above the end of a closed ledger, or of a fragment that names another bookie by now, are needed by
+nobody. Entries in the last fragment of a ledger that is not closed are repaired after the close: the auditor asks for
+the inventories then.
 
 It goes on with each metadata session where it was, since it needs one to report what it finds.
 """
@@ -20,11 +21,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.auto_recovery.ledger_repair_rules import repairable_entries
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
-from magnetar_bookie.core.repair import repairable_entries
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Damaged
@@ -111,7 +112,7 @@ class Scrubber:
                 repairable = await self._repairable(ledger_id, damaged, client)
                 if not repairable:
                     return
-                await Tasks(client).report(ledger_id)
+                await UnderreplicatedLedgers(client).mark_underreplicated(ledger_id)
                 break
             except (Refused, Unavailable) as error:
                 _log.info("The damage of ledger %d can't be reported yet: %s", ledger_id, error)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.administration.confirmation import Force
-from magnetar_cli.administration.output import json_line, print_rows
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
-from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered
+from magnetar_cli.options import AsJson, Force, Url
+from magnetar_cli.output import format_json, print_rows
+from magnetar_cli.service import DEFAULT_URL, call_admin
 
 if TYPE_CHECKING:
     from magnetar.admin import Admin, NamespacePolicies
@@ -23,8 +23,6 @@ app = typer.Typer(
 )
 
 Namespace = Annotated[str, typer.Argument(help="Namespace, e.g. public/default.")]
-
-
 _NAMESPACE = Argument("namespace", Namespace)
 
 add_command(
@@ -91,7 +89,7 @@ def policies(
     as_json: AsJson = False,
 ) -> None:
     """Set and show a namespace's policies. Policies that are not given stay unchanged."""
-    numbers = None if persistence is None else _quorums(persistence)
+    quorums = None if persistence is None else _parse_quorums(persistence)
     if partitions is not None and auto_topic_creation is not True:
         raise typer.BadParameter("it needs --auto-topic-creation: give both", param_hint="--partitions")
 
@@ -100,37 +98,37 @@ def policies(
 
         found = admin.namespaces.policies(namespace)
         wanted = found
-        if numbers is not None:
-            wanted = dataclasses.replace(wanted, persistence=Persistence(*numbers))
+        if quorums is not None:
+            wanted = dataclasses.replace(wanted, persistence=Persistence(*quorums))
         if auto_topic_creation is not None:
-            made = AutoTopicCreation(auto_topic_creation, partitions or 0)
-            wanted = dataclasses.replace(wanted, auto_topic_creation=made)
+            creation = AutoTopicCreation(auto_topic_creation, partitions or 0)
+            wanted = dataclasses.replace(wanted, auto_topic_creation=creation)
         if auto_subscription_creation is not None:
             wanted = dataclasses.replace(
                 wanted, auto_subscription_creation=AutoSubscriptionCreation(auto_subscription_creation)
             )
         return wanted, admin.namespaces.set_policies(namespace, wanted) if wanted != found else ()
 
-    changes = not (numbers is None and auto_topic_creation is None and auto_subscription_creation is None)
-    found, warnings = administered(url, act, changes=changes)
+    changes = not (quorums is None and auto_topic_creation is None and auto_subscription_creation is None)
+    found, warnings = call_admin(url, act, changes=changes)
     for warning in warnings:
         print(f"magnetar: warning: {warning}", file=sys.stderr)
     if as_json:
-        print(json_line({"namespace": namespace, **dataclasses.asdict(found)}))
+        print(format_json({"namespace": namespace, **dataclasses.asdict(found)}))
         return
     rows = []
     for policy in dataclasses.fields(found):
         value = getattr(found, policy.name)
-        shown = "as in the brokers' settings" if value is None else _policy_text(dataclasses.asdict(value))
+        shown = "as in the brokers' settings" if value is None else _format_policy(dataclasses.asdict(value))
         rows.append((policy.name.replace("_", " "), shown))
     print_rows(("policy", "value"), rows, as_json=False)
 
 
-def _policy_text(value: dict[str, object]) -> str:
+def _format_policy(value: dict[str, object]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in value.items())
 
 
-def _quorums(text: str) -> tuple[int, int, int]:
+def _parse_quorums(text: str) -> tuple[int, int, int]:
     parts = text.split(",")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
         raise typer.BadParameter(

@@ -1,8 +1,8 @@
-"""Make a command from a declaration, if all that it does is to call one method of `magnetar.admin`.
+"""Make a command from a declaration. The command calls one method of `magnetar.admin`.
 
 The command has the declared parameters, then `--yes` if it asks for confirmation, `--url`, and `--json` if it prints a
-list. In JSON, each item of the list is an object. The table of admin calls states whether a lost answer leaves open
-whether the call was done.
+list. In JSON, each item of the list is an object. The table of admin calls states which calls are idempotent: after a
+lost answer, the outcome of any other is unknown.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import typer
 
-from magnetar_cli.administration.confirmation import Yes, confirm
-from magnetar_cli.administration.output import print_rows
-from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered, end_as_told
+from magnetar_cli.options import AsJson, Url, Yes, confirm
+from magnetar_cli.output import print_rows
+from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
 
 __all__ = ["Argument", "SimpleCommand", "add_command"]
 
@@ -31,33 +31,35 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """In `confirms` and `prints`, names in braces stand for the arguments."""
+    """In `confirms` and `prints`, names in braces are replaced by the arguments."""
 
     name: str
     # The method, e.g. "topics.truncate".
     method: str
     help: str
     arguments: tuple[Argument, ...] = ()
-    # The question before it is done, and the same for a command with --force.
+    # The question that asks for confirmation, and the one with --force.
     confirms: str = ""
     confirms_forced: str = ""
-    # The line that is printed when it is done.
+    # The line that is printed at the end.
     prints: str = ""
     # The heading of the list that is printed instead.
     lists: str = ""
 
 
 def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
+    """Add the declared command to the app."""
+
     def run(**given: Any) -> None:
         if declared.confirms:
             forced = given.get("force") and declared.confirms_forced
             confirm((forced or declared.confirms).format(**given), given["yes"])
         group, _, method = declared.method.partition(".")
         arguments = {one.name: given[one.name] for one in declared.arguments}
-        result = administered(
+        result = call_admin(
             given["url"],
             lambda admin: getattr(getattr(admin, group), method)(**arguments),
-            changes=_changes_something(declared.method),
+            changes=_is_not_idempotent(declared.method),
         )
         if declared.lists:
             print_rows((declared.lists,), [(one,) for one in result], as_json=given["as_json"])
@@ -79,8 +81,8 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
     app.command(declared.name)(run)
 
 
-def _changes_something(method: str) -> bool:
-    with end_as_told():
+def _is_not_idempotent(method: str) -> bool:
+    with exit_on_error():
         from magnetar_wire.admin_calls import call_of_method
 
         return not call_of_method(method).idempotent

@@ -1,12 +1,11 @@
-"""Print statistics for people: first the numbers that show whether all is well, then the clients."""
+"""Print statistics for people: first the numbers that show whether a topic is healthy, then its clients."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_cli.administration.output import number, print_facts, print_rows
-from magnetar_cli.messages.places import id_text
-from magnetar_cli.shown import bytes_shown
+from magnetar_cli.messages.positions import format_message_id
+from magnetar_cli.output import format_bytes, format_number, print_facts, print_rows
 
 if TYPE_CHECKING:
     from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
@@ -26,17 +25,22 @@ def print_topic_stats(stats: TopicStats) -> None:
     facts = [
         ("topic", stats.topic),
         ("served by", stats.owner_broker or f"one broker for each of {stats.partitions:,} partitions"),
-        ("messages ever", number(stats.messages_ever)),
-        ("stored", f"{bytes_shown(stats.storage_bytes)} in {number(stats.stored_entries)} entries"),
-        ("in", _traffic(stats.received)),
-        ("out", _traffic(stats.delivered)),
+        ("messages ever", format_number(stats.messages_ever)),
+        ("stored", f"{format_bytes(stats.storage_bytes)} in {format_number(stats.stored_entries)} entries"),
+        ("in", _format_traffic(stats.received)),
+        ("out", _format_traffic(stats.delivered)),
     ]
     if stats.refused_entries or stats.failed_entries:
-        facts.append(("refused, failed", f"{number(stats.refused_entries)}, {number(stats.failed_entries)} entries"))
+        facts.append(
+            (
+                "refused, failed",
+                f"{format_number(stats.refused_entries)}, {format_number(stats.failed_entries)} entries",
+            )
+        )
     if stats.waiting_for:
         facts.append(("publishing waits", stats.waiting_for))
     if stats.lost_entries:
-        facts.append(("lost", f"{number(stats.lost_entries)} entries that no bookie stores"))
+        facts.append(("lost", f"{format_number(stats.lost_entries)} entries that no bookie stores"))
     damaged = [one.subscription for one in stats.subscriptions if one.damaged]
     if damaged:
         facts.append(("damaged", f"{', '.join(damaged)}: reset or delete these subscriptions"))
@@ -93,10 +97,10 @@ def print_internal_stats(topic: str, stats: InternalStats) -> None:
         ("topic", topic),
         ("state", stats.state),
         ("incarnation", stats.incarnation),
-        ("last entry", id_text(stats.last)),
+        ("last entry", format_message_id(stats.last)),
     ]
     if stats.lapsed_leases:
-        facts.append(("lapsed leases", f"{number(stats.lapsed_leases)}, not renewed in time"))
+        facts.append(("lapsed leases", f"{format_number(stats.lapsed_leases)}, not renewed in time"))
     print_facts(facts)
     if stats.more_ledgers:
         print(f"and {stats.more_ledgers:,} older ledgers before these:")
@@ -110,7 +114,12 @@ def print_internal_stats(topic: str, stats: InternalStats) -> None:
         print_rows(
             ("cursor", "acknowledged up to", "saved up to", "entries open"),
             [
-                (one.name, id_text(one.mark_delete), id_text(one.saved_mark_delete), one.open_entries)
+                (
+                    one.name,
+                    format_message_id(one.mark_delete),
+                    format_message_id(one.saved_mark_delete),
+                    one.open_entries,
+                )
                 for one in stats.cursors
             ],
             as_json=False,
@@ -124,8 +133,8 @@ def print_internal_stats(topic: str, stats: InternalStats) -> None:
         )
 
 
-def _traffic(traffic: Traffic) -> str:
+def _format_traffic(traffic: Traffic) -> str:
     return (
-        f"{number(traffic.messages_per_s)} messages/s, {bytes_shown(int(traffic.bytes_per_s))}/s; "
-        f"{number(traffic.messages)} messages since it was loaded"
+        f"{format_number(traffic.messages_per_s)} messages/s, {format_bytes(int(traffic.bytes_per_s))}/s; "
+        f"{format_number(traffic.messages)} messages since it was loaded"
     )

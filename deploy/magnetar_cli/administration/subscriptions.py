@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.administration.confirmation import Force, Yes, confirm
-from magnetar_cli.administration.output import json_line, print_rows
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.completion import complete_subscription
-from magnetar_cli.messages.options import AsHex, AsRaw, format_of
-from magnetar_cli.service import DEFAULT_URL, AsJson, Topic, Url, administered, end_as_told
+from magnetar_cli.messages.positions import parse_duration_s, parse_position
+from magnetar_cli.options import AsHex, AsJson, AsRaw, Force, Topic, Url, Yes, choose_format, confirm
+from magnetar_cli.output import format_json, print_rows
+from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
 
 if TYPE_CHECKING:
-    from magnetar import MessageId
     from magnetar.admin import Admin, PeekedMessage, SubscriptionStats
 
 app = typer.Typer(
@@ -24,9 +23,7 @@ app = typer.Typer(
 )
 
 Subscription = Annotated[str, typer.Argument(help="Subscription name.", autocompletion=complete_subscription)]
-_PLACES = "earliest, latest, a message id, a time, or an age, e.g. 10m."
-
-
+_POSITIONS = "earliest, latest, a message id, a time, or an age, e.g. 10m."
 _TOPIC = Argument("topic", Topic)
 
 add_command(
@@ -45,12 +42,12 @@ add_command(
 def create(
     topic: Topic,
     subscription: Subscription,
-    at: Annotated[str, typer.Option("--at", help=f"Start position: {_PLACES}")] = "latest",
+    at: Annotated[str, typer.Option("--at", help=f"Start position: {_POSITIONS}")] = "latest",
     url: Url = DEFAULT_URL,
 ) -> None:
     """Create a subscription. Messages after its position are retained until it acknowledges them."""
-    place = _place(at, "--at")
-    administered(url, lambda admin: admin.subscriptions.create(topic, subscription, place), changes=True)
+    position = parse_position(at, "--at")
+    call_admin(url, lambda admin: admin.subscriptions.create(topic, subscription, position), changes=True)
     print(f"{subscription} of {topic}: created, at {at}")
 
 
@@ -71,15 +68,15 @@ add_command(
 def reset(
     topic: Topic,
     subscription: Subscription,
-    to: Annotated[str, typer.Option("--to", help=f"New position: {_PLACES}")],
+    to: Annotated[str, typer.Option("--to", help=f"New position: {_POSITIONS}")],
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Move a subscription's cursor. Messages after the new position are redelivered; messages before it count as
     acknowledged."""
-    place = _place(to, "--to")
+    position = parse_position(to, "--to")
     confirm(f"Move {subscription} of {topic} to {to}", yes)
-    administered(url, lambda admin: admin.subscriptions.reset(topic, subscription, place), changes=True)
+    call_admin(url, lambda admin: admin.subscriptions.reset(topic, subscription, position), changes=True)
     print(f"{subscription} of {topic}: moved to {to}")
 
 
@@ -98,19 +95,19 @@ def skip(
     """Acknowledge the oldest entries of a backlog without delivering them."""
     if bool(entries) == everything:
         raise typer.BadParameter("give a number of entries, or --all", param_hint="--entries")
-    what = "everything" if everything else f"up to {entries:,} entries"
-    confirm(f"Skip {what} of {subscription} of {topic}", yes)
+    amount = "everything" if everything else f"up to {entries:,} entries"
+    confirm(f"Skip {amount} of {subscription} of {topic}", yes)
 
     def act(admin: Admin) -> int:
         if everything:
             return admin.subscriptions.skip_all(topic, subscription)
         return admin.subscriptions.skip(topic, subscription, entries)
 
-    skipped = administered(url, act, changes=True)
+    skipped = call_admin(url, act, changes=True)
     if as_json:
-        print(json_line({"topic": topic, "subscription": subscription, "skipped_entries": skipped}))
+        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": skipped}))
     else:
-        print(f"{subscription} of {topic}: {_entries(skipped)} skipped")
+        print(f"{subscription} of {topic}: {_count_entries(skipped)} skipped")
 
 
 @app.command("expire")
@@ -123,17 +120,15 @@ def expire(
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge entries that were published longer ago than --older-than, without delivering them."""
-    from magnetar_cli.messages.places import duration_s
-
-    seconds = int(duration_s(older_than, "--older-than"))
+    seconds = int(parse_duration_s(older_than, "--older-than"))
     if seconds < 1:
         raise typer.BadParameter(f"{older_than} is less than a second", param_hint="--older-than")
     confirm(f"Skip what is older than {older_than} of {subscription} of {topic}", yes)
-    expired = administered(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
+    expired = call_admin(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
     if as_json:
-        print(json_line({"topic": topic, "subscription": subscription, "skipped_entries": expired}))
+        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": expired}))
     else:
-        print(f"{subscription} of {topic}: {_entries(expired)} older than {older_than} skipped")
+        print(f"{subscription} of {topic}: {_count_entries(expired)} older than {older_than} skipped")
 
 
 @app.command("peek")
@@ -147,20 +142,22 @@ def peek(
     as_raw: AsRaw = False,
 ) -> None:
     """Show the oldest unacknowledged messages, of each partition. They stay unacknowledged."""
-    how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
+    output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
 
     def act(admin: Admin) -> list[tuple[str, PeekedMessage]]:
         logs = [home.topic for home in admin.topics.homes(topic)]
-        # An entry holds a message at least.
+        # An entry has at least one message, so this returns enough.
         found = ((log, admin.subscriptions.peek(log, subscription, count)) for log in logs)
         return [(log, one) for log, messages in found for one in messages[:count]]
 
-    found = administered(url, act)
-    with end_as_told():
-        from magnetar_cli.messages.showing import MessageWriter, peeked_as_shown
+    found = call_admin(url, act)
+    with exit_on_error():
+        from magnetar_cli.messages.message_output import MessageWriter, display_peeked_message
 
         several = len({log for log, _ in found}) > 1
-        MessageWriter(how, with_topics=several).write(peeked_as_shown(log, message) for log, message in found)
+        MessageWriter(output_format, with_topics=several).write(
+            display_peeked_message(log, message) for log, message in found
+        )
 
 
 @app.command("stats")
@@ -190,21 +187,15 @@ def stats(
             raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}; it has {names}")
         return one
 
-    found = administered(url, act)
+    found = call_admin(url, act)
     if as_json:
         for one in found:
-            print(json_line(one))
+            print(format_json(one))
     elif subscription is not None:
         print_subscription(found[0])
     else:
         print_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
 
 
-def _entries(count: int) -> str:
+def _count_entries(count: int) -> str:
     return "1 entry" if count == 1 else f"{count:,} entries"
-
-
-def _place(text: str, option: str) -> MessageId | int:
-    from magnetar_cli.messages.places import parse_place
-
-    return parse_place(text, option)

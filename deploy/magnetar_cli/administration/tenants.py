@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from magnetar_cli.administration.confirmation import Force
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
+from magnetar_cli.options import Force
 
 app = typer.Typer(help="Create, list and delete tenants.", no_args_is_help=True, pretty_exceptions_enable=False)
 

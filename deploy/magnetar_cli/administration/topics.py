@@ -6,22 +6,29 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from magnetar_cli.administration.confirmation import Force, Yes, confirm
-from magnetar_cli.administration.output import json_line, print_rows
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
-from magnetar_cli.messages.options import AsHex, AsRaw, format_of
-from magnetar_cli.service import (
-    DEFAULT_URL,
-    PATIENCE_S,
+from magnetar_cli.messages.positions import parse_position
+from magnetar_cli.options import (
+    AsHex,
     AsJson,
+    AsRaw,
+    Force,
     ListenerName,
     Topic,
     Topics,
     Url,
-    administered,
+    Yes,
+    choose_format,
+    confirm,
+)
+from magnetar_cli.output import format_json, print_rows
+from magnetar_cli.service import (
+    DEFAULT_URL,
+    OPERATION_TIMEOUT_S,
+    call_admin,
     check_topics,
-    connected_client,
-    end_as_told,
+    connect_client,
+    exit_on_error,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ def list_topics(
             return [(name, 0) for name in sorted(parts.union(names))]
         return sorted(found + [(name, 0) for name in names if name not in parts])
 
-    print_rows(("topic", "partitions"), administered(url, act), as_json=as_json)
+    print_rows(("topic", "partitions"), call_admin(url, act), as_json=as_json)
 
 
 @app.command("create")
@@ -73,7 +80,7 @@ def create(
         else:
             admin.topics.create(topic)
 
-    administered(url, act, changes=True)
+    call_admin(url, act, changes=True)
     print(f"{topic}: created" + (f", with {partitions:,} partitions" if partitions else ""))
 
 
@@ -91,7 +98,7 @@ def delete(topics: Topics, force: Force = False, yes: Yes = False, url: Url = DE
                 admin.topics.delete(topic, force)
             print(f"{topic}: deleted", flush=True)
 
-    administered(url, act, changes=True)
+    call_admin(url, act, changes=True)
 
 
 @app.command("stats")
@@ -105,16 +112,16 @@ def stats(
     from magnetar_cli.administration.stats_views import print_internal_stats, print_topic_stats
 
     if internal:
-        logs = administered(url, lambda admin: _internal_stats(admin, topic))
+        logs = call_admin(url, lambda admin: _get_internal_stats(admin, topic))
         for name, log in logs:
             if as_json:
-                print(json_line({"topic": name, "stats": log}))
+                print(format_json({"topic": name, "stats": log}))
             else:
                 print_internal_stats(name, log)
         return
-    found = administered(url, lambda admin: admin.topics.stats(topic))
+    found = call_admin(url, lambda admin: admin.topics.stats(topic))
     if as_json:
-        print(json_line(found))
+        print(format_json(found))
     else:
         print_topic_stats(found)
 
@@ -122,7 +129,7 @@ def stats(
 @app.command("lookup")
 def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "", as_json: AsJson = False) -> None:
     """Show which broker serves a topic, or each of its partitions."""
-    homes = administered(url, lambda admin: admin.topics.homes(topic, listener_name))
+    homes = call_admin(url, lambda admin: admin.topics.homes(topic, listener_name))
     rows = [(one.topic, one.broker_id, one.address, one.bundle) for one in homes]
     print_rows(("topic", "broker", "address", "bundle"), rows, as_json=as_json)
 
@@ -130,7 +137,7 @@ def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "
 @app.command("partitions")
 def partitions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """List the names of a topic's partitions, or its own name if it is not partitioned."""
-    homes = administered(url, lambda admin: admin.topics.homes(topic))
+    homes = call_admin(url, lambda admin: admin.topics.homes(topic))
     print_rows(("topic",), [(one.topic,) for one in homes], as_json=as_json)
 
 
@@ -184,7 +191,7 @@ def end_lease(
 
         held = {
             name: one.lease_id
-            for name, stats in _internal_stats(admin, topic)
+            for name, stats in _get_internal_stats(admin, topic)
             for one in stats.leases
             if one.lease_id.hex() == lease.lower()
         }
@@ -194,7 +201,7 @@ def end_lease(
             admin.reading.end_lease(name, lease_id)
         return list(held)
 
-    for name in administered(url, act):
+    for name in call_admin(url, act):
         print(f"{name}: the lease has ended")
 
 
@@ -212,19 +219,18 @@ def peek(
     as_raw: AsRaw = False,
 ) -> None:
     """Show messages that a topic stores, acknowledged ones, too. It changes nothing."""
-    how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
-    with end_as_told():
+    output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
+    with exit_on_error():
         from magnetar.admin import Admin
-        from magnetar_cli.messages.places import parse_place
-        from magnetar_cli.messages.showing import MessageWriter
-        from magnetar_cli.messages.tailing import Look, tail
+        from magnetar_cli.messages.message_output import MessageWriter
+        from magnetar_cli.messages.topic_tail import Tail, show_messages
 
-        look = Look(0, parse_place(start), follow=False, count=count)
-        with Admin(url, PATIENCE_S) as admin, connected_client(url, listener_name) as client:
-            tail(client, admin, [topic], look, MessageWriter(how))
+        tail = Tail(0, parse_position(start), follow=False, count=count)
+        with Admin(url, OPERATION_TIMEOUT_S) as admin, connect_client(url, listener_name) as client:
+            show_messages(client, admin, [topic], tail, MessageWriter(output_format))
 
 
-def _internal_stats(admin: Admin, topic: str) -> list[tuple[str, InternalStats]]:
+def _get_internal_stats(admin: Admin, topic: str) -> list[tuple[str, InternalStats]]:
     names = [home.topic for home in admin.topics.homes(topic)]
     return [(name, admin.topics.internal_stats(name)) for name in names]
 

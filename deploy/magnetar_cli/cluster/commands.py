@@ -1,4 +1,4 @@
-"""`magnetar cluster …`: a cluster of real processes on this machine, in a folder of its own."""
+"""`magnetar cluster …`: a cluster of processes on this machine, with all files in one folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import json
 import re
 import shlex
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -20,13 +22,14 @@ from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, parse_setting
 from magnetar_cli.cluster.errors import how_to_cancel
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
-from magnetar_cli.local_folder import DEFAULT_FOLDER, runs_brokers
-from magnetar_cli.plain_errors import plain_errors, plain_logs
-from magnetar_cli.service import AsJson
-from magnetar_cli.shown import bytes_shown, seconds_shown, wide_console
+from magnetar_cli.cluster_folder import DEFAULT_FOLDER, has_running_broker
+from magnetar_cli.options import AsJson
+from magnetar_cli.output import format_bytes, format_duration, wide_console
+from magnetar_cli.user_errors import configure_logs, print_user_errors
 
 __all__ = ["Folder", "app"]
 
+_POLL_S = 0.2
 _NUMBERS = re.compile(r"\d+\.\d+")
 _COLOURS = {RUNNING: "green", "stopped": "dim", "dead": "red", "unhealthy": "red"}
 
@@ -49,8 +52,8 @@ Settings = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Setting of all bookies. Repeatable."),
 ]
 
-# A cluster that somebody makes by hand is to be published to.
-_BROKERS = 2
+# A new cluster has brokers, unlike one of `LocalCluster.up`.
+_NEW_CLUSTER_BROKERS = 2
 
 
 @app.command()
@@ -79,7 +82,7 @@ def up(
     with _cluster(folder) as cluster:
         cluster.up(
             bookies,
-            _BROKERS if brokers is None and not cluster.exists else brokers,
+            _NEW_CLUSTER_BROKERS if brokers is None and not cluster.exists else brokers,
             zookeepers=zookeepers,
             zookeeper=zookeeper,
             settings=parse_settings(BOOKIES, settings or []),
@@ -116,7 +119,7 @@ def env(folder: Folder = DEFAULT_FOLDER) -> None:
     with _cluster(folder) as cluster:
         print(f"export MAGNETAR_URL={shlex.quote(cluster.service_url)}")
         print(f"# Pulsar's clients: {cluster.pulsar_url}")
-        if not runs_brokers(folder):
+        if not has_running_broker(folder):
             up = "magnetar cluster up" + ("" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}")
             print(f"magnetar: no broker of this cluster runs: `{up}` starts it", file=sys.stderr)
 
@@ -234,10 +237,8 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for further lines.")] = False,
 ) -> None:
     """Show the end of a process's log."""
-    from magnetar_cli.cluster.tailing import tail
-
     with _cluster(folder) as cluster, contextlib.suppress(KeyboardInterrupt):
-        for line in tail(cluster.log(name), lines, follow=follow):
+        for line in _read_lines(cluster.log(name), lines, follow=follow):
             print(line, flush=True)
 
 
@@ -260,25 +261,44 @@ def down(
 
 @contextlib.contextmanager
 def _cluster(folder: Path) -> Iterator[LocalCluster]:
-    """What is waited for is shown on standard error, in place on a terminal."""
-    plain_logs()
+    """Yield the cluster, and show progress on standard error: on a terminal in one line, which is replaced."""
+    configure_logs()
     console = Console(stderr=True)
-    with plain_errors(), contextlib.ExitStack() as stack:
-        say: Callable[[str], None]
+    with print_user_errors(), contextlib.ExitStack() as stack:
+        on_progress: Callable[[str], None]
         if console.is_terminal:
             shown = stack.enter_context(console.status("…"))
-            say = shown.update
+            on_progress = shown.update
         else:
-            said: list[str] = []
+            last = ""
 
-            def say(text: str) -> None:
-                # How long something takes is told once, and not as it goes on.
+            def on_progress(text: str) -> None:
+                # A text that differs only in its seconds is not repeated.
+                nonlocal last
                 words = _NUMBERS.sub("", text)
-                if words not in said[-1:]:
-                    said.append(words)
+                if words != last:
+                    last = words
                     print(text, file=console.file, flush=True)
 
-        yield LocalCluster(folder, say=say)
+        yield LocalCluster(folder, on_progress=on_progress)
+
+
+def _read_lines(log: Path, lines: int, *, follow: bool) -> Iterator[str]:
+    """Yield the last lines of a log, and with `follow` those that are appended."""
+    if not log.exists() and not follow:
+        return
+    while not log.exists():
+        time.sleep(_POLL_S)
+    with log.open(errors="replace") as file:
+        yield from (line.rstrip("\n") for line in deque(file, maxlen=lines))
+        line = ""
+        while follow:
+            line += file.readline()
+            if line.endswith("\n"):
+                yield line.rstrip("\n")
+                line = ""
+            else:
+                time.sleep(_POLL_S)
 
 
 def _show(found: ClusterStatus) -> None:
@@ -322,10 +342,10 @@ def _cells(part: PartStatus) -> list[object]:
         part.address,
         part.pulsar,
         part.http,
-        seconds_shown(part.uptime_s),
-        bytes_shown(part.memory_bytes),
+        format_duration(part.uptime_s),
+        format_bytes(part.memory_bytes),
         part.topics,
         part.bundles,
         part.ledgers,
-        bytes_shown(part.disk_bytes),
+        format_bytes(part.disk_bytes),
     ]

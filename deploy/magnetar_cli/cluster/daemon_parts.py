@@ -1,4 +1,4 @@
-"""Bookies and brokers: processes of ours, which are told everything in a file and asked over HTTP."""
+"""Bookies and brokers of a local cluster. They read their settings from a file, and report their state over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, DaemonKind, r
 from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.ports import LOOPBACK, free_port
 from magnetar_cli.cluster.state import BookieState, BrokerState, ClusterState, DaemonState
-from magnetar_cli.http_asking import ANSWER_S, ask_http, reasons_shown
+from magnetar_cli.http_request import HTTP_TIMEOUT_S, format_reasons, request_http
 
 __all__ = ["BOOKIE_COMMAND", "BROKER_COMMAND", "BookiePart", "BrokerPart", "DaemonPart"]
 
@@ -21,10 +21,12 @@ BROKER_COMMAND: Final = (sys.executable, "-m", "magnetar_cli", "broker")
 
 
 class DaemonPart(Part):
-    # Kind of the process, with its settings.
+    """A bookie or a broker."""
+
+    # The kind of the process, with its settings.
     kind: ClassVar[DaemonKind]
-    # What /ready may take: where it looks, that has a bound of its own, and then it says why.
-    ready_answer_s: ClassVar[float] = ANSWER_S
+    # Timeout of a request to /ready.
+    ready_timeout_s: ClassVar[float] = HTTP_TIMEOUT_S
 
     def __init__(self, folder: Path, name: str, daemon: DaemonState, command: Sequence[str]) -> None:
         super().__init__(name, folder / f"{self.kind.name}s" / name, daemon)
@@ -32,8 +34,8 @@ class DaemonPart(Part):
         self._command = command
 
     @abstractmethod
-    def told(self, state: ClusterState) -> dict[str, Any]:
-        """What is in its file."""
+    def make_settings(self, state: ClusterState) -> dict[str, Any]:
+        """Return the settings for its file."""
 
     @property
     def log(self) -> Path:
@@ -65,21 +67,21 @@ class DaemonPart(Part):
 
     def configure(self, state: ClusterState) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_settings(self.settings_file, self.told(state))
+        write_settings(self.settings_file, self.make_settings(state))
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **self.daemon.environment}
 
-    def waits_for(self) -> str:
-        status, answer = self.ask("/ready", timeout_s=self.ready_answer_s)
+    def find_unready_reason(self) -> str:
+        status, answer = self.request("/ready", timeout_s=self.ready_timeout_s)
         if status == 200:
             return ""
-        return "it does not answer yet" if status is None else reasons_shown(answer)
+        return "it does not answer yet" if status is None else format_reasons(answer)
 
-    def ask(
-        self, path: str, method: str = "GET", body: Any = None, timeout_s: float = ANSWER_S
+    def request(
+        self, path: str, method: str = "GET", body: Any = None, timeout_s: float = HTTP_TIMEOUT_S
     ) -> tuple[int | None, Any]:
-        return ask_http(self.http_address, path, method, body, timeout_s)
+        return request_http(self.http_address, path, method, body, timeout_s)
 
 
 class BookiePart(DaemonPart):
@@ -88,7 +90,7 @@ class BookiePart(DaemonPart):
     def __init__(self, folder: Path, name: str, bookie: BookieState, command: Sequence[str] = BOOKIE_COMMAND) -> None:
         super().__init__(folder, name, bookie, command)
 
-    def told(self, state: ClusterState) -> dict[str, Any]:
+    def make_settings(self, state: ClusterState) -> dict[str, Any]:
         return {
             **rename_former(self.kind, {**state.settings, **self.daemon.settings}),
             "bookie_id": self.name,
@@ -101,7 +103,8 @@ class BookiePart(DaemonPart):
 
 class BrokerPart(DaemonPart):
     kind = BROKERS
-    ready_answer_s = 8.0  # above health_check_timeout_seconds
+    # Above health_check_timeout_seconds, so that a check that times out can report the reason.
+    ready_timeout_s = 8.0
 
     def __init__(self, folder: Path, name: str, broker: BrokerState, command: Sequence[str] = BROKER_COMMAND) -> None:
         super().__init__(folder, name, broker, command)
@@ -124,7 +127,7 @@ class BrokerPart(DaemonPart):
             self.broker.pulsar_port = free_port(state.ports())
         super().configure(state)
 
-    def told(self, state: ClusterState) -> dict[str, Any]:
+    def make_settings(self, state: ClusterState) -> dict[str, Any]:
         return {
             **rename_former(self.kind, {**state.broker_settings, **self.daemon.settings}),
             "broker_id": self.name,

@@ -1,4 +1,4 @@
-"""Settings of a local cluster's bookies and brokers, from the command line or a test into a process's file.
+"""Check the settings of a local cluster's bookies and brokers, and write them to a process's file.
 
 They are checked before anything is started, so that an error appears in the terminal and not in a log. The file has the
 settings that were set, and no defaults.

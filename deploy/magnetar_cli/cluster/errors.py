@@ -4,7 +4,7 @@
     ├── NoCluster          a folder without a cluster
     ├── NoSuchName         a name that no process of the cluster has
     ├── ClusterBusy        a cluster whose lock another command holds
-    ├── NotThere           a process that should be paused, resumed or killed, and does not run
+    ├── NotThere           a process to be paused, resumed or killed that does not run
     └── NotStarted         a process that ended before it was ready, or was not ready in time
 
 Each message is one line, except that of `NotStarted`, which shows what the process logged last.

@@ -1,4 +1,4 @@
-"""One bookie or broker of a local cluster, to act on."""
+"""One bookie or broker of a local cluster, for programs: `LocalCluster.bookie` and `LocalCluster.broker`."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ __all__ = ["LocalBookie", "LocalBroker", "LocalDaemon"]
 
 
 class LocalDaemon:
-    """It holds nothing but the name: each act looks anew."""
+    """A bookie or a broker by its name. Each call reads the cluster's state again."""
 
     def __init__(self, cluster: LocalCluster, name: str) -> None:
         self._cluster = cluster
         self.name = name
 
     def kill(self) -> None:
-        """Kill -9."""
+        """Kill it (SIGKILL)."""
         self._cluster.kill(self.name)
 
     def pause(self) -> None:
-        """Stands still, as a machine that hangs."""
+        """Pause it (SIGSTOP), as if its machine hung."""
         self._cluster.pause(self.name)
 
     def resume(self) -> None:
         self._cluster.resume(self.name)
 
     def stop(self) -> None:
-        """SIGTERM; returns when it has ended."""
+        """Stop it gracefully (SIGTERM), and return when it has ended."""
         self._cluster.stop(self.name)
 
     def start(self) -> None:
-        """Returns when it is ready."""
+        """Start it, and return when it is ready."""
         self._cluster.start(self.name)
 
     def restart(self) -> None:
-        """Stops it if it runs, and starts it."""
+        """Stop it gracefully if it runs, and start it."""
         self._cluster.restart(self.name)
 
     def set(self, *, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
-        """Options for its next start."""
+        """Change settings, which take effect at its next start."""
         self._cluster.set(self.name, environment=environment, **settings)
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         return self._part.address
 
     @property
@@ -67,13 +67,13 @@ class LocalDaemon:
 
     @property
     def pid(self) -> int | None:
-        """None while it does not run."""
+        """Its process id, or None if it does not run."""
         part = self._part
-        return part.place.process.pid if part.place.process is not None and part.running else None
+        return part.record.process.pid if part.record.process is not None and part.running else None
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int | None, Any]:
-        """Its HTTP: the status and the answer; None if there was none."""
-        return self._part.ask(path, method, body, self._part.ready_answer_s)
+        """Send an HTTP request. Return the status and the answer; the status is None if there was no answer."""
+        return self._part.request(path, method, body, self._part.ready_timeout_s)
 
     @property
     def _part(self) -> DaemonPart:
@@ -81,7 +81,7 @@ class LocalDaemon:
 
 
 class LocalBookie(LocalDaemon):
-    """`LocalCluster.bookie` gives it."""
+    """A bookie."""
 
     @property
     def data_folder(self) -> Path:
@@ -89,21 +89,21 @@ class LocalBookie(LocalDaemon):
 
 
 class LocalBroker(LocalDaemon):
-    """`LocalCluster.broker` gives it."""
+    """A broker."""
 
     @property
     def url(self) -> str:
-        """For a client that is to begin with this one."""
+        """The service URL of this broker alone."""
         return f"magnetar://{self.address}"
 
     @property
     def pulsar_address(self) -> str:
-        """Where it listens for Pulsar's clients."""
+        """The address at which it listens for Pulsar's clients."""
         part = self._part
         assert isinstance(part, BrokerPart), f"{self.name} is not a broker"
         return part.pulsar_address
 
     @property
     def pulsar_url(self) -> str:
-        """For one of Pulsar's clients that is to begin with this one."""
+        """The service URL of this broker alone for Pulsar's clients."""
         return f"pulsar://{self.pulsar_address}"

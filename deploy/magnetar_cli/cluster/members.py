@@ -1,4 +1,4 @@
-"""Who belongs to a cluster: its parts by name, and new ones."""
+"""The parts of a local cluster by name; add new ones."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from magnetar_cli.cluster.daemon_parts import BOOKIE_COMMAND, BROKER_COMMAND, Bo
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
 from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.state import BookieState, BrokerState, ClusterState, ServerState
-from magnetar_cli.cluster.zookeeper_part import ZOOKEEPER, ZooKeeperPart, server_names
+from magnetar_cli.cluster.zookeeper_part import ZOOKEEPER, ZooKeeperPart, list_server_names
 
 __all__ = ["Members", "check_bookies"]
 
 _ACK_QUORUM: Final = "managed_ledger_default_ack_quorum"
 _STRIPING: Final = ("managed_ledger_default_ensemble_size", "managed_ledger_default_write_quorum", _ACK_QUORUM)
-# The default in the brokers' settings, which take long to import: a test checks that they are the same.
+# The default of the brokers' setting, whose class takes long to import. A test compares the two.
 ACK_QUORUM_DEFAULT: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
 
 
 class Members:
-    """Knows the folder, and nothing of the state: each question brings it."""
+    """Makes the parts of a cluster from its state, which each call passes."""
 
     def __init__(
         self,
@@ -36,13 +36,11 @@ class Members:
         self._bookie_command = tuple(bookie_command)
         self._broker_command = tuple(broker_command)
 
-    # ── Who there is ──
-
     def all(self, state: ClusterState) -> list[Part]:
         return [*self.zookeepers(state), *self.bookies(state), *self.brokers(state)]
 
     def zookeepers(self, state: ClusterState) -> list[Part]:
-        """None if they are from outside."""
+        """Return the cluster's own servers. There are none if its ZooKeeper is external."""
         return [ZooKeeperPart(self._folder, name, one) for name, one in state.zookeeper.servers.items()]
 
     def bookies(self, state: ClusterState) -> list[BookiePart]:
@@ -51,43 +49,41 @@ class Members:
     def brokers(self, state: ClusterState) -> list[BrokerPart]:
         return [self.broker(state, name) for name in state.brokers]
 
-    def some_brokers(self, state: ClusterState) -> list[BrokerPart]:
-        """Raises `ClusterError` where there are none."""
+    def require_brokers(self, state: ClusterState) -> list[BrokerPart]:
+        """Return the brokers. Raise `ClusterError` if there are none."""
         if not state.brokers:
             raise ClusterError("the cluster has no brokers: `magnetar cluster add --broker` adds one")
         return self.brokers(state)
 
-    def one(self, state: ClusterState, name: str) -> Part:
-        """Raises `NoSuchName`."""
+    def find_part(self, state: ClusterState, name: str) -> Part:
+        """Return any process of the cluster. Raise `NoSuchName`."""
         if name in state.zookeeper.servers:
             return ZooKeeperPart(self._folder, name, state.zookeeper.servers[name])
         return self.daemon(state, name)
 
     def daemon(self, state: ClusterState, name: str) -> DaemonPart:
-        """A bookie or a broker. Raises `NoSuchName`."""
+        """Return a bookie or a broker. Raise `NoSuchName`."""
         return self.broker(state, name) if name in state.brokers else self.bookie(state, name)
 
-    def removable(self, state: ClusterState, name: str) -> DaemonPart:
-        """Raises `ClusterError`."""
+    def find_removable(self, state: ClusterState, name: str) -> DaemonPart:
+        """Return a bookie or a broker. Raise `ClusterError` for a ZooKeeper server, and `NoSuchName`."""
         if name in state.zookeeper.servers:
             raise ClusterError(f"{name} can't be removed: only bookies and brokers can")
         return self.daemon(state, name)
 
     def bookie(self, state: ClusterState, name: str) -> BookiePart:
         if name not in state.bookies:
-            raise NoSuchName(name, state.launched())
+            raise NoSuchName(name, state.processes())
         return BookiePart(self._folder, name, state.bookies[name], self._bookie_command)
 
     def broker(self, state: ClusterState, name: str) -> BrokerPart:
         if name not in state.brokers:
-            raise NoSuchName(name, state.launched())
+            raise NoSuchName(name, state.processes())
         return BrokerPart(self._folder, name, state.brokers[name], self._broker_command)
 
-    # ── Who comes ──
-
     def add_zookeepers(self, state: ClusterState, servers: int) -> None:
-        """All that there will ever be: an ensemble does not grow."""
-        for name in server_names(servers):
+        """Add the servers of a new cluster. An ensemble does not grow later."""
+        for name in list_server_names(servers):
             server = state.zookeeper.servers[name] = ServerState()
             ZooKeeperPart(self._folder, name, server).choose_ports(state.ports())
 
@@ -98,7 +94,7 @@ class Members:
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Its name. Names of bookies that were removed are not given out again, nor are their folders."""
+        """Add a bookie and return its name. Names of removed bookies, which may still have folders, are not reused."""
         name = _name_for(state, "bookie", name, state.removed)
         state.bookies[name] = BookieState(settings=dict(settings or {}), environment=dict(environment or {}))
         self.bookie(state, name).choose_ports(state.ports())
@@ -111,7 +107,7 @@ class Members:
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Its name. A broker leaves nothing behind that another of its name could be taken for."""
+        """Add a broker and return its name. A removed broker leaves no data, so its name can be reused."""
         name = _name_for(state, "broker", name, ())
         state.brokers[name] = BrokerState(settings=dict(settings or {}), environment=dict(environment or {}))
         self.broker(state, name).choose_ports(state.ports())
@@ -119,7 +115,7 @@ class Members:
 
 
 def check_bookies(state: ClusterState) -> None:
-    """That a message can have a receipt at all: a broker would wait for ever. Raises `ClusterError`."""
+    """Raise `ClusterError` if there are fewer bookies than an ack quorum. Publishing would wait for ever."""
     if not state.brokers:
         return
     needed = max(

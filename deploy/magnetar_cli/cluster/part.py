@@ -1,91 +1,88 @@
-"""One process of a cluster: configured, started and asked.
+"""One process of a local cluster: its files, its command, its ports, and whether it is ready.
 
-A part knows its files, its command and how to tell that it is ready. Which of them runs, and what is written down about
-that, is local_cluster.py's.
+local_cluster.py decides which parts run, and stores their state.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from magnetar_cli.child_environment import server_environment
 from magnetar_cli.cluster.ports import is_free
 from magnetar_cli.cluster.process import is_running
-from magnetar_cli.cluster.state import ClusterState, Launched
-from magnetar_cli.source_roots import source_roots
-from magnetar_wire.configuration import ENVIRONMENT_PREFIX
+from magnetar_cli.cluster.state import ClusterState, ProcessRecord
 
 __all__ = ["Part"]
 
-# The level comes after the time, in a line of a log of ours.
+# In a line of Magnetar's logs the level comes after the time.
 _FATAL: Final = re.compile(r"\S+ CRITICAL ")
+_LOG_LINES: Final = 15
 
 
 class Part(ABC):
-    """One process and its files."""
+    """A process of the cluster, running or not."""
 
-    def __init__(self, name: str, folder: Path, place: Launched) -> None:
+    def __init__(self, name: str, folder: Path, record: ProcessRecord) -> None:
         self.name = name
         self.folder = folder
-        self.place = place
+        # Stored in the cluster's state.
+        self.record = record
 
     @property
     def running(self) -> bool:
-        return self.place.process is not None and is_running(self.place.process)
+        return self.record.process is not None and is_running(self.record.process)
 
     @property
     @abstractmethod
     def log(self) -> Path:
-        """Where its output goes."""
+        """The file with the process's output."""
 
     @property
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """What starts it, and tells its process from all others."""
+        """The command of the process. No other process has the same one."""
 
     @property
     @abstractmethod
     def address(self) -> str:
-        """Where it serves."""
+        """The address for clients."""
 
     @property
     @abstractmethod
     def ports(self) -> tuple[int, ...]:
-        """Where it listens."""
+        """All ports at which it listens."""
 
     @abstractmethod
     def choose_ports(self, taken: Sequence[int]) -> None:
-        """Others than now."""
+        """Choose new ports, none of which is in `taken`."""
 
     @abstractmethod
     def configure(self, state: ClusterState) -> None:
-        """Writes its files anew."""
+        """Write its configuration files."""
 
     @abstractmethod
-    def waits_for(self) -> str:
-        """What keeps it from being ready; empty: it is."""
+    def find_unready_reason(self) -> str:
+        """Return why it is not ready, or an empty string if it is."""
 
     def environment(self) -> dict[str, str]:
-        """Return this process's environment without settings: each part has its own, in its file."""
-        others = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-        return {**others, "PYTHONPATH": os.pathsep.join([*source_roots(), *filter(None, [others.get("PYTHONPATH")])])}
+        return server_environment()
 
-    def port_lost(self) -> bool:
-        """It has ended, and somebody else has a port of it."""
+    def has_lost_port(self) -> bool:
+        """Return whether it has ended, and another process uses one of its ports."""
         return not self.running and not all(is_free(port) for port in self.ports)
 
-    def last_words(self, lines: int = 15) -> str:
-        """What it logged since it was started last: first what ended it, if it says so, then the end of the rest."""
+    def read_log_end(self) -> str:
+        """Return the log since its last start: all fatal errors, and the last other lines."""
         try:
             with self.log.open("rb") as file:
-                file.seek(self.place.log_from)
+                file.seek(self.record.log_from)
                 logged = file.read().decode(errors="replace").splitlines()
         except FileNotFoundError:
             logged = []
         fatal = [line for line in logged if _FATAL.match(line)]
         rest = [line for line in logged if not _FATAL.match(line)]
-        return "\n".join([*fatal, *rest[-lines:]]) or "(nothing)"
+        return "\n".join([*fatal, *rest[-_LOG_LINES:]]) or "(nothing)"

@@ -1,8 +1,8 @@
-"""Ports for the cluster's processes: chosen once, and kept over restarts.
+"""Choose ports for a cluster's processes, which stay the same over restarts.
 
-They lie outside the range from which the kernel gives ports to outgoing connections. Inside it a port whose owner is
-down for a moment may become somebody's own end of a connection, even of one that tries to reach that very port and so
-meets itself; and its owner could not listen there again.
+They are outside the range of ephemeral ports, which the kernel assigns to outgoing connections. Otherwise, while a
+process is down, its port could become the local port of a connection (even of one to this very port, which then
+connects to itself), and the process could not listen there again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["LOOPBACK", "free_port", "is_free"]
 
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST: Final = 10_000
-_USUAL_EPHEMERAL: Final = 32_768
+_DEFAULT_LOWEST_EPHEMERAL: Final = 32_768
 _TRIES: Final = 200
 
 
 def free_port(taken: Sequence[int] = ()) -> int:
-    """A port that nobody has at the moment, and that is none of `taken`."""
-    highest = max(_lowest_ephemeral(), _LOWEST + 1000)
+    """Return a port that is free at the moment, and not in `taken`."""
+    highest = max(_read_lowest_ephemeral(), _LOWEST + 1000)
     for _ in range(_TRIES):
         port = random.randrange(_LOWEST, highest)
         if port not in taken and is_free(port):
@@ -35,7 +35,7 @@ def free_port(taken: Sequence[int] = ()) -> int:
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # Connections of a former owner, which the kernel remembers for a while, keep nobody from listening.
+        # Connections in TIME_WAIT do not prevent listening.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -45,8 +45,8 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _lowest_ephemeral() -> int:
+def _read_lowest_ephemeral() -> int:
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
-        return _USUAL_EPHEMERAL
+        return _DEFAULT_LOWEST_EPHEMERAL

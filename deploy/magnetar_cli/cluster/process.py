@@ -1,16 +1,13 @@
-"""A process of the cluster: started, known again by later commands, and signalled without ever hitting another.
+"""Start a process of a local cluster, find it again in later commands, and signal it.
 
-A pid says little: it is given out again when its process has ended, and after a reboot anybody may have it. So a
-process is remembered as its pid, the moment at which the kernel started it (in ticks since boot) and the boot it was
-in. A signal goes through a handle (pidfd) that is opened first and compared then: what it holds can't become another
-process between the comparison and the signal.
+A process id alone is ambiguous: it is reused when its process has ended. So a process is identified by its id, the time
+at which the kernel started it (in ticks since boot), and the id of the boot. A signal is sent through a handle (pidfd)
+that is opened before these are compared, so that it can't reach another process.
 
-Processes are started by `posix_spawn`: no Python code of ours runs between fork and exec, which matters in a test
-process that holds gRPC's threads. Those that must die with whoever started them are started through a line of Python
-that asks the kernel for that and then becomes the command. The kernel goes by the thread that started them; so one
-thread, which lives as long as its process, starts them all.
+Processes are started by `posix_spawn`: no Python code runs between fork and exec, which matters in a test process that
+has gRPC's threads. bound_process.py starts those that must end with their parent.
 
-A process that this one started becomes a zombie when it ends: whoever looks at it takes it away.
+A child of this process becomes a zombie when it ends. The next check reaps it.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from typing import Final
 
 import psutil
 
-from magnetar_cli.bound_process import bound_command, run_on_starter
+from magnetar_cli.bound_process import make_bound_command, run_on_starter
 
 __all__ = ["ProcessId", "find_by_command", "is_paused", "is_running", "send", "start", "wait_ended"]
 
@@ -38,7 +35,7 @@ _LINUX: Final = sys.platform == "linux"
 @dataclass(frozen=True, slots=True)
 class ProcessId:
     pid: int
-    # When it was started, and in which boot of the machine.
+    # The start time, in ticks since the boot, and the id of the boot.
     started: str
     boot: str
 
@@ -46,28 +43,28 @@ class ProcessId:
 def start(
     command: Sequence[str], log: Path, environment: Mapping[str, str], *, die_with_parent: bool = False
 ) -> ProcessId:
-    """Starts it in a session of its own, its output appended to `log`. Raises `OSError`."""
+    """Start the command in a new session, with its output appended to `log`. Raise `OSError`."""
     if die_with_parent and _LINUX:
-        return run_on_starter(lambda: _spawn(bound_command(command), log, environment))
+        return run_on_starter(lambda: _spawn(make_bound_command(command), log, environment))
     return _spawn(command, log, environment)
 
 
 def is_running(process: ProcessId) -> bool:
-    """Whether this process, and not one that has got its number since, is there and no zombie."""
-    if not _same(process):
+    """Return whether it runs. A zombie does not, nor does another process that has got the same id."""
+    if not _is_same_process(process):
         return False
-    state = _state(process.pid)
+    state = _read_process_state(process.pid)
     if state == "Z":
-        _take_away(process.pid)
+        _reap(process.pid)
     return state not in (None, "Z", "X")
 
 
 def is_paused(process: ProcessId) -> bool:
-    return is_running(process) and _state(process.pid) in ("T", "t")
+    return is_running(process) and _read_process_state(process.pid) in ("T", "t")
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Signals it. False: it does not run any more."""
+    """Send a signal. Return False if the process has ended."""
     if not _LINUX:
         return _send_by_psutil(process, number)
     try:
@@ -86,7 +83,7 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def wait_ended(process: ProcessId, timeout_s: float) -> bool:
-    """Whether it ended in time."""
+    """Return whether it ended within the timeout."""
     deadline = time.monotonic() + timeout_s
     while is_running(process):
         if time.monotonic() >= deadline:
@@ -96,10 +93,10 @@ def wait_ended(process: ProcessId, timeout_s: float) -> bool:
 
 
 def find_by_command(command: Sequence[str]) -> ProcessId | None:
-    """A process with exactly this command: one whose start was not written down any more."""
+    """Find a process by its command line, if its id was not stored because the command that started it was killed."""
     for found in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            # By its end: what starts it may stand in front.
+            # Compare the end: the program that starts it (bound_process.py) may precede it.
             if tuple(found.cmdline()[-len(command) :]) == tuple(command) and found.status() != psutil.STATUS_ZOMBIE:
                 return _identify(found.pid)
     return None
@@ -123,21 +120,18 @@ def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) ->
     return _identify(pid)
 
 
-# -- who it is ---------------------------------------------------------------------------------------------------------
-
-
 def _identify(pid: int) -> ProcessId:
-    """Of a process that is there, or that is a zombie of ours."""
-    return ProcessId(pid, _started(pid) or "", _boot())
+    """Identify a process that runs, or is a zombie of this one."""
+    return ProcessId(pid, _read_start_time(pid) or "", _read_boot_id())
 
 
-def _same(process: ProcessId) -> bool:
-    return process.boot == _boot() and process.started == _started(process.pid)
+def _is_same_process(process: ProcessId) -> bool:
+    return process.boot == _read_boot_id() and process.started == _read_start_time(process.pid)
 
 
-def _started(pid: int) -> str | None:
+def _read_start_time(pid: int) -> str | None:
     if _LINUX:
-        fields = _stat(pid)
+        fields = _read_stat(pid)
         return fields[19] if fields else None
     try:
         return str(psutil.Process(pid).create_time())
@@ -145,16 +139,16 @@ def _started(pid: int) -> str | None:
         return None
 
 
-def _boot() -> str:
-    """What tells this boot from all others; elsewhere than on Linux the start time alone has to."""
+def _read_boot_id() -> str:
+    """Return the id of this boot; it is empty on systems other than Linux, where the start time is absolute."""
     if _LINUX:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
-def _state(pid: int) -> str | None:
+def _read_process_state(pid: int) -> str | None:
     if _LINUX:
-        fields = _stat(pid)
+        fields = _read_stat(pid)
         return fields[0] if fields else None
     try:
         status = psutil.Process(pid).status()
@@ -163,16 +157,16 @@ def _state(pid: int) -> str | None:
     return {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_STOPPED: "T"}.get(status, "R")
 
 
-def _stat(pid: int) -> list[str] | None:
-    """What the kernel tells, from the state on; the name before it may hold anything."""
+def _read_stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the state on. The name before it may contain anything."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
 
 
-def _take_away(pid: int) -> None:
-    # Not our child: init, or whoever started it, does that.
+def _reap(pid: int) -> None:
+    # It is not a child of this process: its parent reaps it.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 

@@ -1,13 +1,13 @@
-"""What a cluster's folder remembers from one command to the next.
+"""The stored state of a local cluster, and the lock of its folder.
 
-    cluster.json        this, replaced as a whole
-    lock                held by the command that changes something; it names that command
-    zookeeper/          configuration, data and log of the cluster's own ZooKeeper; of several, in a folder each
+    cluster.json        the state, replaced as a whole
+    lock                locked by a command while it changes the cluster; contains the command
+    zookeeper/          configuration, data and log of the cluster's own ZooKeeper; several servers have a folder each
     bookies/NAME/       bookie.toml, bookie.log, data/
     brokers/NAME/       broker.toml, broker.log
 
-Every command reads it anew, and writes down what it is about to do before it does it: `launching` says that a process
-is perhaps there whose number is not known yet. Whoever finds that looks for the process by its command.
+Every command reads the state again, and stores each step before it: `launching` means that a process may have been
+started whose process id was not stored. The next command finds it by its command line.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from typing import IO, Any, Final
 
 from magnetar_cli.cluster.errors import ClusterBusy, ClusterError, NoCluster
 from magnetar_cli.cluster.process import ProcessId
-from magnetar_cli.local_folder import STATE_FILE
+from magnetar_cli.cluster_folder import STATE_FILE
 
 __all__ = [
     "BookieState",
     "BrokerState",
     "ClusterState",
     "DaemonState",
-    "Launched",
+    "ProcessRecord",
     "ServerState",
     "ZooKeeperState",
-    "forget",
+    "delete_state",
     "load",
     "locked",
     "save",
 ]
 
 _FORMAT: Final = 2
-# There were no brokers, and one ZooKeeper server at most, whose place stood where the others' common settings do.
+# The first format had no brokers, and at most one ZooKeeper server, whose fields were those of `zookeeper` itself.
 _WITHOUT_BROKERS: Final = 1
 _POLL_S: Final = 0.05
 
 
 @dataclass
-class Launched:
-    """A process of the cluster, or its place."""
+class ProcessRecord:
+    """What is stored of one process, running or not."""
 
     process: ProcessId | None = None
-    # A process is being started, and is not written down yet.
+    # It is being started, and `process` is not stored yet.
     launching: bool = False
-    # It was ready once at its ports: they are kept from then on.
+    # It was ready once: its ports don't change any more.
     settled: bool = False
-    # It was stopped by hand, and did not end by itself.
+    # A command stopped it; it did not end by itself.
     stopped: bool = False
-    # Where in its log its last start begins, in bytes.
+    # Offset in its log at which its last start begins, in bytes.
     log_from: int = 0
 
 
 @dataclass
-class DaemonState(Launched):
+class DaemonState(ProcessRecord):
     port: int = 0
     http_port: int = 0
-    # Settings that differ from those of all of its kind, and variables of its environment.
+    # Its own settings, besides those of all bookies or all brokers, and additional environment variables.
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -79,30 +79,30 @@ class BookieState(DaemonState):
 
 @dataclass
 class BrokerState(DaemonState):
-    # For clients of Pulsar's protocol; 0: none was chosen yet, as brokers had none once.
+    # For clients of Pulsar's protocol. 0: not chosen yet, since an earlier version had none.
     pulsar_port: int = 0
 
 
 @dataclass
-class ServerState(Launched):
+class ServerState(ProcessRecord):
     """One ZooKeeper server."""
 
-    # For clients.
+    # Port for clients.
     port: int = 0
-    # For the other servers, where there are any.
+    # Ports for the other servers of an ensemble.
     peer_port: int = 0
     election_port: int = 0
 
 
 @dataclass
 class ZooKeeperState:
-    """The cluster's own servers, or where outside ones are."""
+    """The cluster's own servers, or the addresses of external ones."""
 
     servers: dict[str, ServerState] = field(default_factory=dict)
-    # "host:port,host:port": outside ones, in which the cluster has a chroot of its own.
+    # External servers, "host:port,host:port", in which the cluster has its own chroot.
     outside: str = ""
     chroot: str = ""
-    # After so long without a word a session is over: who was killed counts as there until then.
+    # The session of a killed process ends after this time.
     session_timeout_s: float = 10.0
 
     @property
@@ -119,7 +119,7 @@ class ClusterState:
     # Settings of all bookies, and of all brokers.
     settings: dict[str, Any] = field(default_factory=dict)
     broker_settings: dict[str, Any] = field(default_factory=dict)
-    # Names of bookies that were taken out.
+    # Names of removed bookies.
     removed: list[str] = field(default_factory=list)
 
     def ports(self) -> list[int]:
@@ -131,14 +131,14 @@ class ClusterState:
             *(one.pulsar_port for one in self.brokers.values()),
         ]
 
-    def launched(self) -> dict[str, Launched]:
-        """All processes that belong to it, by name."""
+    def processes(self) -> dict[str, ProcessRecord]:
+        """Return the records of all processes by name."""
         return {**self.zookeeper.servers, **self.bookies, **self.brokers}
 
 
 def load(folder: Path) -> ClusterState:
-    """Raises `NoCluster`, and `ClusterError` for a file that is not ours."""
-    path = _path(folder)
+    """Read the state. Raise `NoCluster`, and `ClusterError` for a file that can't be read."""
+    path = _state_file(folder)
     try:
         stored = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -147,15 +147,15 @@ def load(folder: Path) -> ClusterState:
         raise ClusterError(f"{path} can't be read: {error}") from None
     try:
         if stored["format"] == _WITHOUT_BROKERS:
-            stored = _with_brokers(stored)
+            stored = _convert_first_format(stored)
         if stored["format"] != _FORMAT:
             raise ClusterError(f"{path} has the format {stored['format']!r}, and this version reads {_FORMAT}")
         zookeeper = stored["zookeeper"]
-        servers = {name: ServerState(**_with_process(one)) for name, one in zookeeper["servers"].items()}
+        servers = {name: ServerState(**_parse_process(one)) for name, one in zookeeper["servers"].items()}
         return ClusterState(
             ZooKeeperState(**{**zookeeper, "servers": servers}),
-            {name: BookieState(**_with_process(one)) for name, one in stored["bookies"].items()},
-            {name: BrokerState(**_with_process(one)) for name, one in stored["brokers"].items()},
+            {name: BookieState(**_parse_process(one)) for name, one in stored["bookies"].items()},
+            {name: BrokerState(**_parse_process(one)) for name, one in stored["brokers"].items()},
             stored["settings"],
             stored["broker_settings"],
             stored["removed"],
@@ -165,8 +165,8 @@ def load(folder: Path) -> ClusterState:
 
 
 def save(folder: Path, state: ClusterState) -> None:
-    """Atomic: whoever reads finds what was there before, or all of this."""
-    path = _path(folder)
+    """Replace the stored state atomically."""
+    path = _state_file(folder)
     new = path.with_suffix(f".{os.getpid()}.new")
     with new.open("w") as file:
         json.dump({"format": _FORMAT, **dataclasses.asdict(state)}, file, indent=1)
@@ -175,9 +175,9 @@ def save(folder: Path, state: ClusterState) -> None:
     new.replace(path)
 
 
-def forget(folder: Path) -> None:
-    """There is no cluster any more. The folder goes with it if nothing else is in it."""
-    for left in (_path(folder), folder / "lock"):
+def delete_state(folder: Path) -> None:
+    """Delete the state, and the folder if it is empty."""
+    for left in (_state_file(folder), folder / "lock"):
         left.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
@@ -185,12 +185,12 @@ def forget(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, timeout_s: float) -> Iterator[None]:
-    """One command at a time changes a cluster. Raises `ClusterBusy`, which names the other."""
+    """Hold the lock of the cluster. Raise `ClusterBusy`, which names the command that holds it."""
     deadline = time.monotonic() + timeout_s
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("a+") as file:
-            if _taken(file, folder):
+            if _try_lock(file, folder):
                 file.truncate(0)
                 file.write(f"process {os.getpid()}: {' '.join(sys.argv)[:200]}")
                 file.flush()
@@ -198,13 +198,13 @@ def locked(folder: Path, timeout_s: float) -> Iterator[None]:
                 return
         if time.monotonic() >= deadline:
             raise ClusterBusy(
-                f"another command holds the lock of the cluster: {_holder(folder)}; try again when it has ended"
+                f"another command holds the lock of the cluster: {_read_holder(folder)}; try again when it has ended"
             )
         time.sleep(_POLL_S)
 
 
-def _taken(file: IO[str], folder: Path) -> bool:
-    """Whether the lock is ours. One on a file that a `down --wipe` has deleted meanwhile locks nobody out."""
+def _try_lock(file: IO[str], folder: Path) -> bool:
+    """Return whether the lock was acquired. A lock on a file that `down --wipe` has just deleted does not count."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat())
@@ -212,24 +212,24 @@ def _taken(file: IO[str], folder: Path) -> bool:
         return False
 
 
-def _holder(folder: Path) -> str:
+def _read_holder(folder: Path) -> str:
     try:
         return (folder / "lock").read_text(errors="replace").strip() or "unknown process"
     except OSError:
         return "unknown process"
 
 
-def _path(folder: Path) -> Path:
+def _state_file(folder: Path) -> Path:
     return folder / STATE_FILE
 
 
-def _with_process(stored: dict[str, Any]) -> dict[str, Any]:
+def _parse_process(stored: dict[str, Any]) -> dict[str, Any]:
     process = stored["process"]
     return {**stored, "process": ProcessId(**process) if process else None}
 
 
-def _with_brokers(stored: dict[str, Any]) -> dict[str, Any]:
-    """What was written before there were any."""
+def _convert_first_format(stored: dict[str, Any]) -> dict[str, Any]:
+    """Convert a state that was stored in the first format."""
     zookeeper = dict(stored["zookeeper"])
     server = {name: zookeeper.pop(name) for name in ("process", "launching", "settled", "stopped", "log_from", "port")}
     servers = {} if zookeeper["outside"] else {"zookeeper": server}

@@ -1,4 +1,4 @@
-"""A ZooKeeper server of the cluster's own: the only one, or one of an ensemble."""
+"""One of the cluster's own ZooKeeper servers, alone or in an ensemble."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Final
 from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.ports import LOOPBACK, free_port
 from magnetar_cli.cluster.state import ClusterState, ServerState
-from magnetar_cli.local_zookeeper import configure_server, mode_at, server_command
+from magnetar_cli.zookeeper_server import configure_server, read_server_mode, server_command
 
-__all__ = ["ZOOKEEPER", "ZooKeeperPart", "server_names"]
+__all__ = ["ZOOKEEPER", "ZooKeeperPart", "list_server_names"]
 
 ZOOKEEPER: Final = "zookeeper"
 
 
-def server_names(servers: int) -> list[str]:
+def list_server_names(servers: int) -> list[str]:
     return [ZOOKEEPER] if servers == 1 else [f"{ZOOKEEPER}-{number}" for number in range(1, servers + 1)]
 
 
 class ZooKeeperPart(Part):
     def __init__(self, folder: Path, name: str, server: ServerState) -> None:
-        own = folder / ZOOKEEPER
-        super().__init__(name, own if name == ZOOKEEPER else own / name, server)
+        base = folder / ZOOKEEPER
+        super().__init__(name, base if name == ZOOKEEPER else base / name, server)
         self.server = server
 
     @property
@@ -57,5 +57,5 @@ class ZooKeeperPart(Part):
         number = list(servers).index(self.name) + 1
         configure_server(self.folder, self.server.port, number=number, ensemble=ensemble if len(servers) > 1 else "")
 
-    def waits_for(self) -> str:
-        return "" if mode_at(self.server.port) else "it does not serve yet"
+    def find_unready_reason(self) -> str:
+        return "" if read_server_mode(self.server.port) else "it does not serve yet"

@@ -1,5 +1,1 @@
-"""Looking after a cluster that runs: `magnetar bookies …` and `magnetar ledgers …`."""
-
-from __future__ import annotations
-
-__all__: list[str] = []
+"""Commands for a running cluster: `magnetar bookies`, `ledgers`, `brokers` and `bundles`."""

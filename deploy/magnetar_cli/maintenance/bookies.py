@@ -9,18 +9,19 @@ from typing import Annotated
 
 import typer
 
-from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
-from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
-from magnetar_bookie.auto_recovery.overview import Standing, members, offices
-from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.auto_recovery.bookie_overview import BookieState, read_recovery_roles, summarize_bookies
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
+from magnetar_bookie.auto_recovery.decommission_check import check_decommission
+from magnetar_bookie.auto_recovery.errors import CannotDecommission
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
-from magnetar_cli.http_asking import ask_http
-from magnetar_cli.local_folder import DEFAULT_FOLDER
-from magnetar_cli.maintenance.bookie_views import BookiesView, LeavingView, said_by
-from magnetar_cli.maintenance.showing import show, watch
-from magnetar_cli.maintenance.target import Folder, Metadata, at_target
-from magnetar_cli.service import AsJson
+from magnetar_cli.cluster_folder import DEFAULT_FOLDER
+from magnetar_cli.http_request import request_http
+from magnetar_cli.maintenance.bookie_views import BookiesView, DecommissionView, request_status
+from magnetar_cli.maintenance.ledger_target import Folder, Metadata, call_ledger_client
+from magnetar_cli.maintenance.views import show, watch
+from magnetar_cli.options import AsJson
 
 app = typer.Typer(
     help="List, make read-only and decommission bookies.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -38,14 +39,13 @@ class OnOff(enum.Enum):
 def list_bookies(folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, as_json: AsJson = False) -> None:
     """List all bookies with their state, and show which one is the auditor."""
 
-    async def look(client: LedgerClient) -> BookiesView:
-        found = await members(client)
-        said = await asyncio.gather(*(asyncio.to_thread(said_by, one) for one in found))
-        return BookiesView(
-            found, await offices(client), {one.bookie_id: says for one, says in zip(found, said, strict=True)}
-        )
+    async def take_view(client: LedgerClient) -> BookiesView:
+        found = await summarize_bookies(client)
+        statuses = await asyncio.gather(*(asyncio.to_thread(request_status, one) for one in found))
+        reported = {one.bookie_id: status for one, status in zip(found, statuses, strict=True)}
+        return BookiesView(found, await read_recovery_roles(client), reported)
 
-    show(at_target(metadata, folder, look), as_json=as_json)
+    show(call_ledger_client(metadata, folder, take_view), as_json=as_json)
 
 
 @app.command("read-only")
@@ -57,15 +57,15 @@ def read_only(
 ) -> None:
     """Make a bookie refuse new entries, or accept them again. It applies after restarts, too."""
 
-    async def ask(client: LedgerClient) -> None:
-        found = {one.bookie_id: one for one in await members(client)}
+    async def request(client: LedgerClient) -> None:
+        found = {one.bookie_id: one for one in await summarize_bookies(client)}
         if name not in found:
             raise NoSuchName(name, found)
         http = found[name].http_address
         if not http:
             raise ClusterError(f"{name} is not registered, or serves no HTTP (setting http_address)")
         body = {"read_only": wanted is OnOff.ON}
-        status, answer = await asyncio.to_thread(ask_http, http, "/read-only", "POST", body)
+        status, answer = await asyncio.to_thread(request_http, http, "/read-only", "POST", body)
         if status != 200 or not isinstance(answer, dict):
             raise ClusterError(f"{name} refused: {json.dumps(answer)}" if status else f"{name} does not answer")
         if answer["read_only"]:
@@ -74,7 +74,7 @@ def read_only(
         else:
             print(f"{name} accepts entries")
 
-    at_target(metadata, folder, ask)
+    call_ledger_client(metadata, folder, request)
 
 
 @app.command("decommission")
@@ -94,37 +94,43 @@ def decommission_bookie(
         raise typer.BadParameter("--cancel excludes --watch and --force")
 
     async def act(client: LedgerClient) -> None:
-        found = {one.bookie_id: one for one in await members(client)}
+        found = {one.bookie_id: one for one in await summarize_bookies(client)}
         if name not in found:
             raise NoSuchName(name, found)
         if cancel:
             await cancel_decommission(client, name)
-            stays = LeavingView(name, None, None, struck_off=False, taken_back=True)
+            stays = DecommissionView(name, None, None, is_decommissioned=False, is_cancelled=True)
             if as_json:
                 show(stays, as_json=True)
             else:
                 print("\n".join(stays.lines()))
             return
-        if not force and found[name].leaving is None:
+        if not force and found[name].decommission is None:
             try:
-                await check_farewell(client, name)
-            except CannotLeave as error:
+                await check_decommission(client, name)
+            except CannotDecommission as error:
                 raise ClusterError(f"{error}: add bookies first, or let it wait for them with --force") from None
-        await decommission(client, name)
+        await start_decommission(client, name)
         first: int | None = None
 
-        async def look() -> LeavingView:
+        async def take_view() -> DecommissionView:
             nonlocal first
-            one = next(one for one in await members(client) if one.bookie_id == name)
-            left = one.leaving.ledgers_left if one.leaving else None
+            one = next(one for one in await summarize_bookies(client) if one.bookie_id == name)
+            left = one.decommission.ledgers_left if one.decommission else None
             first = max(first or 0, left) if left is not None else first
-            stuck = next((task.stuck for task in await repair_progress(client) if task.stuck), "")
-            struck_off = one.standing is Standing.STRUCK_OFF
-            return LeavingView(name, left, first, struck_off=struck_off, taken_back=one.leaving is None, stuck=stuck)
+            stuck = next((task.stuck for task in await list_repair_progress(client) if task.stuck), "")
+            return DecommissionView(
+                name,
+                left,
+                first,
+                is_decommissioned=one.state is BookieState.DECOMMISSIONED,
+                is_cancelled=one.decommission is None,
+                stuck=stuck,
+            )
 
         if watched:
-            await watch(look, as_json=as_json)
+            await watch(take_view, as_json=as_json)
         else:
-            show(await look(), as_json=as_json)
+            show(await take_view(), as_json=as_json)
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from magnetar_cli.maintenance.admin_target import BrokersFolder, BrokersUrl, at_brokers
+from magnetar_cli.maintenance.broker_target import BrokersFolder, BrokersUrl, call_brokers
 from magnetar_cli.maintenance.broker_views import BrokersView
-from magnetar_cli.maintenance.showing import show
-from magnetar_cli.service import AsJson
+from magnetar_cli.maintenance.views import show
+from magnetar_cli.options import AsJson
 
 app = typer.Typer(help="List the brokers that serve topics.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -20,4 +20,4 @@ def _brokers() -> None:
 @app.command("list")
 def list_brokers(folder: BrokersFolder = None, url: BrokersUrl = "", as_json: AsJson = False) -> None:
     """List the brokers that serve topics, with their addresses and load."""
-    show(at_brokers(url, folder, lambda admin: BrokersView(admin.brokers.list())), as_json=as_json)
+    show(call_brokers(url, folder, lambda admin: BrokersView(admin.brokers.list())), as_json=as_json)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.maintenance.admin_target import BrokersFolder, BrokersUrl, at_brokers
-from magnetar_cli.maintenance.broker_views import BundlesView, HomesView
-from magnetar_cli.maintenance.showing import show
-from magnetar_cli.service import AsJson
+from magnetar_cli.maintenance.broker_target import BrokersFolder, BrokersUrl, call_brokers
+from magnetar_cli.maintenance.broker_views import BundlesView, OwnersView
+from magnetar_cli.maintenance.views import show
+from magnetar_cli.options import AsJson
 
 if TYPE_CHECKING:
     from magnetar.admin import Admin
@@ -34,10 +34,8 @@ def list_bundles(
     namespace: Namespace, folder: BrokersFolder = None, url: BrokersUrl = "", as_json: AsJson = False
 ) -> None:
     """List a namespace's bundles with their owners."""
-    show(
-        at_brokers(url, folder, lambda admin: BundlesView(namespace, admin.namespaces.bundles(namespace))),
-        as_json=as_json,
-    )
+    view = call_brokers(url, folder, lambda admin: BundlesView(namespace, admin.namespaces.bundles(namespace)))
+    show(view, as_json=as_json)
 
 
 @app.command("find")
@@ -49,7 +47,7 @@ def find(
     as_json: AsJson = False,
 ) -> None:
     """Show which broker serves a topic, or each of its partitions. A bundle without an owner gets one."""
-    show(at_brokers(url, folder, lambda admin: HomesView.of(admin, topic, listener)), as_json=as_json)
+    show(call_brokers(url, folder, lambda admin: OwnersView(admin.topics.homes(topic, listener))), as_json=as_json)
 
 
 @app.command("unload")
@@ -61,7 +59,7 @@ def unload(
     url: BrokersUrl = "",
 ) -> None:
     """Unload a bundle from its broker: its topics are closed, and clients reconnect at the next owner."""
-    at_brokers(url, folder, lambda admin: admin.namespaces.unload(namespace, bundle, to), changes=True)
+    call_brokers(url, folder, lambda admin: admin.namespaces.unload(namespace, bundle, to), changes=True)
     print(f"{bundle or 'all bundles'} of {namespace}: unloaded" + (f", {to} owns it now" if to else ""))
 
 
@@ -85,5 +83,5 @@ def split(
             return admin.namespaces.split_bundle(namespace, bundle, at=position)
         return admin.namespaces.split_bundle(namespace, bundle, _ALGORITHMS[by])
 
-    lower, upper = at_brokers(url, folder, act, changes=True)
+    lower, upper = call_brokers(url, folder, act, changes=True)
     print(f"{bundle} of {namespace} is {lower} and {upper} now")

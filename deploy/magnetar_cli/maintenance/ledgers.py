@@ -1,4 +1,4 @@
-"""`magnetar ledgers …`: what is stored, where it lies, what is being made whole or swept; and small tools to try it."""
+"""`magnetar ledgers …`: list, inspect, recover and delete ledgers, and write and verify sample ledgers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,28 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from magnetar_bookie.auto_recovery.bookie_overview import read_recovery_roles
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica, held, ledgers, replicas
-from magnetar_bookie.auto_recovery.overview import offices, unclaimed
+from magnetar_bookie.auto_recovery.ledger_overview import (
+    LedgerSummary,
+    Replica,
+    count_held_entries,
+    list_replicas,
+    summarize_ledgers,
+)
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import list_unclaimed_ledgers
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
-from magnetar_cli.local_folder import DEFAULT_FOLDER
-from magnetar_cli.maintenance import by_hand
+from magnetar_cli.cluster_folder import DEFAULT_FOLDER
+from magnetar_cli.maintenance import sample_ledgers
+from magnetar_cli.maintenance.ledger_target import Folder, Metadata, call_ledger_client
 from magnetar_cli.maintenance.ledger_views import LedgersView, LedgerView, OrphansView
-from magnetar_cli.maintenance.repairs import Repairs
-from magnetar_cli.maintenance.showing import show, watch
-from magnetar_cli.maintenance.target import Folder, Metadata, at_target
-from magnetar_cli.service import AsJson
-from magnetar_cli.shown import bytes_shown
+from magnetar_cli.maintenance.repair_view import RepairTracker
+from magnetar_cli.maintenance.views import show, watch
+from magnetar_cli.options import AsJson
+from magnetar_cli.output import format_bytes
 
 app = typer.Typer(
     help="List, inspect, recover and delete ledgers.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -42,7 +49,7 @@ class State(enum.Enum):
     IN_RECOVERY = "in-recovery"
     CLOSED = "closed"
     TOMBSTONE = "tombstone"
-    # Not states of theirs, but what one looks for.
+    # These are not states of metadata.
     DEGRADED = "degraded"
     LACKING = "lacking"
 
@@ -58,10 +65,10 @@ def list_ledgers(
 ) -> None:
     """List all ledgers, or those in one state."""
 
-    async def look(client: LedgerClient) -> LedgersView:
-        return LedgersView([one async for one in ledgers(client) if state is None or _is(one, state)])
+    async def take_view(client: LedgerClient) -> LedgersView:
+        return LedgersView([one async for one in summarize_ledgers(client) if state is None or _has_state(one, state)])
 
-    show(at_target(metadata, folder, look), as_json=as_json)
+    show(call_ledger_client(metadata, folder, take_view), as_json=as_json)
 
 
 @app.command("show")
@@ -76,13 +83,14 @@ def show_ledger(
 ) -> None:
     """Show one ledger and the bookies of its replicas; with --check, also how many entries they have."""
 
-    async def look(client: LedgerClient) -> LedgerView:
+    async def take_view(client: LedgerClient) -> LedgerView:
         found = await client.ledgers.read(ledger_id, fresh=True)
-        places = replicas(client, found)
-        answers = await asyncio.gather(*(_held(client, ledger_id, found, one) for one in places)) if check else []
-        return LedgerView(ledger_id, found, places, dict(zip(places, answers, strict=False)))
+        found_replicas = list_replicas(client, found)
+        checks = (_check_replica(client, ledger_id, found, one) for one in found_replicas) if check else ()
+        held_by = dict(zip(found_replicas, await asyncio.gather(*checks), strict=False))
+        return LedgerView(ledger_id, found, found_replicas, held_by)
 
-    show(at_target(metadata, folder, look), as_json=as_json)
+    show(call_ledger_client(metadata, folder, take_view), as_json=as_json)
 
 
 @app.command()
@@ -92,13 +100,13 @@ def repairs(
     """List the ledgers that lack replicas, with the repair's progress, the bookie that repairs, and problems."""
 
     async def act(client: LedgerClient) -> None:
-        look = Repairs(client).look
+        take_view = RepairTracker(client).take_view
         if watched:
-            await watch(look, as_json=as_json)
+            await watch(take_view, as_json=as_json)
         else:
-            show(await look(), as_json=as_json)
+            show(await take_view(), as_json=as_json)
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)
 
 
 @app.command()
@@ -108,15 +116,19 @@ def orphans(
     """List the ledgers that no owner has claimed yet, and when they are deleted."""
 
     async def act(client: LedgerClient) -> None:
-        async def look() -> OrphansView:
-            return OrphansView(await unclaimed(client), (await offices(client)).auditor, client.clock.time_ms())
+        async def take_view() -> OrphansView:
+            return OrphansView(
+                await list_unclaimed_ledgers(client),
+                (await read_recovery_roles(client)).auditor,
+                client.clock.time_ms(),
+            )
 
         if watched:
-            await watch(look, as_json=as_json)
+            await watch(take_view, as_json=as_json)
         else:
-            show(await look(), as_json=as_json)
+            show(await take_view(), as_json=as_json)
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)
 
 
 @app.command()
@@ -124,11 +136,11 @@ def recover(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Meta
     """Recover a ledger, which closes it. Its writer, if it has one, can add nothing more."""
 
     async def act(client: LedgerClient) -> None:
-        await client.ledgers.read(ledger_id, fresh=True)  # says which there is not
+        await client.ledgers.read(ledger_id, fresh=True)  # raises an error that names a missing ledger
         found = await client.recover(ledger_id)
         print(f"ledger {ledger_id} is closed: {found.last_entry_id + 1} entries of {found.length_bytes} bytes")
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)
 
 
 @app.command()
@@ -143,10 +155,10 @@ def delete(
         typer.confirm(f"Delete ledger {ledger_id} with all its entries?", abort=True)
 
     async def act(client: LedgerClient) -> None:
-        await by_hand.delete(client, ledger_id)
+        await sample_ledgers.delete_ledger(client, ledger_id)
         print(f"ledger {ledger_id} is deleted; its bookies free the space at their next round")
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)
 
 
 @app.command()
@@ -169,11 +181,13 @@ def write(
     striping = Striping(ensemble, write_quorum, ack_quorum)
 
     async def act(client: LedgerClient) -> None:
-        with _progress("written", entries) as tell:
-            ledger_id, done = await by_hand.write(client, striping, entries, size, tell, claim=not orphan)
-        print(f"ledger {ledger_id}: {done.entries} entries of {size} bytes written{_rate(done)}")
+        with _progress("written", entries) as on_progress:
+            ledger_id, done = await sample_ledgers.write_ledger(
+                client, striping, entries, size, on_progress, claim=not orphan
+            )
+        print(f"ledger {ledger_id}: {done.entries} entries of {size} bytes written{_format_rate(done)}")
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)
 
 
 @app.command()
@@ -181,14 +195,14 @@ def read(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Metadat
     """Read a ledger that `write` wrote, and verify every entry."""
 
     async def act(client: LedgerClient) -> None:
-        with _progress("read", None) as tell:
-            done = await by_hand.read_back(client, ledger_id, tell)
-        print(f"ledger {ledger_id}: {done.entries} entries read, all as they were written{_rate(done)}")
+        with _progress("read", None) as on_progress:
+            done = await sample_ledgers.verify_ledger(client, ledger_id, on_progress)
+        print(f"ledger {ledger_id}: {done.entries} entries read, all as they were written{_format_rate(done)}")
 
-    at_target(metadata, folder, act)
+    call_ledger_client(metadata, folder, act)
 
 
-def _is(one: LedgerSummary, state: State) -> bool:
+def _has_state(one: LedgerSummary, state: State) -> bool:
     if state is State.DEGRADED:
         return one.metadata.degraded
     if state is State.LACKING:
@@ -196,32 +210,32 @@ def _is(one: LedgerSummary, state: State) -> bool:
     return one.metadata.state.name == state.name
 
 
-async def _held(
+async def _check_replica(
     client: LedgerClient, ledger_id: int, metadata: LedgerMetadata, replica: Replica
 ) -> tuple[int, int] | str:
     if not replica.registered:
         return ""
     try:
-        return await held(client, AutoRecoverySettings(), ledger_id, metadata, replica)
+        return await count_held_entries(client, AutoRecoverySettings(), ledger_id, metadata, replica)
     except CannotRepair as error:
         return str(error)
 
 
-def _rate(done: by_hand.Read) -> str:
-    """To be put behind what was done; of nothing there is none."""
+def _format_rate(done: sample_ledgers.TransferTotals) -> str:
+    """Return the end of a line about what was done. It is empty if there were no entries."""
     if not done.entries:
         return ""
     seconds = max(done.seconds, 1e-6)
-    return f", {done.entries / seconds:,.0f} entries and {bytes_shown(int(done.length_bytes / seconds))} a second"
+    return f", {done.entries / seconds:,.0f} entries and {format_bytes(int(done.length_bytes / seconds))} a second"
 
 
 @contextlib.contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """A bar, on a terminal."""
+def _progress(activity: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar on a terminal. Yield a function that is called with the count so far."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn(activity), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(activity, total=total)
         yield lambda count: progress.update(task, completed=count)

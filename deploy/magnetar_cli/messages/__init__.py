@@ -1,1 +1,1 @@
-"""Messages on the command line: published from what is read, and shown as they are received."""
+"""Publish, receive and show messages on the command line."""

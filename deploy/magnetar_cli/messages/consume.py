@@ -6,9 +6,18 @@ from typing import Annotated
 
 import typer
 
-from magnetar_cli.messages.choices import Kind, Start
-from magnetar_cli.messages.options import AsHex, AsRaw, format_of
-from magnetar_cli.service import DEFAULT_URL, AsJson, ListenerName, Topics, Url, connected_client, end_as_told
+from magnetar_cli.options import (
+    AsHex,
+    AsJson,
+    AsRaw,
+    ListenerName,
+    Start,
+    SubscriptionType,
+    Topics,
+    Url,
+    choose_format,
+)
+from magnetar_cli.service import DEFAULT_URL, connect_client, exit_on_error
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -19,7 +28,9 @@ def consume(
     subscription: Annotated[
         str, typer.Option("--subscription", "-s", help="Subscription name; created if it does not exist.")
     ],
-    kind: Annotated[Kind, typer.Option("--type", "-t", help="Subscription type.")] = Kind.EXCLUSIVE,
+    subscription_type: Annotated[
+        SubscriptionType, typer.Option("--type", "-t", help="Subscription type.")
+    ] = SubscriptionType.EXCLUSIVE,
     start: Annotated[Start, typer.Option(help="Start position of a new subscription.")] = Start.LATEST,
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="Maximum number of messages; 0: no limit.")] = 0,
     quiet_s: Annotated[
@@ -44,28 +55,27 @@ def consume(
     `produce --json` reads them. Exit status 0: done; 3: unknown whether the last messages are acknowledged; 4: no
     broker answers; 5: fewer than --count messages before --timeout.
     """
-    how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
-    with end_as_told():
+    output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
+    with exit_on_error():
         from magnetar import ConsumerType, InitialPosition
-        from magnetar_cli.messages.consuming import After, Until
-        from magnetar_cli.messages.consuming import consume as receive
-        from magnetar_cli.messages.showing import MessageWriter
+        from magnetar_cli.messages.message_output import MessageWriter
+        from magnetar_cli.messages.receiver import Acknowledgement, StopCondition, receive_messages
 
         if nack and not ack:
             raise typer.BadParameter("--nack acknowledges nothing: leave out --no-ack", param_hint="--nack")
         with (
-            connected_client(url, listener_name) as client,
+            connect_client(url, listener_name) as client,
             client.subscribe(
                 topics if len(topics) > 1 else topics[0],
                 subscription,
-                ConsumerType[kind.capitalize()],
+                ConsumerType[subscription_type.capitalize()],
                 receiver_queue_size=min(count, 1000) or 1000,
                 consumer_name=consumer_name,
                 initial_position=InitialPosition[start.capitalize()],
                 negative_ack_redelivery_delay_ms=nack_delay_s * 1000,
             ) as consumer,
         ):
-            writer = MessageWriter(how, with_topics=len(topics) > 1)
-            after = After.NACK if nack else After.ACK if ack else After.NOTHING
-            code = receive(consumer, writer, after, Until(count, quiet_s))
+            writer = MessageWriter(output_format, with_topics=len(topics) > 1)
+            acknowledgement = Acknowledgement.NACK if nack else Acknowledgement.ACK if ack else Acknowledgement.NOTHING
+            code = receive_messages(consumer, writer, acknowledgement, StopCondition(count, quiet_s))
     raise typer.Exit(code)

@@ -8,13 +8,20 @@ from typing import Annotated, Final
 
 import typer
 
-from magnetar_cli.messages.choices import Compression, compression_type
-from magnetar_cli.messages.reading import Given, InputFormat, Parse, json_message, keyed_line
-from magnetar_cli.service import DEFAULT_URL, ListenerName, Topic, Url, connected_client, end_as_told
+from magnetar_cli.messages.message_input import (
+    InputFormat,
+    InputMessage,
+    Parser,
+    make_keyed_line_parser,
+    parse_json_message,
+)
+from magnetar_cli.messages.positions import parse_time_ms
+from magnetar_cli.options import Compression, ListenerName, Topic, Url, to_compression_type
+from magnetar_cli.service import DEFAULT_URL, connect_client, exit_on_error
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
-_QUEUE: Final = 10_000
+_MAX_PENDING_MESSAGES: Final = 10_000
 
 
 @app.command()
@@ -29,7 +36,7 @@ def produce(
     as_json: Annotated[
         bool, typer.Option("--json", help="Read JSON objects, as `consume --json` prints them; print JSON.")
     ] = False,
-    how: Annotated[
+    input_format: Annotated[
         InputFormat | None, typer.Option("--in", help="Input: lines, JSON objects, or one whole message.")
     ] = None,
     separator: Annotated[
@@ -66,59 +73,54 @@ def produce(
     some were refused, or the input is invalid; 3: unknown whether some are persisted; 4: no broker answers; 130:
     Ctrl-C, and all messages sent before are persisted.
     """
-    parse = _parse(_how(how, as_json), key_separator)
-    at_once = [one.encode("utf-8", "surrogateescape") for one in messages or ()]
-    if at_once and files:
+    input_format = input_format or (InputFormat.JSON if as_json else InputFormat.LINES)
+    parse = _choose_parser(input_format, key_separator)
+    arguments = [one.encode("utf-8", "surrogateescape") for one in messages or ()]
+    if arguments and files:
         raise typer.BadParameter("messages are given both as arguments and in files: use one of them", param_hint="-f")
-    if repeat > 1 and not at_once and (not files or any(str(file) == "-" for file in files)):
+    if repeat > 1 and not arguments and (not files or any(str(file) == "-" for file in files)):
         raise typer.BadParameter("standard input can't be read again: use arguments or files", param_hint="--repeat")
-    cut_at, own = _separator(separator), _properties(properties or ())
-    with end_as_told(changes=False):
-        from magnetar_cli.messages.places import time_ms
-        from magnetar_cli.messages.producing import Plan
-        from magnetar_cli.messages.producing import produce as publish
+    separator_bytes, common_properties = _parse_separator(separator), _parse_properties(properties or ())
+    with exit_on_error(changes=False):
+        from magnetar_cli.messages.publisher import Plan, publish_messages
 
         plan = Plan(
-            messages=at_once,
+            messages=arguments,
             files=files or (),
-            how=_how(how, as_json),
+            input_format=input_format,
             parse=parse,
-            separator=cut_at,
+            separator=separator_bytes,
             repeat=repeat,
             rate=rate,
             key=key,
-            properties=own,
-            event_ms=0 if event_time is None else time_ms(event_time, "--event-time"),
+            properties=common_properties,
+            event_ms=0 if event_time is None else parse_time_ms(event_time, "--event-time"),
         )
-        with connected_client(url, listener_name) as client:
+        with connect_client(url, listener_name) as client:
             producer = client.create_producer(
                 topic,
                 producer_name=producer_name,
-                compression_type=compression_type(compression),
+                compression_type=to_compression_type(compression),
                 batching_enabled=batching,
                 batching_max_messages=batch_messages,
                 batching_max_publish_delay_ms=batch_delay_ms,
                 send_timeout_millis=int(send_timeout_s * 1000),
-                max_pending_messages=_QUEUE,
+                max_pending_messages=_MAX_PENDING_MESSAGES,
                 block_if_queue_full=True,
             )
-            code = publish(client, producer, plan, ids=ids, as_json=as_json)
+            code = publish_messages(client, producer, plan, ids=ids, as_json=as_json)
     raise typer.Exit(code)
 
 
-def _how(how: InputFormat | None, as_json: bool) -> InputFormat:
-    return how or (InputFormat.JSON if as_json else InputFormat.LINES)
-
-
-def _parse(how: InputFormat, key_separator: str | None) -> Parse:
+def _choose_parser(input_format: InputFormat, key_separator: str | None) -> Parser:
     if key_separator is not None:
-        if how is not InputFormat.LINES or not key_separator:
+        if input_format is not InputFormat.LINES or not key_separator:
             raise typer.BadParameter("it needs --in lines, and at least one character", param_hint="--key-separator")
-        return keyed_line(_separator(key_separator))
-    return json_message if how is InputFormat.JSON else Given
+        return make_keyed_line_parser(_parse_separator(key_separator))
+    return parse_json_message if input_format is InputFormat.JSON else InputMessage
 
 
-def _separator(text: str) -> bytes:
+def _parse_separator(text: str) -> bytes:
     try:
         found = codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
         encoded = found.encode()
@@ -129,7 +131,7 @@ def _separator(text: str) -> bytes:
     return encoded
 
 
-def _properties(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+def _parse_properties(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")

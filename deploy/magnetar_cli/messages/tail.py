@@ -1,4 +1,4 @@
-"""`magnetar tail`: look at topics as they grow."""
+"""`magnetar tail`: show messages of topics without a subscription, also as they are published."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from typing import Annotated
 
 import typer
 
-from magnetar_cli.messages.options import AsHex, AsRaw, format_of
+from magnetar_cli.messages.positions import parse_position
+from magnetar_cli.options import AsHex, AsJson, AsRaw, ListenerName, Topics, Url, choose_format
 from magnetar_cli.service import (
     DEFAULT_URL,
-    PATIENCE_S,
-    AsJson,
-    ListenerName,
-    Topics,
-    Url,
-    connected_client,
-    end_as_told,
+    OPERATION_TIMEOUT_S,
+    connect_client,
+    exit_on_error,
 )
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -48,18 +45,16 @@ def tail(
     Only messages that the topic still stores are shown: those that all its subscriptions have acknowledged may be
     deleted. Exit status 130 when Ctrl-C ends it.
     """
-    how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
+    output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
     if last and start is not None:
         raise typer.BadParameter("--last and --from exclude each other: use one of them", param_hint="--from")
-    with end_as_told():
+    with exit_on_error():
         from magnetar.admin import Admin
-        from magnetar_cli.messages.places import parse_place
-        from magnetar_cli.messages.showing import MessageWriter
-        from magnetar_cli.messages.tailing import Look
-        from magnetar_cli.messages.tailing import tail as look_at
+        from magnetar_cli.messages.message_output import MessageWriter
+        from magnetar_cli.messages.topic_tail import Tail, show_messages
 
-        look = Look(last, None if start is None else parse_place(start), follow, count)
-        writer = MessageWriter(how, with_topics=len(topics) > 1)
-        with Admin(url, PATIENCE_S) as admin, connected_client(url, listener_name) as client:
-            code = look_at(client, admin, topics, look, writer)
+        chosen = Tail(last, None if start is None else parse_position(start), follow, count)
+        writer = MessageWriter(output_format, with_topics=len(topics) > 1)
+        with Admin(url, OPERATION_TIMEOUT_S) as admin, connect_client(url, listener_name) as client:
+            code = show_messages(client, admin, topics, chosen, writer)
     raise typer.Exit(code)

@@ -1,1 +1,1 @@
-"""`magnetar perf`: how much goes through, and how long it takes."""
+"""`magnetar perf`: measure throughput and latency of publishing and receiving."""

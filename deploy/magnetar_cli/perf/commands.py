@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from magnetar_cli.messages.choices import Compression, Kind, Start, compression_type
-from magnetar_cli.service import (
-    DEFAULT_URL,
+from magnetar_cli.options import (
     AsJson,
+    Compression,
     ListenerName,
+    Start,
+    SubscriptionType,
     Topic,
     Url,
-    administered,
-    connected_client,
-    end_as_told,
+    to_compression_type,
 )
+from magnetar_cli.service import DEFAULT_URL, call_admin, connect_client, exit_on_error
 
 if TYPE_CHECKING:
     from magnetar.admin import Admin
 
 app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True, pretty_exceptions_enable=False)
 
-_RECEIVED_AT_ONCE: Final = 5_000
+_MAX_BATCH: Final = 5_000
 Messages = Annotated[int, typer.Option("--messages", "--count", "-m", min=0, help="Number of messages; 0: no limit.")]
 Seconds = Annotated[float, typer.Option("--seconds", "-t", min=0, help="Maximum duration; 0: no limit.")]
 
@@ -56,15 +56,16 @@ def produce(
     With --rate, a message's latency counts from when it was due, even if it could not be sent then.
     """
     if partitions:
-        administered(url, lambda admin: _make(admin, topic, partitions), changes=True)
-    with end_as_told():
-        from magnetar_cli.perf.producing import Load, publish
+        call_admin(url, lambda admin: _create_topic(admin, topic, partitions), changes=True)
+    with exit_on_error():
+        from magnetar_cli.perf.load import Load
+        from magnetar_cli.perf.publisher import measure_publishing
 
-        with connected_client(url, listener_name) as client:
-            made = [
+        with connect_client(url, listener_name) as client:
+            created = [
                 client.create_producer(
                     topic,
-                    compression_type=compression_type(compression),
+                    compression_type=to_compression_type(compression),
                     batching_enabled=batching,
                     batching_max_messages=batch_messages,
                     batching_max_allowed_size_in_bytes=batch_bytes,
@@ -74,7 +75,7 @@ def produce(
                 )
                 for _ in range(producers)
             ]
-            code = publish(client, made, Load(size, rate, messages, seconds), as_json=as_json)
+            code = measure_publishing(client, created, Load(size, rate, messages, seconds), as_json=as_json)
     raise typer.Exit(code)
 
 
@@ -84,7 +85,9 @@ def consume(
     subscription: Annotated[
         str, typer.Option("--subscription", "-s", help="Subscription name; created if it does not exist.")
     ] = "perf",
-    kind: Annotated[Kind, typer.Option("--type", help="Subscription type.")] = Kind.EXCLUSIVE,
+    subscription_type: Annotated[
+        SubscriptionType, typer.Option("--type", help="Subscription type.")
+    ] = SubscriptionType.EXCLUSIVE,
     start: Annotated[Start, typer.Option(help="Start position of a new subscription.")] = Start.LATEST,
     messages: Messages = 0,
     seconds: Seconds = 0,
@@ -97,39 +100,39 @@ def consume(
 
     Exit status 5: fewer than --messages within --seconds.
     """
-    with end_as_told():
+    with exit_on_error():
         from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition
-        from magnetar_cli.perf.consuming import receive
+        from magnetar_cli.perf.receiver import measure_receiving
 
         with (
-            connected_client(url, listener_name) as client,
+            connect_client(url, listener_name) as client,
             client.subscribe(
                 topic,
                 subscription,
-                ConsumerType[kind.capitalize()],
+                ConsumerType[subscription_type.capitalize()],
                 receiver_queue_size=queue,
-                batch_receive_policy=ConsumerBatchReceivePolicy(min(queue, _RECEIVED_AT_ONCE), 8 << 20, 10),
+                batch_receive_policy=ConsumerBatchReceivePolicy(min(queue, _MAX_BATCH), 8 << 20, 10),
                 initial_position=InitialPosition[start.capitalize()],
             ) as consumer,
         ):
-            code = receive(
+            code = measure_receiving(
                 consumer,
                 messages=messages,
                 seconds=seconds,
-                cumulative=kind is not Kind.SHARED,
+                cumulative=subscription_type is not SubscriptionType.SHARED,
                 as_json=as_json,
             )
     raise typer.Exit(code)
 
 
-def _make(admin: Admin, topic: str, partitions: int) -> None:
+def _create_topic(admin: Admin, topic: str, partitions: int) -> None:
     from magnetar.exceptions import AlreadyExists
 
     try:
         admin.topics.create_partitioned(topic, partitions)
     except AlreadyExists:
-        there = len(admin.topics.homes(topic))
-        if there != partitions:
+        existing = len(admin.topics.homes(topic))
+        if existing != partitions:
             raise AlreadyExists(
-                f"{topic} has {there:,} partitions, not {partitions:,}: use another topic, or leave out --partitions"
+                f"{topic} has {existing:,} partitions, not {partitions:,}: use another topic, or leave out --partitions"
             ) from None

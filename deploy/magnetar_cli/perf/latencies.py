@@ -1,8 +1,7 @@
-"""How long things took, to a hundredth, in little room.
+"""A histogram of latencies with percentiles that are at most 1 % too high, in little memory.
 
-The bounds of the histogram are a hundredth apart, from a microsecond to a quarter of an hour. A percentile is told as
-the upper bound of where it lies, and never above the greatest that was seen: what is told is at most 1 % too much, and
-never too little.
+The bounds of its buckets grow by 1 %, from a microsecond to a thousand seconds. A percentile is the upper bound of its
+bucket, or the maximum if that is lower, so it is never too low.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ from magnetar_wire.process.histogram import Histogram
 __all__ = ["PERCENTILES", "Latencies"]
 
 PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
-_LEAST_S: Final = 1e-6
-_MOST_S: Final = 1000.0
+_LOWEST_S: Final = 1e-6
+_HIGHEST_S: Final = 1000.0
 _STEP: Final = 1.01
-_BOUNDS: Final = tuple(_LEAST_S * _STEP**power for power in range(math.ceil(math.log(_MOST_S / _LEAST_S, _STEP)) + 1))
+_BOUNDS: Final = tuple(
+    _LOWEST_S * _STEP**power for power in range(math.ceil(math.log(_HIGHEST_S / _LOWEST_S, _STEP)) + 1)
+)
 
 
 class Latencies:
-    """`observe` is called by one thread, and the rest by any."""
+    """Only one thread may call `observe`. All other methods can be called by any."""
 
     __slots__ = ("_histogram", "max_s")
 
@@ -46,14 +47,14 @@ class Latencies:
         return self._histogram.count
 
     def percentile(self, percent: float) -> float | None:
-        """Seconds; None: there was nothing."""
+        """Return seconds, or None if there are no latencies."""
         counts = self._histogram.counts
         count = sum(counts)
         if not count:
             return None
         rank, seen = max(1, math.ceil(count * percent / 100)), 0
-        for at, here in enumerate(counts):
-            seen += here
+        for at, in_bucket in enumerate(counts):
+            seen += in_bucket
             if seen >= rank:
                 return min(_BOUNDS[at], self.max_s) if at < len(_BOUNDS) else self.max_s
         return self.max_s

@@ -1,4 +1,4 @@
-"""`magnetar standalone`: everything in one process, in the foreground, until it is told to end."""
+"""`magnetar standalone`: run metadata store, bookie and broker in one foreground process until a signal."""
 
 from __future__ import annotations
 

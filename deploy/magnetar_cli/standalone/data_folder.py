@@ -1,12 +1,12 @@
-"""The folder of a standalone: one process has it at a time, and whoever comes second learns which one.
+"""The data folder of a standalone, which one process locks.
 
-    standalone.lock     locked as long as the process lives; in it stands who that is
-    metadata/  bookie/  what the parts keep
+    standalone.lock     locked while the process runs; contains its process id and URLs, for the errors of others
+    metadata/  bookie/  the data of the metadata store and of the bookie
 
-The lock is the open file's, and goes with the process however that ends.
+The kernel releases the lock when the process ends, also after kill -9.
 
-**Ephemeral** folders are temporary ones that go at the end. After kill -9 nobody took them away: so each start looks
-for those of its user that nobody has locked any more, and does it then.
+**Ephemeral** folders are temporary, and deleted at the end. After kill -9 they remain: so each start deletes those of
+its user that no process locks any more.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _ATTEMPTS: Final = 10
 
 
 class FolderTaken(Exception):
-    """Another process has it, or it can't be used."""
+    """The folder is locked by another process, or can't be used."""
 
 
 class DataFolder:
-    """The locked folder."""
+    """A locked folder."""
 
     def __init__(self, path: Path, file: int, *, ephemeral: bool) -> None:
         self.path = path
@@ -45,30 +45,30 @@ class DataFolder:
 
     @classmethod
     def open(cls, path: Path) -> DataFolder:
-        """Makes it if it is not there, and locks it. Raises `FolderTaken`."""
+        """Create the folder if necessary, and lock it. Raise `FolderTaken`."""
         try:
             path.mkdir(parents=True, exist_ok=True)
-            return cls._locked(path, ephemeral=False)
+            return cls._lock(path, ephemeral=False)
         except OSError as error:
             raise FolderTaken(
                 f"the folder {path} can't be used: {error.strerror}: use another one with --data"
             ) from error
 
     @classmethod
-    def ephemeral_one(cls) -> DataFolder:
-        """A temporary one. Raises `FolderTaken`."""
+    def create_ephemeral(cls) -> DataFolder:
+        """Create and lock a temporary folder. Raise `FolderTaken`."""
         for _ in range(_ATTEMPTS):
             try:
-                return cls._locked(Path(tempfile.mkdtemp(prefix=_EPHEMERAL)), ephemeral=True)
+                return cls._lock(Path(tempfile.mkdtemp(prefix=_EPHEMERAL)), ephemeral=True)
             except FolderTaken:
-                continue  # somebody who takes abandoned ones away came between
+                continue  # another process has just deleted it as abandoned
             except OSError as error:
                 why = f"{error.strerror}: set TMPDIR to another folder"
                 raise FolderTaken(f"no temporary folder can be created: {why}") from error
         raise FolderTaken(f"another process deletes all temporary folders that begin with {_EPHEMERAL}: stop it")
 
     @classmethod
-    def _locked(cls, path: Path, *, ephemeral: bool) -> DataFolder:
+    def _lock(cls, path: Path, *, ephemeral: bool) -> DataFolder:
         with fork_handling.opening:
             file = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             folder = cls(path, file, ephemeral=ephemeral)
@@ -76,57 +76,56 @@ class DataFolder:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _holder(path)
-            folder.let_go()
+            holder = _describe_holder(path)
+            folder.release_lock()
             raise FolderTaken(
                 f"the folder {path} is in use by {holder}: stop it first, or use another folder with --data"
             ) from None
         except BaseException:
-            folder.let_go()
+            folder.release_lock()
             raise
         if os.fstat(file).st_nlink == 0:
-            folder.let_go()
+            folder.release_lock()
             raise FolderTaken(f"the folder {path} was deleted by another process: try again")
-        folder.tell({})
+        folder.write_urls({})
         return folder
 
-    def tell(self, urls: dict[str, str]) -> None:
-        """Whoever finds the folder locked reads this."""
-        said = json.dumps({"pid": os.getpid(), **urls}).encode()
+    def write_urls(self, urls: dict[str, str]) -> None:
+        """Write the process id and the URLs into the lock file."""
+        content = json.dumps({"pid": os.getpid(), **urls}).encode()
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, said, 0)
+        os.pwrite(self._file, content, 0)
 
     def abandon_after_fork(self) -> None:
-        """The lock is the parent's alone."""
-        self.let_go()
+        """Release the lock in a forked child. The parent still holds it."""
+        self.release_lock()
 
-    def let_go(self) -> None:
-        """Gives up the lock."""
+    def release_lock(self) -> None:
         file, self._file = self._file, _CLOSED
         if file != _CLOSED:
             os.close(file)
 
     def close(self) -> None:
-        """What is in an ephemeral one goes, before the lock does."""
+        """Release the lock. An ephemeral folder is deleted before."""
         if self.ephemeral:
             shutil.rmtree(self.path, ignore_errors=True)
-        self.let_go()
+        self.release_lock()
 
 
 def remove_abandoned() -> None:
-    """Ephemeral folders whose process is gone."""
+    """Delete the ephemeral folders of processes that have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{_EPHEMERAL}*"):
         with contextlib.suppress(OSError, FolderTaken):
-            # Ours, and no link that somebody put there to something of ours. One without a lock is being made.
+            # Only folders of this user, and no links to them. A folder without a lock file is just being created.
             about = path.lstat()
             if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and (path / _LOCK).is_file():
-                DataFolder._locked(path, ephemeral=True).close()
+                DataFolder._lock(path, ephemeral=True).close()
 
 
-def _holder(path: Path) -> str:
+def _describe_holder(path: Path) -> str:
     try:
-        said = json.loads((path / _LOCK).read_bytes())
-        where = said.get("grpc")
-        return f"process {said['pid']}" + (f", which serves {where}" if where else "")
+        holder = json.loads((path / _LOCK).read_bytes())
+        url = holder.get("grpc")
+        return f"process {holder['pid']}" + (f", which serves {url}" if url else "")
     except (OSError, ValueError, KeyError, AttributeError):
         return "another process"

@@ -1,12 +1,11 @@
-"""The standalone's bookie, as far as it is reached from outside the process: entries can be read, and nothing else.
+"""The gRPC address that a standalone's broker and bookie share. Only reads of entries are passed to the bookie.
 
-    clients ──gRPC──► one address ──┬─ read ──────────► the bookie   (plain reads: no fence, nothing changed)
-                                    └─ all else ──────► the broker
+    clients ──gRPC──► one address ──┬─ read ──────────► the bookie   (reads without fencing, which change nothing)
+                                    └─ other calls ───► the broker
 
-Brokers and the bookie speak within the process. But who is given a plan of a topic's log reads its entries past the
-broker, as Spark's tasks do, and those are other processes. A broker and a bookie share no call of a name, so the one
-gRPC address that a standalone has answers for both, and is what the bookie is registered with; within the process the
-same address names the bookie itself.
+The broker calls the bookie within the process. But Spark's tasks, which are other processes, read entries directly from
+bookies. Broker and bookie have no call of the same name, so one gRPC address can serve both. The bookie is registered
+with this address; within the process it names the bookie, too.
 """
 
 from __future__ import annotations
@@ -19,37 +18,37 @@ from google.protobuf.message import DecodeError
 from magnetar_protos.ledger_pb2 import ReadRequest
 from magnetar_wire.transport import Code, Connection, Listener, Peer, Refusal, Service, Stream, Transport
 
-__all__ = ["ListensForBoth"]
+__all__ = ["SharedListenerTransport"]
 
 _READ: Final = "read"
 
 
-class ListensForBoth:
-    """A broker's transport, whose listener passes entry reads on to the bookie."""
+class SharedListenerTransport:
+    """A broker's transport whose listener passes entry reads to the bookie."""
 
-    def __init__(self, transport: Transport, listening: Callable[[str], Service]) -> None:
-        """`listening` is told of the address as soon as it is there, before anybody is served, and gives the bookie."""
+    def __init__(self, transport: Transport, start_bookie: Callable[[str], Service]) -> None:
+        """`start_bookie` is called with the listener's address before the broker serves clients."""
         self._transport = transport
-        self._listening = listening
+        self._start_bookie = start_bookie
 
     def connect(self, address: str) -> Connection:
         return self._transport.connect(address)
 
     async def listen(self, address: str, service: Service) -> Listener:
-        both = _Both(service)
-        listener = await self._transport.listen(address, both)
+        shared = _SharedService(service)
+        listener = await self._transport.listen(address, shared)
         try:
-            both.bookie = self._listening(listener.address)
+            shared.bookie = self._start_bookie(listener.address)
         except BaseException:
             await listener.close()
             raise
         return listener
 
 
-class _Both:
+class _SharedService:
     def __init__(self, broker: Service) -> None:
         self._broker = broker
-        # None: the listener is not there yet.
+        # None: the listener is not open yet.
         self.bookie: Service | None = None
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""A standalone as a process: started, told to end, and what its end says. The statuses are those of a bookie's process.
+"""The process of a standalone: start, graceful shutdown, exit status. The statuses are those of a bookie's process.
 
-Ending in peace has a bound for each of its steps, and the process one of its own, which holds where the event loop
-stands still in a disk that hangs (`StopSignals`). Whoever calls `run_standalone` ends the process with the status at
-once, by `os._exit`: threads may hang.
+Each step of the shutdown has a timeout. The whole shutdown has one, too, which works even if the event loop is blocked
+by a disk that hangs (`StopSignals`). The caller of `run_standalone` must exit at once by `os._exit`, since threads may
+hang.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from magnetar_wire.transport import NotReached
 __all__ = ["run_standalone"]
 
 _log = logging.getLogger(__name__)
-# Closing HTTP, broker, bookie (leaving, ending) and two stores, and a margin.
-_STEPS: Final = 6
+# HTTP, broker, bookie (deregister, stop) and two stores are closed.
+_CLOSE_STEPS: Final = 6
 _MARGIN_S: Final = 5.0
 
 
 def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_json: bool) -> ExitStatus:
-    """Runs it until it ends. End the process with the status at once: threads may hang."""
+    """Run a standalone until it ends, and return the exit status."""
     keep_freed_memory()
     raise_open_file_limit()
     loop = new_event_loop()
@@ -44,42 +44,42 @@ def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_jso
 
 
 async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool) -> ExitStatus:
-    told_to_end = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    bound_s = _STEPS * settings.close_timeout_seconds + settings.broker_shutdown_timeout_seconds + _MARGIN_S
-    signals.start(lambda: loop.call_soon_threadsafe(told_to_end.set), bound_s)
+    bound_s = _CLOSE_STEPS * settings.close_timeout_seconds + settings.broker_shutdown_timeout_seconds + _MARGIN_S
+    signals.start(lambda: loop.call_soon_threadsafe(stop_requested.set), bound_s)
     standalone = Standalone(settings)
     try:
-        status = await _live(standalone, told_to_end, as_json)
+        status = await _run_until_stopped(standalone, stop_requested, as_json)
         if status is ExitStatus.ENDED:
             _log.info("the standalone has shut down gracefully")
     except (FolderTaken, NotReached, BookieRefused, StorageInUse, StoreInUse, StoreDamaged) as error:
         status = ExitStatus.REFUSED
-        _say(f"magnetar standalone: start refused: {error}")
+        print(f"magnetar standalone: start refused: {error}", file=sys.stderr, flush=True)
     except StorageFailed as error:
         status = ExitStatus.DISK_FAILED
         _log.critical("the standalone stops with exit status %d: %s", status, error)
-    except Exception:  # noqa: BLE001 (the last line of defence)
+    except Exception:  # noqa: BLE001 (it is logged, and the process exits)
         status = ExitStatus.BROKEN
         _log.critical("the standalone stops with exit status %d because of a bug", status, exc_info=True)
     return status
 
 
-async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: bool) -> ExitStatus:
-    told = asyncio.get_running_loop().create_task(told_to_end.wait())
-    settling: asyncio.Task[None] | None = None
+async def _run_until_stopped(standalone: Standalone, stop_requested: asyncio.Event, as_json: bool) -> ExitStatus:
+    stopping = asyncio.get_running_loop().create_task(stop_requested.wait())
+    tuning: asyncio.Task[None] | None = None
     try:
         starting = asyncio.get_running_loop().create_task(standalone.start())
-        await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             await asyncio.wait([starting])
             return ExitStatus.ENDED
         starting.result()
-        _tell_ready(standalone, as_json)
-        settling = asyncio.get_running_loop().create_task(_settle(standalone))
+        _print_ready(standalone, as_json)
+        tuning = asyncio.get_running_loop().create_task(_tune_memory(standalone))
         failed = asyncio.get_running_loop().create_task(standalone.wait_failed())
-        await asyncio.wait([failed, told], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([failed, stopping], return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
         failed.cancel()
@@ -89,36 +89,32 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
             return ExitStatus.DISK_FAILED
         return ExitStatus.ENDED
     finally:
-        told.cancel()
-        if settling is not None:
-            settling.cancel()
+        stopping.cancel()
+        if tuning is not None:
+            tuning.cancel()
 
 
-async def _settle(standalone: Standalone) -> None:
-    """When all is imported that it works with, it is looked through a last time; messages go through long since."""
+async def _tune_memory(standalone: Standalone) -> None:
+    """Freeze the garbage collector's objects when all modules are imported, HTTP's as the last ones."""
     await standalone.wait_http()
     freeze_objects_and_raise_gc_thresholds()
 
 
-def _tell_ready(standalone: Standalone, as_json: bool) -> None:
+def _print_ready(standalone: Standalone, as_json: bool) -> None:
     folder = standalone.folder
     assert folder is not None
     if as_json:
         urls = {"grpc": standalone.grpc_url, "pulsar": standalone.pulsar_url, "http": standalone.http_url}
-        said = json.dumps({**urls, "data": str(folder.path), "pid": os.getpid()})
+        text = json.dumps({**urls, "data": str(folder.path), "pid": os.getpid()})
     else:
-        kept = "in a temporary folder, which is deleted at the end" if folder.ephemeral else f"in {folder.path}"
+        location = "in a temporary folder, which is deleted at the end" if folder.ephemeral else f"in {folder.path}"
         served = (
             f"{standalone.grpc_url}, Pulsar's clients at {standalone.pulsar_url}, and HTTP at {standalone.http_url}"
         )
-        said = f"Magnetar serves {served}. Its data is {kept}."
+        text = f"Magnetar serves {served}. Its data is {location}."
         if standalone.pulsar_at_any_address:
-            said += (
+            text += (
                 " Pulsar's clients on other machines can connect to any address of this one. For Magnetar's own "
                 "clients, set one: --set advertised_address=host:port."
             )
-    print(said, flush=True)
-
-
-def _say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+    print(text, flush=True)

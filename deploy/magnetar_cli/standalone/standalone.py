@@ -1,12 +1,12 @@
-"""Metadata store, bookie and broker in one process: the production classes, wired with what costs nothing here.
+"""Metadata store, bookie and broker in one process: the production classes, which call each other directly.
 
     clients ──gRPC──► Broker ──in process──► BookieProcess ──► <folder>/bookie     (RocksDB, log files)
                │        └────── sessions ────────┴───────────► <folder>/metadata   (embedded)
                └── reads of entries ─────────────┘                                 (entry_reads.py)
 
-The two stores are opened at the same time. Broker and bookie have a session each on the one embedded metadata store.
-The failure of either store, which is the disk's, is the end of it all: `wait_failed` tells. Nothing touches the disk
-again then, since nobody knows what is on it before it is opened anew: such a process is ended and not closed.
+The two stores are opened concurrently. Broker and bookie have a session each with the embedded metadata store. If the
+disk of either store fails, `wait_failed` raises. The disk must not be used then until the folder is opened again, since
+its contents are unknown: the process must exit without `close`.
 
     async with Standalone(StandaloneSettings(ephemeral=True, grpc_port=0, pulsar_port=0, http_port=0)) as standalone:
         standalone.grpc_url, standalone.pulsar_url
@@ -29,8 +29,8 @@ from magnetar_bookie.storage.rocksdb import RocksStorage, StorageSettings, open_
 from magnetar_broker.broker import INTERNAL, Broker
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_cli.standalone.data_folder import DataFolder, remove_abandoned
-from magnetar_cli.standalone.entry_reads import ListensForBoth
-from magnetar_cli.standalone.late_http import LateHttp
+from magnetar_cli.standalone.entry_reads import SharedListenerTransport
+from magnetar_cli.standalone.lazy_http import LazyHttp
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_metadata.embedded.store import EmbeddedDatabase
 from magnetar_metadata.store import MetadataStore
@@ -52,9 +52,11 @@ _ANY_HOST: Final = ("0.0.0.0", "[::]", "::", "")
 
 
 class Standalone:
+    """A standalone server, as a context manager."""
+
     def __init__(self, settings: StandaloneSettings) -> None:
         self.settings = settings
-        # From `start` on.
+        # None before `start`.
         self.folder: DataFolder | None = None
         self.broker: Broker | None = None
         self.bookie: BookieProcess | None = None
@@ -63,11 +65,11 @@ class Standalone:
         self._randomness = SystemRandomness()
         self._database: EmbeddedDatabase | None = None
         self._bookie_running: asyncio.Task[None] | None = None
-        # A session of nobody's: it is lost when the metadata store fails.
-        self._witness: MetadataStore | None = None
-        # What did not end when it was closed: it hangs, most likely with the disk.
+        # A session that only detects failures: it is lost when the metadata store fails.
+        self._failure_session: MetadataStore | None = None
+        # Parts that did not close in time, probably because the disk hangs.
         self.hanging: list[str] = []
-        self._http: LateHttp | None = None
+        self._http: LazyHttp | None = None
 
     @property
     def grpc_url(self) -> str:
@@ -81,13 +83,13 @@ class Standalone:
 
     @property
     def http_url(self) -> str:
-        return f"http://{_reachable(self._http.address)}" if self._http else ""
+        return f"http://{_reachable_address(self._http.address)}" if self._http else ""
 
     async def start(self) -> None:
-        """Returns when a message can go through.
+        """Return when messages can be published.
 
-        Raises `FolderTaken`, `NotReached` and `OSError` where an address is taken, and what the stores raise where they
-        can't be opened. Whatever it raises, it has closed what it had begun.
+        Raise `FolderTaken`; `NotReached` or `OSError` if an address is in use; and the errors of the stores if they
+        can't be opened. After an error, all parts that were started are closed.
         """
         try:
             await self._start()
@@ -103,10 +105,10 @@ class Standalone:
         await self.close()
 
     async def wait_failed(self) -> NoReturn:
-        """Raises what it was, when it can't go on: `StorageFailed` where the disk failed."""
+        """Wait until the standalone has failed, and raise the error: `StorageFailed` if the disk failed."""
         assert self._bookie_running is not None, "the standalone has not been started"
-        assert self._witness is not None
-        lost = asyncio.get_running_loop().create_task(self._witness.session.wait_lost())
+        assert self._failure_session is not None
+        lost = asyncio.get_running_loop().create_task(self._failure_session.session.wait_lost())
         try:
             await asyncio.wait([self._bookie_running, lost], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -116,31 +118,34 @@ class Standalone:
         raise StorageFailed("the disk of the metadata store failed: see the log")
 
     async def wait_http(self) -> None:
-        """Until HTTP is served, or can't be."""
+        """Wait until HTTP is served, or its start has failed."""
         assert self._http is not None, "the standalone has not been started"
-        await self._http.wait_tried()
+        await self._http.wait_attempted()
 
     async def close(self) -> None:
-        """In peace: clients are told, what was taken is decided, stores are closed. Each part within a bounded time."""
+        """Shut down gracefully: complete requests in flight, notify clients, close the stores. Each step has a
+        timeout."""
         if self._http is not None:
-            await self._within(self._http.close(), "closing HTTP")
+            await self._run_with_timeout(self._http.close(), "closing HTTP")
             self._http = None
         if self.broker is not None:
-            await self._within(self.broker.close(), "closing the broker", self.settings.broker_shutdown_timeout_seconds)
+            await self._run_with_timeout(
+                self.broker.close(), "closing the broker", self.settings.broker_shutdown_timeout_seconds
+            )
             self.broker = None
         if self.bookie is not None and self._bookie_running is not None:
             if not self._bookie_running.done():
-                await self._within(self.bookie.leave(), "stopping the bookie")
+                await self._run_with_timeout(self.bookie.leave(), "stopping the bookie")
             self._bookie_running.cancel()
             await asyncio.wait([self._bookie_running], timeout=self.settings.close_timeout_seconds)
             if not self._bookie_running.done():
                 self.hanging.append("the bookie")
             self.bookie = None
         if self.storage is not None:
-            await self._within(self.storage.close(), "closing the bookie's storage")
+            await self._run_with_timeout(self.storage.close(), "closing the bookie's storage")
             self.storage = None
         if self._database is not None:
-            await self._within(self._database.close(), "closing the metadata store")
+            await self._run_with_timeout(self._database.close(), "closing the metadata store")
             self._database = None
         if self.folder is not None:
             self.folder.close()
@@ -150,37 +155,37 @@ class Standalone:
         settings = self.settings
         if settings.ephemeral:
             remove_abandoned()
-            self.folder = DataFolder.ephemeral_one()
+            self.folder = DataFolder.create_ephemeral()
         else:
             self.folder = DataFolder.open(settings.data_folder.absolute())
         try:
-            self._http = await LateHttp.listen(f"{settings.host}:{settings.http_port}")
+            self._http = await LazyHttp.listen(f"{settings.host}:{settings.http_port}")
         except OSError as error:
             raise NotReached(f"HTTP can't be served at {settings.host}:{settings.http_port}: {error}") from error
         await self._open_stores(self.folder)
         assert self._database is not None
         assert self.storage is not None
         connect = self._database.connect
-        self._witness = connect()
+        self._failure_session = connect()
 
         async def session() -> MetadataStore:
             return connect()
 
-        within = InProcessTransport(self._clock)
+        in_process = InProcessTransport(self._clock)
         grpc = GrpcTransport(select_settings(GrpcSettings, self.settings))
 
-        def listening(address: str) -> Bookie:
-            """The bookie begins as soon as it is known where it is reached."""
+        def start_bookie(address: str) -> Bookie:
+            """Start the bookie, which is registered with the listener's address."""
             host, _, port = (self._advertised_address or address).rpartition(":")
-            told = f"{host}:{address.rpartition(':')[2] if port == '0' else port}"
-            self.bookie = self._make_bookie(session, within, told)
+            advertised = f"{host}:{address.rpartition(':')[2] if port == '0' else port}"
+            self.bookie = self._make_bookie(session, in_process, advertised)
             self._bookie_running = asyncio.get_running_loop().create_task(self.bookie.run(), name="bookie")
             return self.bookie.bookie
 
         self.broker = Broker(
             session,
-            within,
-            [(ListensForBoth(grpc, listening), f"{settings.host}:{settings.grpc_port}")],
+            in_process,
+            [(SharedListenerTransport(grpc, start_bookie), f"{settings.host}:{settings.grpc_port}")],
             self._clock,
             self._randomness,
             select_settings(BrokerServiceSettings, self.settings),
@@ -194,37 +199,37 @@ class Standalone:
         await self.broker.start()
         assert self.bookie is not None
         assert self._bookie_running is not None
-        await self._bookie_started(self.bookie, self._bookie_running)
+        await self._wait_bookie_started(self.bookie, self._bookie_running)
         self._http.serve(self.broker, self.bookie, self.folder.path, select_settings(HttpSettings, self.settings))
-        self.folder.tell({"grpc": self.grpc_url, "pulsar": self.pulsar_url, "http": self.http_url})
+        self.folder.write_urls({"grpc": self.grpc_url, "pulsar": self.pulsar_url, "http": self.http_url})
 
     @property
     def _advertised_address(self) -> str:
-        """What clients are told; empty: where it listens."""
+        """The address that clients get. Empty: the one at which it listens."""
         return self.settings.advertised_address or ("127.0.0.1:0" if self.settings.host in _ANY_HOST else "")
 
     @property
     def pulsar_at_any_address(self) -> bool:
-        """Pulsar's clients are told the address that they came to."""
-        said = self.settings.advertised_address or self.settings.pulsar_advertised_address
-        return self.settings.host in _ANY_HOST and not said
+        """Whether lookups of Pulsar's clients return the address to which the client connected."""
+        is_set = self.settings.advertised_address or self.settings.pulsar_advertised_address
+        return self.settings.host in _ANY_HOST and not is_set
 
     @property
     def _pulsar_advertised(self) -> list[tuple[str, str]]:
-        """On the same host, unless it is said where."""
+        """The addresses that Pulsar's clients get: by default on the same host."""
         host = self._advertised_address.rpartition(":")[0]
-        told = self.settings.pulsar_advertised_address or (f"{host}:0" if host else "")
-        return [(INTERNAL, told)] if told else []
+        address = self.settings.pulsar_advertised_address or (f"{host}:0" if host else "")
+        return [(INTERNAL, address)] if address else []
 
     def _make_bookie(
-        self, session: Callable[[], Awaitable[MetadataStore]], within: Transport, address: str
+        self, session: Callable[[], Awaitable[MetadataStore]], transport: Transport, address: str
     ) -> BookieProcess:
         assert self.storage is not None
         return BookieProcess(
             _BOOKIE,
             self.storage,
             session,
-            within,
+            transport,
             address,
             self._clock,
             self._randomness,
@@ -234,7 +239,7 @@ class Standalone:
         )
 
     async def _open_stores(self, folder: DataFolder) -> None:
-        """Both at the same time; whichever was opened is closed again where the other can't be."""
+        """Open both stores concurrently. If one can't be opened, `start` closes the other."""
 
         async def metadata() -> None:
             self._database = await EmbeddedDatabase.open(folder.path / "metadata", self._clock)
@@ -249,7 +254,7 @@ class Standalone:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _bookie_started(self, bookie: BookieProcess, running: asyncio.Task[None]) -> None:
+    async def _wait_bookie_started(self, bookie: BookieProcess, running: asyncio.Task[None]) -> None:
         started = asyncio.get_running_loop().create_task(bookie.started.wait())
         try:
             await asyncio.wait([started, running], return_when=asyncio.FIRST_COMPLETED)
@@ -258,18 +263,18 @@ class Standalone:
         finally:
             started.cancel()
 
-    async def _within(self, work: Coroutine[Any, Any, None], what: str, more_s: float = 0.0) -> None:
-        """Where it is not done within the time for closing, it is left as it is: it may hang with the disk."""
+    async def _run_with_timeout(self, work: Coroutine[Any, Any, None], name: str, more_s: float = 0.0) -> None:
+        """Wait for the work. After the timeout it is left running, since it may hang with the disk."""
         task = asyncio.get_running_loop().create_task(work)
         timeout_s = self.settings.close_timeout_seconds + more_s
         await asyncio.wait([task], timeout=timeout_s)
         if not task.done():
-            _log.warning("%s did not finish within %s s", what, timeout_s)
-            self.hanging.append(what)
+            _log.warning("%s did not finish within %s s", name, timeout_s)
+            self.hanging.append(name)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("%s failed: %s: %s", what, type(error).__name__, error)
+            _log.warning("%s failed: %s: %s", name, type(error).__name__, error)
 
 
-def _reachable(address: str) -> str:
+def _reachable_address(address: str) -> str:
     host, _, port = address.rpartition(":")
     return f"127.0.0.1:{port}" if host in _ANY_HOST else address

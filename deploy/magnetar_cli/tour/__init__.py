@@ -1,15 +1,15 @@
-"""`magnetar tour`, which is what `make run` runs: broker, subscriptions, Spark, in half a minute.
+"""`magnetar tour`, which `make run` runs: a broker, subscriptions and Spark in half a minute.
 
 command.py       the command line
-story.py         the steps, in order, and what ends them
-narrator.py      how they are told, to a terminal and to a file
+steps.py         the steps in order
+narrator.py      the output, on a terminal and elsewhere
 child.py         a process that ends with this one
-server.py        the standalone that all of it happens on
-readings.py      what is published: measurements of which everybody knows what must come out
+server.py        the standalone
+readings.py      the published messages: measurements with known counts
 messaging.py     publishing, and consuming on two types of subscription
-spark_step.py    Spark's process, followed from outside
-spark_query.py   the query itself, in that process
+spark_step.py    Spark's process, and its output
+spark_query.py   the query that runs in that process
 
-Everything that is shown is counted here and now, and held against what must come out; what does not fit ends the tour
-with the exit status 1.
+All results are measured while the tour runs, and compared with the expected ones. If one is wrong, the tour ends with
+exit status 1.
 """

@@ -1,7 +1,7 @@
-"""A process that ends with this one, however this one ends: read line by line, and what it logs kept in a file.
+"""A process that ends with this one. Its output is read line by line, and its log is a file.
 
-It has a session of its own, so that Ctrl-C reaches it through this process alone, which ends it in order. If this one
-is killed the kernel tells it to end (bound_process.py).
+It runs in its own session, so that Ctrl-C doesn't reach it: this process stops it gracefully. If this one is killed,
+the kernel sends SIGTERM to it (bound_process.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from magnetar_cli.bound_process import start_bound
+from magnetar_cli.bound_process import start_bound_process
 
 __all__ = ["Child"]
 
-_PIECE: Final = 65_536
+_READ_BYTES: Final = 65_536
 
 
 class Child:
@@ -30,12 +30,12 @@ class Child:
 
     def __init__(self, log: Path, *command: str, environment: Mapping[str, str] | None = None) -> None:
         self.log = log
-        # How long it may take to end in peace.
-        self.end_s = 20.0
-        # Of its output: what was read behind the last whole line.
-        self._said = b""
+        # Timeout of a graceful shutdown.
+        self.stop_timeout_s = 20.0
+        # Output that was read after the last returned line.
+        self._buffer = b""
         with log.open("ab") as file:
-            self._process = start_bound(
+            self._process = start_bound_process(
                 [sys.executable, "-m", *command],
                 signal.SIGTERM,
                 stdin=subprocess.DEVNULL,
@@ -50,32 +50,32 @@ class Child:
         """Its exit status; None while it runs."""
         return self._process.poll()
 
-    def line(self, timeout_s: float) -> str | None:
-        """The next line of its output; None when there are none left. Raises `TimeoutError`."""
+    def read_line(self, timeout_s: float) -> str | None:
+        """Return the next line of its output, or None at the end of the output. Raise `TimeoutError`."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._said:
+        while b"\n" not in self._buffer:
             readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not readable:
                 raise TimeoutError(f"no output for {timeout_s:.0f} s")
-            piece = os.read(self._process.stdout.fileno(), _PIECE)
+            piece = os.read(self._process.stdout.fileno(), _READ_BYTES)
             if not piece:
                 return None
-            self._said += piece
-        line, _, self._said = self._said.partition(b"\n")
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode(errors="replace")
 
-    def last_words(self, lines: int = 15) -> str:
-        """What it logged last."""
+    def read_log_end(self, lines: int = 15) -> str:
+        """Return the last lines of its log."""
         logged = self.log.read_text(errors="replace").strip().splitlines()
         return "\n".join(logged[-lines:]) or "(it logged nothing)"
 
     def wait(self) -> int:
-        """Its exit status, when it has ended. Raises `subprocess.TimeoutExpired`."""
-        return self._process.wait(self.end_s)
+        """Wait for its end, and return its exit status. Raise `subprocess.TimeoutExpired`."""
+        return self._process.wait(self.stop_timeout_s)
 
     def close(self) -> None:
-        """Tells it to end, and kills it where it does not."""
+        """Stop it by SIGTERM, and kill it after the timeout."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:

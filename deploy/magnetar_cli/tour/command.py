@@ -1,4 +1,4 @@
-"""The command line of the tour."""
+"""`magnetar tour`: the command line."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def tour(
     All data is in temporary folders, which are deleted at the end. Exit status: 0 all results are correct, 1 one is
     not, 130 Ctrl-C before the end of the last step.
     """
-    from magnetar_cli.plain_errors import plain_errors, plain_logs
     from magnetar_cli.tour.narrator import Narrator
-    from magnetar_cli.tour.story import tell_story
+    from magnetar_cli.tour.steps import run_tour
+    from magnetar_cli.user_errors import configure_logs, print_user_errors
 
-    plain_logs()
+    configure_logs()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # what was started is ended on the way
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # the exception stops the child processes
     try:
-        with plain_errors():
-            status = tell_story(Narrator(), once=once, messages=messages)
+        with print_user_errors():
+            status = run_tour(Narrator(), once=once, messages=messages)
     except BrokenPipeError:
-        # Nobody reads any more. Python would say so again at its end.
+        # The reader has closed the pipe. Without this, Python would report it again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     raise typer.Exit(status)

@@ -1,7 +1,6 @@
-"""How the tour is told: a heading for each step, what it does while it does it, and what came of it.
+"""Print the tour: a heading for each step, its progress, and its results.
 
-On a terminal a bar moves while something is counted, and goes when that is done. Elsewhere only whole lines are
-written, each at once.
+On a terminal, progress is a bar that disappears at the end. Elsewhere it is one line.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 __all__ = ["Narrator"]
 
 _INDENT: Final = 3
-_WIDEST: Final = 100
+_MAX_WIDTH: Final = 100
 
 
 class Narrator:
     def __init__(self, console: Console | None = None) -> None:
-        # What this terminal can't show is no reason to end.
+        # Characters that the terminal can't show are replaced.
         if console is None and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         self._console = console or Console(highlight=False)
-        if not self._console.is_terminal or self._console.width > _WIDEST:
-            self._console.width = _WIDEST
+        if not self._console.is_terminal or self._console.width > _MAX_WIDTH:
+            self._console.width = _MAX_WIDTH
 
     def title(self, text: str) -> None:
         self._console.print(f"\n[bold]{text}[/bold]")
@@ -39,17 +38,17 @@ class Narrator:
     def done(self, text: str) -> None:
         self._console.print(Padding(f"[green]✓[/green] {text}", (0, 0, 0, _INDENT - 2), expand=False))
 
-    def failed(self, why: str) -> None:
-        """To standard error, as it stands there."""
+    def failed(self, error: str) -> None:
+        """Print an error to standard error."""
         console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-        console.print(f"\nmagnetar tour: {why}", style="red")
+        console.print(f"\nmagnetar tour: {error}", style="red")
 
-    def show(self, what: RenderableType) -> None:
-        self._console.print(Padding(what, (0, 0, 0, _INDENT), expand=False))
+    def show(self, content: RenderableType) -> None:
+        self._console.print(Padding(content, (0, 0, 0, _INDENT), expand=False))
 
     @contextlib.contextmanager
-    def counting(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Yields what is told how many there are by now. 0 in all: nobody knows."""
+    def counting(self, activity: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show progress. Yield a function that is called with the count so far. `total` 0: unknown."""
         columns = (
             TextColumn(" " * (_INDENT - 2)),
             SpinnerColumn(),
@@ -58,9 +57,9 @@ class Narrator:
             TimeElapsedColumn(),
         )
         if not self._console.is_terminal:
-            self.say(f"[dim]{what} …[/dim]")
+            self.say(f"[dim]{activity} …[/dim]")
             yield lambda count: None
             return
         with Progress(*columns, console=self._console, transient=True) as progress:
-            task = progress.add_task(what, total=total or None)
+            task = progress.add_task(activity, total=total or None)
             yield lambda count: progress.update(task, completed=count)

@@ -1,7 +1,7 @@
-"""What is published: what thermometers in four rooms said within ten minutes. The same each time but for the hour.
+"""The messages of the tour: readings of thermometers in four rooms during ten minutes, the same in each run.
 
-Each reading has a number, by which one that is lost, doubled or out of order is seen; and it is known from the start
-how many there are of each room in each minute, which is what Spark's query must count.
+Each reading has a number, so that lost, duplicate and reordered ones are detected. The expected counts of Spark's
+query, by room and minute, are computed from the same readings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MINUTE_MS", "ROOMS", "Reading", "counts", "number_of", "readings"]
+__all__ = ["MINUTE_MS", "ROOMS", "Reading", "count_by_minute", "generate_readings", "parse_number"]
 
 ROOMS: Final = ("attic", "cellar", "hall", "kitchen")
 MINUTE_MS: Final = 60_000
@@ -28,8 +28,8 @@ class Reading:
     value: bytes
 
 
-def readings(count: int, end_ms: int) -> Iterator[Reading]:
-    """In the order of their numbers; about that of their times, as things are in the world."""
+def generate_readings(count: int, end_ms: int) -> Iterator[Reading]:
+    """Yield readings in the order of their numbers. Their times are only roughly in order, like real event times."""
     chance = random.Random(_SEED)
     begin_ms = end_ms // MINUTE_MS * MINUTE_MS - _MINUTES * MINUTE_MS
     length_ms = _MINUTES * MINUTE_MS
@@ -41,10 +41,10 @@ def readings(count: int, end_ms: int) -> Iterator[Reading]:
         yield Reading(number, room, time_ms, value)
 
 
-def number_of(value: bytes) -> int:
+def parse_number(value: bytes) -> int:
     return int(value[len(b'{"number": ') : value.index(b",")])
 
 
-def counts(all_of_them: Iterator[Reading]) -> Counter[tuple[int, str]]:
-    """How many there are by the minute in which they were taken, in ms, and by room."""
-    return Counter((reading.time_ms // MINUTE_MS * MINUTE_MS, reading.room) for reading in all_of_them)
+def count_by_minute(all_readings: Iterator[Reading]) -> Counter[tuple[int, str]]:
+    """Return the numbers of readings by minute, in ms, and by room."""
+    return Counter((reading.time_ms // MINUTE_MS * MINUTE_MS, reading.room) for reading in all_readings)

@@ -1,10 +1,10 @@
-"""The query that the tour shows, in a process of its own: `python -m magnetar_cli.tour.spark_query URL TOPIC FOLDER`.
+"""The query of the tour, in its own process: `python -m magnetar_cli.tour.spark_query URL TOPIC FOLDER`.
 
-Spark's own voice goes to standard error, which the tour keeps in a file. On standard output is a JSON object a line:
+Spark logs to standard error, which the tour writes to a file. Standard output has one JSON object per line:
 
-    {"spark": "4.3.0"}                                      the session is there
-    {"messages": 25000}                                     so many were counted by now, after each micro-batch
-    {"counts": [{"minute_ms": …, "room": …, "count": …}]}   the end
+    {"spark": "4.3.0"}                                      the session has started
+    {"messages": 25000}                                     the number of messages so far, after each micro-batch
+    {"counts": [{"minute_ms": …, "room": …, "count": …}]}   the result
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 _MESSAGES_PER_BATCH: Final = 50_000
-_LOOK_S: Final = 1
+_POLL_S: Final = 1
 
 
 def main(url: str, topic: str, folder: Path) -> None:
@@ -35,7 +35,7 @@ def main(url: str, topic: str, folder: Path) -> None:
     for name, value in {**_SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    _tell(spark=spark.version)
+    _print(spark=spark.version)
     messages = (
         spark.readStream.format("magnetar")
         .option("url", url)
@@ -46,7 +46,7 @@ def main(url: str, topic: str, folder: Path) -> None:
         .load()
     )
     query = (
-        counted(messages)
+        count_messages(messages)
         .writeStream.format("memory")
         .queryName("counts")
         .outputMode("complete")
@@ -56,12 +56,12 @@ def main(url: str, topic: str, folder: Path) -> None:
     )
     _follow(query)
     rows = [row.asDict() for row in spark.table("counts").collect()]
-    _tell(counts=rows)
+    _print(counts=rows)
     spark.stop()
 
 
-def counted(messages: DataFrame) -> DataFrame:
-    """How many messages there are of each key in each minute of event time."""
+def count_messages(messages: DataFrame) -> DataFrame:
+    """Count messages by key and minute of event time."""
     minute = f.window("event_time", "1 minute").alias("minute")
     room = f.col("key").cast("string").alias("room")
     counts = messages.withWatermark("event_time", "1 minute").groupBy(minute, room).count()
@@ -69,20 +69,20 @@ def counted(messages: DataFrame) -> DataFrame:
 
 
 def _follow(query: StreamingQuery) -> None:
-    """Until it ends; tells after each micro-batch. Raises what the query failed with."""
-    told = 0
+    """Wait until the query has ended, and print its progress. Raise the error of a query that fails."""
+    reported = 0
     while True:
-        over = query.awaitTermination(_LOOK_S)
+        has_ended = query.awaitTermination(_POLL_S)
         done = sum(progress.numInputRows for progress in query.recentProgress)
-        if done > told:
-            told = done
-            _tell(messages=done)
-        if over:
+        if done > reported:
+            reported = done
+            _print(messages=done)
+        if has_ended:
             return
 
 
-def _tell(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+def _print(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
 if __name__ == "__main__":

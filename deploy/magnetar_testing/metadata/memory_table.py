@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from magnetar_metadata.core.paths import ROOT, parent_of
-from magnetar_metadata.core.records import Record
+from magnetar_metadata.node_table import Record
+from magnetar_metadata.paths import ROOT, parent_of
 
 __all__ = ["MemoryTable"]
 
 
 class MemoryTable:
-    """A `NodeTable` that holds all nodes in dictionaries."""
+    """A `WritableNodeTable` that holds all nodes in dictionaries."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {ROOT: Record()}

@@ -1,15 +1,16 @@
 """A metadata server in memory with any number of sessions and injected faults, for tests and the simulation.
 
-Theory of operation ------------------- `MemoryServer` holds the tree. `connect` opens a session and returns its
-`MemoryStore`. A request takes one turn of the event loop to the server and one back, so that concurrent callers
-interleave as over a network. Only `delay_answers` makes it wait longer. Requests of one session are applied in the
-order in which they were made.
+Theory of operation
+-------------------
+`MemoryServer` holds the tree. `connect` opens a session and returns its `MemoryStore`. A request takes one turn of the
+event loop to the server and one back, so that concurrent callers interleave as over a network. Only `delay_answers`
+makes it wait longer. Requests of one session are applied in the order in which they were made.
 
-Time is the clock's. The server ends a session one time-out after the last sign of it: a request, or one of the
-heartbeats that a connected client sends three times per time-out. The session's own store learns of it with the next
-answer that it gets. A client whose request has no answer after two thirds of the time-out gives up: the request ends in
-`OutcomeUnknown`, and the session is suspended. Answers of heartbeats are not missed: a client without requests still
-believes that it is connected, like a process that was paused for a while. Then only `safe_until` is reliable.
+Time is that of the clock. The server ends a session one timeout after it last received something: a request, or one of
+the heartbeats that a connected client sends three times per timeout. The session's own store is notified by the next
+answer that it gets. If a request has no answer after two thirds of the timeout, it ends in `OutcomeUnknown`, and the
+session is suspended. Missing answers to heartbeats have no effect: a client without requests still believes that it is
+connected, like a process that was paused for a while. Then only `safe_until` is reliable.
 
 No timer runs for heartbeats while they arrive. When they stop, the time of the last one is computed.
 
@@ -19,7 +20,7 @@ No timer runs for heartbeats while they arrive. When they stop, the time of the 
   it again, also after a silent cut, and notifies it if its session has ended. `expire` ends the session at once; the
   store is notified at once, too, if it is connected, or with `notify=False` by the next answer only.
 - `cut_silently` drops its requests, or the answers, or both, without notifying it; `heal` ends that.
-- `next_request(store, fault)` queues faults (or None) for its next requests, one each. LOSE_REQUEST: the connection is
+- `queue_faults(store, fault)` queues faults (or None) for its next requests, one each. LOSE_REQUEST: the connection is
   cut before the request is applied, and it never is. LOSE_ANSWER: it is applied, then the connection is cut.
   HOLD_REQUEST: the connection is cut while the request is in flight, and `release` makes it arrive: after the store is
   connected again, and after others have changed the node. As on ZooKeeper it can't arrive after a later change or sync
@@ -39,16 +40,16 @@ import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar_metadata.core import tree
-from magnetar_metadata.core.paths import check_roots, list_visible_names
+from magnetar_metadata import tree
 from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.paths import check_roots, list_visible_names
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
 from magnetar_testing.metadata.memory_table import MemoryTable
 from magnetar_testing.metadata.store import MemoryStore, Operation, Request, ServerConnection
 from magnetar_wire.clock import Clock, Timer
 
-# The heartbeats of a connected client in each session time-out.
+# Number of heartbeats of a connected client per session timeout.
 _HEARTBEATS: Final = 3
 
 
@@ -60,31 +61,31 @@ class Fault(enum.Enum):
     HOLD_REQUEST = "hold request"
 
 
-class SessionLink:
+class ServerSession:
     """The server's state of one session."""
 
     def __init__(self, store: MemoryStore, now: float) -> None:
         self.store = store
         self.connected = True
         self.alive = True
-        # Silent cuts: requests, or answers, are dropped.
-        self.requests_vanish = False
-        self.answers_vanish = False
-        # When the last request arrived, and since when heartbeats arrive.
-        self.heard_at = now
-        self.heartbeats_from = now
+        # A silent cut drops requests, or answers.
+        self.drops_requests = False
+        self.drops_answers = False
+        # The times of the last request, and since which heartbeats arrive.
+        self.last_request_at = now
+        self.heartbeats_since = now
         self.faults: list[Fault | None] = []
         self.held: list[Request] = []
         self.answer_delay_s = 0.0
-        # The old tree that a lagging session reads, and the changes that its watches were not notified of.
-        self.stale: MemoryTable | None = None
-        self.missed_changes = tree.Applied()
+        # The old tree that a lagging session reads, and the changes of which its watches were not notified.
+        self.lagging_table: MemoryTable | None = None
+        self.unseen_changes = tree.Applied()
         # The timer that ends the session. It runs while nothing arrives from the client.
         self.expiry: Timer | None = None
 
-    def arrives(self) -> bool:
+    def requests_arrive(self) -> bool:
         """Return whether the session's requests arrive."""
-        return self.connected and not self.requests_vanish
+        return self.connected and not self.drops_requests
 
 
 class MemoryServer:
@@ -95,7 +96,7 @@ class MemoryServer:
         self._roots = check_roots(subtree_roots)
         self.session_timeout_s = session_timeout_s
         self.table = MemoryTable()
-        self._links: dict[int, SessionLink] = {}
+        self._links: dict[int, ServerSession] = {}
         self._next_session_id = 1
 
     def connect(self, session_timeout_s: float | None = None) -> MemoryStore:
@@ -108,12 +109,12 @@ class MemoryServer:
             close=lambda: self.close_session(store),
         )
         store = MemoryStore(connection, self._clock, session, self._roots)
-        self._links[session.id] = SessionLink(store, self._clock.monotonic())
+        self._links[session.id] = ServerSession(store, self._clock.monotonic())
         return store
 
     def suspend(self, store: MemoryStore) -> None:
         """Cut the store's connection."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is None or not link.connected:
             return
         link.connected = False
@@ -122,33 +123,33 @@ class MemoryServer:
 
     def resume(self, store: MemoryStore) -> None:
         """Connect the store again."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is None:
             return
         link.connected = True
-        link.requests_vanish = link.answers_vanish = False
+        link.drops_requests = link.drops_answers = False
         self._stop_expiry(link)
         if link.alive:
             store.reconnected()
         else:
-            self.notify_of_end(link)
+            self.notify_session_end(link)
 
     def cut_silently(self, store: MemoryStore, *, requests: bool = True, answers: bool = True) -> None:
         """Drop the store's requests, or their answers, from now on."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is None:
             return
-        link.requests_vanish = link.requests_vanish or requests
-        link.answers_vanish = link.answers_vanish or answers
+        link.drops_requests = link.drops_requests or requests
+        link.drops_answers = link.drops_answers or answers
         if requests:
             self._start_expiry(link)
 
     def heal(self, store: MemoryStore) -> None:
         """End a silent cut. If the session has ended, the answer to the store's next heartbeat reports it."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is None:
             return
-        link.requests_vanish = link.answers_vanish = False
+        link.drops_requests = link.drops_answers = False
         if not link.connected:
             return
         self._stop_expiry(link)
@@ -160,24 +161,24 @@ class MemoryServer:
 
     def expire(self, store: MemoryStore, *, notify: bool = True) -> None:
         """End the store's session, and notify the store if it is connected, or by its next answer."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is None:
             return
         self.end_session(link)
         if link.connected and notify:
-            self.notify_of_end(link)
-        elif link.arrives():
+            self.notify_session_end(link)
+        elif link.requests_arrive():
             self._answer_next_heartbeat(link)
 
-    def next_request(self, store: MemoryStore, *faults: Fault | None) -> None:
+    def queue_faults(self, store: MemoryStore, *faults: Fault | None) -> None:
         """Queue faults for the store's next requests, one each."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is not None:
             link.faults.extend(faults)
 
     def release(self, store: MemoryStore) -> int:
         """Let the held requests arrive. Return how many of them were applied."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is None:
             return 0
         held, link.held = link.held, []
@@ -187,25 +188,25 @@ class MemoryServer:
 
     def delay_answers(self, store: MemoryStore, seconds: float) -> None:
         """Delay each answer to the store."""
-        link = self.find_link(store)
+        link = self.find_session(store)
         if link is not None:
             link.answer_delay_s = seconds
 
     def lag(self, store: MemoryStore) -> None:
         """Make the store read from the tree as it is now."""
-        link = self.find_link(store)
-        if link is not None and link.stale is None:
-            link.stale = self.table.copy()
+        link = self.find_session(store)
+        if link is not None and link.lagging_table is None:
+            link.lagging_table = self.table.copy()
 
     def receive(self, store: MemoryStore, request: Request) -> None:
         """Receive a request, inject its fault, and answer it."""
-        link = self.find_link(store)
-        if link is None or not link.arrives():
+        link = self.find_session(store)
+        if link is None or not link.requests_arrive():
             return
         if not link.alive:
-            self.notify_of_end(link)
+            self.notify_session_end(link)
             return
-        link.heard_at = self._clock.monotonic()
+        link.last_request_at = self._clock.monotonic()
         fault = link.faults.pop(0) if link.faults else None
         if fault is Fault.HOLD_REQUEST:
             link.held.append(request)
@@ -223,38 +224,38 @@ class MemoryServer:
             asyncio.get_running_loop().call_soon(self._answer, link, request)
 
     def close_session(self, store: MemoryStore) -> None:
-        """End the session of a closed store. If the request does not arrive, the session ends by its time-out."""
-        link = self.find_link(store)
+        """End the session of a closed store. If the request does not arrive, the session times out."""
+        link = self.find_session(store)
         if link is None:
             return
-        if link.arrives():
+        if link.requests_arrive():
             self.end_session(link)
         else:
             link.connected = False
         self._forget_if_over(link)
 
-    def table_for(self, store: MemoryStore) -> MemoryTable:
+    def choose_table(self, store: MemoryStore) -> MemoryTable:
         """Return the tree that the store reads."""
-        link = self.find_link(store)
-        return self.table if link is None or link.stale is None else link.stale
+        link = self.find_session(store)
+        return self.table if link is None or link.lagging_table is None else link.lagging_table
 
-    def change(self, store: MemoryStore, request: Request) -> tree.Applied:
-        """Apply a transaction. Raise its refusal."""
+    def apply_transaction(self, store: MemoryStore, request: Request) -> tree.Applied:
+        """Apply a transaction. Raise the error that refuses it."""
         applied = tree.apply_changes(self.table, request.changes, store.session.id)
-        self.catch_up(store)
+        self.end_lag(store)
         self.notify_sessions(applied)
         return applied
 
-    def catch_up(self, store: MemoryStore) -> None:
-        """Let a lagging store see all changes."""
-        link = self.find_link(store)
+    def end_lag(self, store: MemoryStore) -> None:
+        """Show all changes to a lagging store."""
+        link = self.find_session(store)
         if link is None:
             return
-        link.stale = None
-        missed, link.missed_changes = link.missed_changes, tree.Applied()
+        link.lagging_table = None
+        missed, link.unseen_changes = link.unseen_changes, tree.Applied()
         store.flags.set_flags(missed.changed, missed.children_changed)
 
-    def _apply(self, link: SessionLink, request: Request) -> bool:
+    def _apply(self, link: ServerSession, request: Request) -> bool:
         try:
             request.result = self._perform(link.store, request)
         except MetadataError as error:
@@ -262,7 +263,7 @@ class MemoryServer:
         return request.refused is None
 
     def _perform(self, store: MemoryStore, request: Request) -> Any:
-        table = self.table_for(store)
+        table = self.choose_table(store)
         match request.operation:
             case Operation.GET:
                 record = table.get(request.path)
@@ -273,51 +274,52 @@ class MemoryServer:
             case Operation.CHILDREN:
                 return list_visible_names(request.path, table.child_names(request.path))
             case Operation.CHANGE:
-                return self.change(store, request).results
+                return self.apply_transaction(store, request).results
             case Operation.SYNC:
-                self.catch_up(store)
+                self.end_lag(store)
             case Operation.PING:
                 pass
         return None
 
-    def _answer(self, link: SessionLink, request: Request) -> None:
-        if not link.answers_vanish:
+    def _answer(self, link: ServerSession, request: Request) -> None:
+        if not link.drops_answers:
             request.answer()
 
-    def _start_expiry(self, link: SessionLink) -> None:
-        """Start the time-out of a session whose requests don't arrive any more, from its last sign."""
+    def _start_expiry(self, link: ServerSession) -> None:
+        """Start the timeout of a session whose requests don't arrive any more. It counts from the last heartbeat or
+        request."""
         if link.expiry is not None or not link.alive:
             return
         now, timeout_s = self._clock.monotonic(), link.store.session.timeout_s
-        last_heartbeat = now - (now - link.heartbeats_from) % (timeout_s / _HEARTBEATS)
-        link.heard_at = max(link.heard_at, last_heartbeat)
-        link.expiry = self._clock.call_later(link.heard_at + timeout_s - now, lambda: self.end_session(link))
+        last_heartbeat = now - (now - link.heartbeats_since) % (timeout_s / _HEARTBEATS)
+        link.last_request_at = max(link.last_request_at, last_heartbeat)
+        link.expiry = self._clock.call_later(link.last_request_at + timeout_s - now, lambda: self.end_session(link))
 
-    def _stop_expiry(self, link: SessionLink) -> None:
-        link.heard_at = link.heartbeats_from = self._clock.monotonic()
+    def _stop_expiry(self, link: ServerSession) -> None:
+        link.last_request_at = link.heartbeats_since = self._clock.monotonic()
         if link.expiry is not None:
             link.expiry.cancel()
             link.expiry = None
 
-    def _answer_next_heartbeat(self, link: SessionLink) -> None:
+    def _answer_next_heartbeat(self, link: ServerSession) -> None:
         def heartbeat() -> None:
-            if link.arrives():
-                self.notify_of_end(link)
+            if link.requests_arrive():
+                self.notify_session_end(link)
 
         self._clock.call_later(link.store.session.timeout_s / _HEARTBEATS, heartbeat)
 
-    def notify_of_end(self, link: SessionLink) -> None:
+    def notify_session_end(self, link: ServerSession) -> None:
         """Notify the store that its session has ended, if answers reach it."""
-        if not link.answers_vanish:
+        if not link.drops_answers:
             link.store.lost("the server ended it, or it timed out")
             self._forget_if_over(link)
 
-    def _forget_if_over(self, link: SessionLink) -> None:
+    def _forget_if_over(self, link: ServerSession) -> None:
         """Forget a session when both sides know that it has ended."""
         if not link.alive and link.store.session.state is SessionState.LOST:
             self._links.pop(link.store.session.id, None)
 
-    def end_session(self, link: SessionLink) -> None:
+    def end_session(self, link: ServerSession) -> None:
         """End a session: delete its ephemeral nodes."""
         if not link.alive:
             return
@@ -337,13 +339,13 @@ class MemoryServer:
     def notify_sessions(self, applied: tree.Applied) -> None:
         """Set the flags of watches of all connected sessions. A lagging session gets the changes later."""
         for link in list(self._links.values()):
-            if link.stale is not None:
-                link.missed_changes.changed += applied.changed
-                link.missed_changes.children_changed += applied.children_changed
-            elif link.alive and link.connected and not link.answers_vanish:
+            if link.lagging_table is not None:
+                link.unseen_changes.changed += applied.changed
+                link.unseen_changes.children_changed += applied.children_changed
+            elif link.alive and link.connected and not link.drops_answers:
                 # The other stores' flags are set when they are connected again.
                 link.store.flags.set_flags(applied.changed, applied.children_changed)
 
-    def find_link(self, store: MemoryStore) -> SessionLink | None:
+    def find_session(self, store: MemoryStore) -> ServerSession | None:
         """Return the server's state of a session; None if it has ended and its store knows it."""
         return self._links.get(store.session.id)

@@ -1,4 +1,4 @@
-"""One session with the in-memory server (`server.py`): the client's side.
+"""The client of the in-memory server (`server.py`): one session.
 
 A request that waits for its answer is in `_in_flight`, in order, so that a cut connection ends all of them. An answer
 to a request that has ended already (its caller was cancelled, or got `OutcomeUnknown`) is dropped.
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_declared, check_path
 from magnetar_metadata.errors import MetadataError, OutcomeUnknown
+from magnetar_metadata.paths import check_declared, check_path
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.transaction_check import check_transaction
 from magnetar_metadata.watch_flags import WatchFlag, WatchFlags
 from magnetar_wire.clock import Clock
 
@@ -34,7 +34,7 @@ class Operation(enum.Enum):
     PING = "ping"
 
 
-# The leader takes these. Once it has taken one, an earlier request of the session can't arrive any more.
+# Handled by the leader, after which no earlier request of the session can arrive any more.
 _LEADER_OPERATIONS = (Operation.CHANGE, Operation.SYNC, Operation.PING)
 
 
@@ -193,8 +193,8 @@ class MemoryStore(MetadataStore):
             timer.cancel()
             if future in self._in_flight:
                 self._in_flight.remove(future)
-            # A refusal is an answer, too. Reads and syncs don't prove that the session lives, as with ZooKeeper: there
-            # a server without a majority answers them.
+            # A refusal is an answer, too. Reads and syncs don't prove that the session is alive, as with ZooKeeper:
+            # a server without a majority answers them there, too.
             answered = future.done() and not future.cancelled() and not isinstance(future.exception(), OutcomeUnknown)
             if answered and operation in (Operation.CHANGE, Operation.PING):
                 self._session.answered(sent_at)

@@ -28,11 +28,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from magnetar_metadata.core import tree
-from magnetar_metadata.core.records import NodeTable, Overlay, Record
+from magnetar_metadata import tree
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch
 from magnetar_metadata.errors import OutcomeUnknown, Refused, StoreFull
 from magnetar_metadata.locked_folder import DurableMark
+from magnetar_metadata.node_table import NodeTable, Overlay, Record
 from magnetar_metadata.store import Change
 
 log = logging.getLogger(__name__)

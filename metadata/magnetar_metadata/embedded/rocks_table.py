@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
-from magnetar_metadata.core.paths import ROOT, parent_of
-from magnetar_metadata.core.records import Record
 from magnetar_metadata.errors import MetadataError, StoreDamaged
+from magnetar_metadata.node_table import Record
+from magnetar_metadata.paths import ROOT, parent_of
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def _options(recovery: Any) -> Any:
 
 
 class RocksTable:
-    """A read-only `NodeTable`. Changes are put into a batch (`fill`), so that they are written together."""
+    """A `NodeTable`. Changes are put into a batch (`fill`), so that they are written together."""
 
     def __init__(self, database: Any) -> None:
         self._database = database
@@ -108,12 +108,6 @@ class RocksTable:
         prefix = path.encode() + b"\0"
         for key in self._keys(prefix):
             yield key[len(prefix) :].decode()
-
-    def put(self, path: str, record: Record) -> None:
-        raise NotImplementedError("RocksDB must be written in batches")
-
-    def delete(self, path: str) -> None:
-        raise NotImplementedError("RocksDB must be written in batches")
 
     def fill(self, batch: Any, changed: dict[str, Record | None], before: dict[str, Record | None]) -> None:
         """Put the changes into a batch. `before` has the records that they replace."""

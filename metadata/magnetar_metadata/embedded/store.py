@@ -22,16 +22,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_declared, check_path, check_roots, list_visible_names
-from magnetar_metadata.core.tree import Applied
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
 from magnetar_metadata.errors import NoStore, OutcomeUnknown, Refused, StoreDamaged, StoreInUse
 from magnetar_metadata.locked_folder import DurableMark, FolderInUse, fork_handling
 from magnetar_metadata.locked_folder.durable_mark import MARK_NAME
+from magnetar_metadata.paths import check_declared, check_path, check_roots, list_visible_names
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.transaction_check import check_transaction
+from magnetar_metadata.tree import Applied
 from magnetar_metadata.watch_flags import WatchFlag, WatchFlags
 from magnetar_wire.clock import Clock
 

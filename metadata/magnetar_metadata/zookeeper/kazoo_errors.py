@@ -12,7 +12,6 @@ from typing import Final
 
 from kazoo import exceptions as kazoo
 
-from magnetar_metadata.core.multi import Refusal
 from magnetar_metadata.errors import (
     BadVersion,
     MetadataError,
@@ -24,6 +23,7 @@ from magnetar_metadata.errors import (
     OutcomeUnknown,
     Refused,
 )
+from magnetar_metadata.zookeeper.multi_plan import Refusal
 
 _LEARNED: Final = {
     kazoo.NoNodeError: Refusal.NO_NODE,

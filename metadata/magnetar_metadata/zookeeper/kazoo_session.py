@@ -9,23 +9,19 @@ so that an answer from before the connection broke arrives before the news that 
 kazoo (2.11) behaves in some ways that are wrong here. These are the remedies:
 
 - After a session is lost, it opens another one. Here, a lost session is final: the handler, which creates kazoo's
-sockets,
-  creates no more as soon as kazoo knows of the loss.
+  sockets, creates no more as soon as kazoo knows of the loss.
 - It accepts requests without a connection, and sends them later. Here, they are rejected by our own state, which lags
-behind
-  kazoo's for a moment. A request that slips through may be sent after a reconnect; it has already failed with
+  behind kazoo's for a moment. A request that slips through may be sent after a reconnect; it has already failed with
   `OutcomeUnknown`.
 - It detects a silent server by its own pings, which it omits while requests are sent. A process that sends one request
-per
-  second would wait for a stopped server for ever. Here, a request that is not answered within two thirds of the session
-  time-out (as in ZooKeeper's own client) fails with `OutcomeUnknown`, and the connection is cut, while there is still
-  time to connect to another server.
+  per second would wait for a stopped server for ever. Here, a request that is not answered within two thirds of the
+  session time-out (as in ZooKeeper's own client) fails with `OutcomeUnknown`, and the connection is cut, while there is
+  still time to connect to another server.
 - It waits for the answer to its session request for the whole session time-out. A server that is just starting accepts
   connections, and loses early requests. Here, the first attempt waits `_FIRST_PATIENCE_S`, and each further attempt
   without an answer twice as long, so that slow servers have enough time, too.
 - It wakes its thread through a socket pair that is full after about 270 requests, and then blocks the caller. So at
-most
-  `_AT_ONCE` requests are passed to it at a time.
+  most `_AT_ONCE` requests are passed to it at a time.
 - An unknown error code ends its thread and leaves the request without an answer. The state LOST follows, which ends all
   pending requests here.
 - It does not report the negotiated time-out, nor when it requested the session. Both are read from its messages.

@@ -2,7 +2,7 @@
 
 The tree is ZooKeeper's own, below a `chroot` if one is given. This module translates the store's requests. The session
 with its threads is in `kazoo_session.py`, watches in `watches.py`, the conversion of a transaction into a multi in
-`../core/multi.py`, and the meaning of errors in `kazoo_errors.py`.
+`multi_plan.py`, and the meaning of errors in `kazoo_errors.py`.
 
 All changes are multis, even single ones: there is one way to fail instead of five. `ping` is a multi, too, which checks
 nothing: its answer always requires the agreement of a majority.
@@ -13,7 +13,7 @@ applied and answered, and lacks all changes of the next leader if this one has n
 Servers apply changes in one order, so after a ping's answer the tree has every change that was answered before.
 
 Each ping is a write by a majority, and clients can cause a broker to sync. So concurrent calls share one
-(`../shared_sync.py`).
+(`shared_sync.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar_metadata.core.changes import MAX_CHROOT_BYTES, check_transaction
-from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
-from magnetar_metadata.core.paths import (
+from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NoStore, NotSent, OutcomeUnknown, Unavailable
+from magnetar_metadata.paths import (
     ROOT,
     ancestors_of,
     check_declared,
@@ -33,13 +32,14 @@ from magnetar_metadata.core.paths import (
     counter_path,
     list_visible_names,
 )
-from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NoStore, NotSent, OutcomeUnknown, Unavailable
 from magnetar_metadata.session import StoreSession
-from magnetar_metadata.shared_sync import SharedSync
 from magnetar_metadata.store import ABSENT, ANY, Change, ChangeResult, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.transaction_check import MAX_CHROOT_BYTES, check_transaction
 from magnetar_metadata.watch_flags import WatchFlag
 from magnetar_metadata.zookeeper.kazoo_errors import find_failed_operation, refused, to_metadata_error, to_refusal
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
+from magnetar_metadata.zookeeper.multi_plan import Kind, MultiPlan, Next, Operation, Role
+from magnetar_metadata.zookeeper.shared_sync import SharedSync
 from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
 from magnetar_wire.clock import Clock
 

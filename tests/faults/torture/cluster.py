@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from magnetar_bookie.auto_recovery.decommission import NotLeaving, cancel_decommission, decommission_progress
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, read_decommission_progress
+from magnetar_bookie.auto_recovery.errors import NotLeaving
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import ClusterError, NoSuchName
 from magnetar_cli.cluster.daemon_parts import BrokerPart
-from magnetar_cli.connection import connected, impatient
+from magnetar_cli.ledger_connection import open_ledger_client, shorten_connect_timeout
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.randomness import Randomness
 from tests.faults.checker.recorder import Recorder
@@ -282,8 +283,8 @@ class Cluster(System):
         """It is not marked as leaving any more, or else it would be emptied yet. False: it is struck off, for good."""
         while True:
             try:
-                async with connected(impatient(self.metadata)) as client:
-                    progress = await decommission_progress(client, bookie)
+                async with open_ledger_client(shorten_connect_timeout(self.metadata)) as client:
+                    progress = await read_decommission_progress(client, bookie)
                     if progress is not None and not progress.done:
                         await cancel_decommission(client, bookie)
                     return progress is None or not progress.done

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from magnetar_cli.cluster import ClusterError, LocalCluster
 from magnetar_cli.cluster.errors import NoCluster, NoSuchName, NotStarted, NotThere
 from magnetar_cli.cluster.process import is_paused, send
-from magnetar_cli.local_zookeeper import mode_at
+from magnetar_cli.zookeeper_server import read_server_mode
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
 
 __all__ = ["START_S", "Launcher"]
@@ -97,7 +97,7 @@ class Launcher:
             return False
 
     def paused(self, name: str) -> bool:
-        process = self.local.daemon_part(name).place.process
+        process = self.local.daemon_part(name).record.process
         return process is not None and is_paused(process)
 
     async def waits_for(self, name: str) -> str:
@@ -108,9 +108,9 @@ class Launcher:
                 return f"{name} does not run"
             servers = self._zookeeper_ports()
             if name in servers:
-                return "" if mode_at(servers[name]) else f"{name} does not serve yet"
+                return "" if read_server_mode(servers[name]) else f"{name} does not serve yet"
             try:
-                why = self.local.daemon_part(name).waits_for()
+                why = self.local.daemon_part(name).find_unready_reason()
             except NoSuchName as error:
                 return str(error)
             return why and f"{name}: {why}"
@@ -138,7 +138,7 @@ class Launcher:
         """To brokers and bookies: ZooKeeper's servers have their turn afterwards."""
         for name in names:
             with contextlib.suppress(NoSuchName):
-                if process := self.local.daemon_part(name).place.process:
+                if process := self.local.daemon_part(name).record.process:
                     send(process, number)
 
     async def _if_there(self, act: Callable[[], object]) -> None:

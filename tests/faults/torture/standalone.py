@@ -16,7 +16,7 @@ from typing import Final, NoReturn, Self
 import psutil
 
 from magnetar_cli.cluster.ports import LOOPBACK, free_port
-from magnetar_cli.http_asking import ask_http, reasons_shown
+from magnetar_cli.http_request import format_reasons, request_http
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import Randomness
@@ -171,10 +171,10 @@ class Standalone(System):
     async def _waits_for(self) -> str:
         if not self.running(_NAME):
             return f"{_NAME} has ended: see {self.server.log}"
-        status, answer = await asyncio.to_thread(ask_http, self.server.http_url.removeprefix("http://"), "/ready")
+        status, answer = await asyncio.to_thread(request_http, self.server.http_url.removeprefix("http://"), "/ready")
         if status == 200:
             return ""
-        return f"{_NAME}: {'it does not answer yet' if status is None else reasons_shown(answer)}"
+        return f"{_NAME}: {'it does not answer yet' if status is None else format_reasons(answer)}"
 
     def _tell_to_end(self, name: str, number: signal.Signals) -> None:
         if self.running(name):

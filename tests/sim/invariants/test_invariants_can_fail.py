@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord
-from magnetar_metadata.core.envelope import Envelope
-from magnetar_metadata.core.records import Record
+from magnetar_metadata.envelope import Envelope
+from magnetar_metadata.node_table import Record
 from magnetar_protos import ledger_pb2
 from magnetar_protos.frame_pb2 import Frame, Run
 from tests.sim.chance import Chance

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission
+from magnetar_bookie.auto_recovery.decommission import start_decommission
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
@@ -45,7 +45,7 @@ class Admin(ChainWriter):
                 elif what == "recover":
                     await self._recover(client, whom)
                 else:
-                    await decommission(client, whom)
+                    await start_decommission(client, whom)
             except LedgerError as error:
                 self.trace(f"could not {what} {whom}: {type(error).__name__}: {error}")
                 self.world.count(f"admin: {type(error).__name__}")

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar_metadata.core import tree
-from magnetar_metadata.core.paths import parent_of
-from magnetar_metadata.core.records import Record
+from magnetar_metadata import tree
+from magnetar_metadata.node_table import Record
+from magnetar_metadata.paths import parent_of
 from magnetar_metadata.store import Check, Delete, Put
-from magnetar_testing.metadata.server import Fault, MemoryServer, SessionLink
+from magnetar_testing.metadata.server import Fault, MemoryServer, ServerSession
 from magnetar_testing.metadata.store import MemoryStore, Request
 from tests.sim.clock import ProcessClock
 from tests.sim.loop import SimulatedLoop
@@ -70,11 +70,11 @@ class SimulatedMetadata(MemoryServer):
     def names(self, path: str) -> list[str]:
         return sorted(self.table.child_names(path))
 
-    def change(self, store: MemoryStore, request: Request) -> tree.Applied:
+    def apply_transaction(self, store: MemoryStore, request: Request) -> tree.Applied:
         records = {
             change.path: self.table.get(change.path) for change in request.changes if not isinstance(change, Check)
         }
-        applied = super().change(store, request)
+        applied = super().apply_transaction(store, request)
         owner = self._owners[store.session.id]
         for path, record in records.items():
             if record is not None and record.ephemeral_owner not in (0, store.session.id):
@@ -95,11 +95,11 @@ class SimulatedMetadata(MemoryServer):
 
     def receive(self, store: MemoryStore, request: Request) -> None:
         strike = self._strikes.get(store.session.id) if self._strikes else None
-        link = self.find_link(store)
+        link = self.find_session(store)
         if (
             strike is None
             or link is None
-            or not (link.alive and link.arrives())
+            or not (link.alive and link.requests_arrive())
             or not any(change.path.startswith(strike.below) for change in request.changes)
         ):
             super().receive(store, request)
@@ -137,25 +137,25 @@ class SimulatedMetadata(MemoryServer):
         super().expire(store, notify=notify)
         self._by_force = False
 
-    def end_session(self, link: SessionLink) -> None:
+    def end_session(self, link: ServerSession) -> None:
         if link.alive and not self._by_force:
             self._is_over(link)
         super().end_session(link)
 
-    def _is_over(self, link: SessionLink) -> None:
+    def _is_over(self, link: ServerSession) -> None:
         process = self._owners[link.store.session.id]
         newest = max(number for number, owner in self._owners.items() if owner is process)
         if newest == link.store.session.id and process not in self.over:
             self.over[process] = self._loop.elapsed_s
             self.on_over(process, link.store)
 
-    def notify_of_end(self, link: SessionLink) -> None:
+    def notify_session_end(self, link: ServerSession) -> None:
         self._as_owner(link, self._is_told, link)
 
-    def _is_told(self, link: SessionLink) -> None:
-        if not link.answers_vanish:
+    def _is_told(self, link: ServerSession) -> None:
+        if not link.drops_answers:
             self._is_over(link)
-        super().notify_of_end(link)
+        super().notify_session_end(link)
 
-    def _as_owner(self, link: SessionLink, callback: Callable[..., object], *args: Any) -> None:
+    def _as_owner(self, link: ServerSession, callback: Callable[..., object], *args: Any) -> None:
         self._owners[link.store.session.id].call_soon(callback, *args)

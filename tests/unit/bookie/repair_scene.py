@@ -1,4 +1,4 @@
-"""A small cluster for tests of auto-recovery: real bookies on simulated disks, a metadata server, and time by hand."""
+"""A small cluster for tests of auto-recovery: real bookies, simulated disks, a metadata server, a manual clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
-from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
@@ -39,7 +39,7 @@ PATIENT = AutoRecoverySettings(
     progress_interval_seconds=0,
     metadata_retry_seconds=0.5,
 )
-# Writers that add nothing leave lost bookies to auto-recovery here.
+# Writers that add nothing don't replace lost bookies here: auto-recovery does.
 _CLIENT = LedgerClientSettings(
     explicit_lac_interval_ms=0,
     add_entry_timeout_seconds=2,
@@ -51,12 +51,12 @@ _TICK_S = 0.1
 
 
 class SceneBookie:
-    """A bookie with a cookie. `come` and `go` as its process does."""
+    """A bookie with a cookie. `come` and `go` do what the start and the crash of its process do."""
 
     def __init__(self, of: Scene, bookie_id: str) -> None:
         self.of = of
         self.bookie_id = bookie_id
-        # No latency, and so no need to have time pass for a sync.
+        # Without latency, a sync needs no advance of the clock.
         faults = DiskFaults(shortest_sync_s=0, longest_sync_s=0, longest_read_s=0)
         self.disk = SimulatedDisk(SystemClock(), SeededRandomness(bookie_id), faults)
         self.bookie: Bookie | None = None
@@ -71,7 +71,7 @@ class SceneBookie:
         await register_bookie(self.store, self.bookie_id, self.listener.address, read_only=read_only)
 
     async def go(self) -> None:
-        """Dies, and with it its registration."""
+        """Crash the bookie, and end its session."""
         if self.listener is not None and self.bookie is not None and self.store is not None:
             self.disk.crash()
             await self.listener.close()
@@ -80,7 +80,7 @@ class SceneBookie:
             self.listener = self.bookie = self.store = None
 
     def holds(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether the record is on the disk, whole."""
+        """Return whether the undamaged record is on the disk."""
         record = self.disk.durable_record(ledger_id, entry_id)
         try:
             return isinstance(record, bytes) and check_record(record, ledger_id, entry_id) is not None
@@ -138,15 +138,15 @@ class Scene:
         return self.tasks[-1]
 
     async def auto_recovery(self, bookie_id: str = "b1", settings: AutoRecoverySettings | None = None) -> LedgerClient:
-        """Has it run; the client, and by it the session, that it runs on."""
+        """Run auto-recovery, and return its client."""
         client = await self.new_client()
         self.spawn(AutoRecovery(bookie_id, client, settings or self.settings).run())
         return client
 
     def auditor(self, client: LedgerClient | None = None, settings: AutoRecoverySettings | None = None) -> Auditor:
-        """One that is asked to `scan` by hand."""
+        """Return an auditor that does nothing until the test calls `scan`."""
         client, settings = client or self.client, settings or self.settings
-        return Auditor(client, Cluster(client, settings), settings, lambda: True)
+        return Auditor(client, BookieWatcher(client, settings), settings, lambda: True)
 
     async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2, *, claim: bool = True) -> LedgerWriter:
         made, writer = await self.client.create(Striping(ensemble, write, ack), "a test")
@@ -155,7 +155,7 @@ class Scene:
         return writer
 
     async def ledger(self, entries: int, ensemble: int = 3, write: int = 3, ack: int = 2) -> int:
-        """A closed one."""
+        """Return the id of a new closed ledger."""
         writer = await self.writer(ensemble, write, ack)
         for number in range(entries):
             await self.over(writer.add(b"entry %d" % number))
@@ -166,13 +166,13 @@ class Scene:
         return await self.client.ledgers.read(ledger_id, fresh=True)
 
     async def over(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What the work comes to; time passes as long as it takes."""
+        """Return the result of the work, and advance the clock until it is done."""
         task = asyncio.get_running_loop().create_task(work)
         await self.until(task.done, "the work is over")
         return await task
 
     async def until(self, condition: Callable[[], bool | Awaitable[bool]], what: str, limit_s: float = 600) -> None:
-        """Has time pass until the condition holds."""
+        """Advance the clock until the condition holds."""
         passed = 0.0
         while True:
             for _ in range(_TURNS):
@@ -180,7 +180,7 @@ class Scene:
             holds = condition()
             if holds if isinstance(holds, bool) else await holds:
                 return
-            assert passed < limit_s, f"{limit_s} s passed in vain until {what}"
+            assert passed < limit_s, f"{limit_s} s passed, but not until {what}"
             self.clock.advance(_TICK_S)
             passed += _TICK_S
 
@@ -189,7 +189,7 @@ class Scene:
         await self.until(lambda: self.clock.monotonic() >= until, f"{seconds} s have passed")
 
     async def whole(self, ledger_id: int, without: Sequence[str] = ()) -> bool:
-        """Whether the ledger is closed, and every slot of it on the disk of a bookie that may be named."""
+        """Return whether the ledger is closed and fully replicated, and names no bookie of `without`."""
         metadata = await self.metadata(ledger_id)
         return metadata.closed and all(
             bookie not in without and self.bookies[bookie].holds(ledger_id, entry_id)

@@ -211,9 +211,9 @@ async def test_start_waits_for_a_metadata_store_that_gives_no_answer() -> None:
     async def open_metadata() -> MemoryStore:
         store = await opened()
         for _ in range(len(machine.sessions)):
-            machine.server.next_request(store, None)
+            machine.server.queue_faults(store, None)
         if faults:
-            machine.server.next_request(store, faults.pop())
+            machine.server.queue_faults(store, faults.pop())
             asyncio.get_running_loop().call_later(0.02, machine.server.resume, store)
         return store
 

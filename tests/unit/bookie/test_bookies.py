@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.core.placement import SpreadPlacement
@@ -43,7 +43,7 @@ async def test_bookie_list_follows_registrations_and_decommissions(scene: Scene)
     await b2.store.put(paths.available("b2"), said, 0)
     await scene.settled(lambda: bookies.writable() == ["b3", "b4"])
     assert bookies.alive()["b2"].read_only
-    await decommission(await scene.client(), "b3")
+    await start_decommission(await scene.client(), "b3")
     await scene.settled(lambda: bookies.writable() == ["b4"])
     assert told[-1] == ["b4"]
     stop()
@@ -137,7 +137,7 @@ async def test_a_bookie_is_called_at_its_last_address_registered_or_not(scene: S
 async def test_a_mark_that_changes_while_a_new_bookie_is_read_is_not_missed(scene: Scene) -> None:
     """Its cookie was read with the mark, and arrives when the mark is cancelled already."""
     operator = await scene.client()
-    await decommission(operator, "b1")
+    await start_decommission(operator, "b1")
     await scene.bookies["b1"].go()
     await scene.settled(lambda: "b1" not in operator.bookies.alive())
     late = scene.server.connect()

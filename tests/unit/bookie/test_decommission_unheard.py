@@ -1,4 +1,4 @@
-"""A client that has not heard of a decommission names the bookie in no ledger: the transaction checks its cookie."""
+"""A client that does not know of a decommission names the bookie in no ledger: the transaction checks its cookie."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, start_decommission
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
+from magnetar_bookie.auto_recovery.lost_bookies import ClusterView
 from magnetar_bookie.client.bookies import Bookies
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
@@ -26,7 +26,7 @@ ONE = Striping(1, 1, 1)
 
 
 class Prefers(SpreadPlacement):
-    """Replaces a bookie by this one, if it may be chosen."""
+    """Choose this bookie as the replacement if it is a candidate."""
 
     def __init__(self, preferred: str) -> None:
         self._preferred = preferred
@@ -38,12 +38,12 @@ class Prefers(SpreadPlacement):
 
 
 async def deaf_client(of: Scene) -> LedgerClient:
-    """It never hears that the bookies which are being decommissioned have changed."""
+    """Return a client that sees no changes of the decommissions."""
 
-    async def hears_nothing(bookies: Bookies) -> None:
+    async def ignore(bookies: Bookies) -> None:
         pass
 
-    with patch.object(Bookies, "_read_leaving", hears_nothing):
+    with patch.object(Bookies, "_read_leaving", ignore):
         return await of.new_client()
 
 
@@ -51,7 +51,7 @@ async def test_a_new_ledger_is_not_made_on_a_bookie_that_leaves() -> None:
     """STO-2: with an ack quorum of one an entry would be acknowledged by that bookie alone."""
     async with Scene(bookies=3) as of:
         client = await deaf_client(of)
-        await decommission(of.client, "b2")
+        await start_decommission(of.client, "b2")
         assert "b2" in client.bookies.writable()
         for _ in range(12):
             made, _ = await client.create(ONE, "a test")
@@ -64,24 +64,24 @@ async def test_ledger_creation_takes_a_single_store_transaction() -> None:
     async with Scene(bookies=3) as of:
         store = of.client.ledgers.store
         await of.client.create(Striping(3, 3, 2), "takes ids")
-        asked: list[Sequence[Change]] = []
+        transactions: list[Sequence[Change]] = []
         transaction = MemoryStore.transaction
 
-        async def noted(one: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
-            asked.append(changes)
+        async def record(one: MemoryStore, changes: Sequence[Change]) -> list[ChangeResult]:
+            transactions.append(changes)
             return await transaction(one, changes)
 
         async def read(*_: object) -> None:
             raise AssertionError("it reads")
 
         with (
-            patch.object(MemoryStore, "transaction", noted),
+            patch.object(MemoryStore, "transaction", record),
             patch.object(store, "sync", read),
             patch.object(store, "exists", read),
         ):
             for _ in range(3):
                 await of.client.create(Striping(3, 3, 2), "a test")
-        made = [changes for changes in asked if any(isinstance(one, Check) for one in changes)]
+        made = [changes for changes in transactions if any(isinstance(one, Check) for one in changes)]
         checked = [sorted(one.path for one in changes if isinstance(one, Check)) for changes in made]
         assert checked == [[paths.cookie(one) for one in ("b1", "b2", "b3")]] * 3
 
@@ -90,25 +90,25 @@ async def test_a_cancelled_decommission_is_heard_of_by_the_next_ledger() -> None
     """The cookie has another version, so the client is refused once, and then names the bookie."""
     async with Scene(bookies=3) as of:
         client = await deaf_client(of)
-        await decommission(of.client, "b1")
+        await start_decommission(of.client, "b1")
         await cancel_decommission(of.client, "b1")
         made, _ = await client.create(Striping(3, 3, 2), "a test")
         assert sorted(made.metadata.bookies()) == ["b1", "b2", "b3"]
-        await decommission(of.client, "b1")
+        await start_decommission(of.client, "b1")
         made, _ = await client.create(Striping(3, 3, 2), "a test")
         assert sorted(made.metadata.bookies()) == ["b2", "b3"]
 
 
 @pytest.mark.parametrize("spares", [1, 2])
 async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> None:
-    """STO-2: the change is refused, and another bookie chosen, or none where there is none."""
+    """STO-2: the change is refused, and another bookie is chosen, if there is one."""
 
     async with Scene(bookies=1 + spares) as of:
         client = await deaf_client(of)
         made, writer = await client.create(ONE, "a test")
         (listed,) = made.metadata.bookies()
         leaving, *others = [one for one in of.bookies if one != listed]
-        await decommission(of.client, leaving)
+        await start_decommission(of.client, leaving)
         for number in range(4):
             await of.over(writer.add(b"%d" % number))
         client.placement = writer._adds._placement = Prefers(leaving)
@@ -124,7 +124,7 @@ async def test_an_ensemble_change_names_no_bookie_that_leaves(spares: int) -> No
 
 
 async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
-    """STO-2: it chose the bookie before it could hear of the mark."""
+    """STO-2: it chose the bookie before it could see the mark."""
     async with Scene(bookies=4) as of:
         writer = await of.writer()
         for number in range(3):
@@ -133,7 +133,7 @@ async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
         bookies = writer.metadata.bookies()
         (spare,) = [one for one in of.bookies if one not in bookies]
         client = await deaf_client(of)
-        await decommission(of.client, spare)
+        await start_decommission(of.client, spare)
         await of.bookies[bookies[0]].go()
         closed = await of.over(client.recover(writer.ledger_id))
         assert closed.closed
@@ -141,43 +141,43 @@ async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
 
 
 async def test_a_repair_moves_no_entries_to_a_bookie_that_leaves() -> None:
-    """STO-2: the mark comes while the entries are copied."""
+    """STO-2: the mark is set while the entries are copied."""
     async with Scene(bookies=5) as of:
         ledger_id = await of.ledger(4)
         bookies = (await of.metadata(ledger_id)).bookies()
         leaving, other = [one for one in of.bookies if one not in bookies]
         client = await deaf_client(of)
         client.placement = Prefers(leaving)
-        cluster = Cluster(client, of.settings)
-        await cluster.look()
+        watcher = BookieWatcher(client, of.settings)
+        await watcher.refresh_view()
         await of.bookies[bookies[0]].go()
         await of.passes(of.settings.lost_bookie_recovery_delay_seconds + 1)
-        look = cluster.look
+        refresh_view = watcher.refresh_view
 
-        async def marked_after_the_look() -> ClusterView:
-            found = await look()
+        async def marked_after_the_refresh() -> ClusterView:
+            found = await refresh_view()
             if not found.leaving:
                 assert leaving in found.writable
-                await decommission(of.client, leaving)
+                await start_decommission(of.client, leaving)
             return found
 
         async def progress(_: int) -> None: ...
 
-        repair = LedgerRepair(client, cluster, of.settings, ledger_id, progress)
-        with patch.object(cluster, "look", marked_after_the_look):
+        repair = LedgerRepair(client, watcher, of.settings, ledger_id, progress)
+        with patch.object(watcher, "refresh_view", marked_after_the_refresh):
             assert await of.over(repair.run([bookies[0]])) == ""
         assert sorted((await of.metadata(ledger_id)).bookies()) == sorted([*bookies[1:], other])
 
 
 async def test_cookies_that_could_not_be_read_again_are_read_later() -> None:
-    """Until then the bookie is not chosen; and a writer does not wait for it."""
+    """Until then the bookie is not chosen, and a writer does not wait for it."""
     async with Scene(bookies=3) as of:
         client = await deaf_client(of)
         made, writer = await client.create(ONE, "a test")
         (listed,) = made.metadata.bookies()
         others = [one for one in of.bookies if one != listed]
         for one in others:
-            await decommission(of.client, one)
+            await start_decommission(of.client, one)
             await cancel_decommission(of.client, one)
         store = client.ledgers.store
         assert isinstance(store, MemoryStore)
@@ -188,7 +188,7 @@ async def test_cookies_that_could_not_be_read_again_are_read_later() -> None:
         async def cut_off() -> None:
             if not failed:
                 failed.append(True)
-                of.server.next_request(store, Fault.LOSE_REQUEST)
+                of.server.queue_faults(store, Fault.LOSE_REQUEST)
             await sync()
 
         with patch.object(store, "sync", cut_off):

@@ -1,4 +1,4 @@
-"""Nodes that somebody else wrote, or nobody in his senses: they are told of once, and the others go on."""
+"""Nodes that another program wrote, or that are damaged: they are logged once, and all others are processed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
-from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
-from magnetar_bookie.auto_recovery.sweeper import Sweeper
-from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
+from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, start_decommission
+from magnetar_bookie.auto_recovery.unclaimed_ledgers import UnclaimedLedgerDeleter
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers, list_repair_progress
 from magnetar_bookie.client import foreign_nodes
 from magnetar_bookie.client.foreign_nodes import ForeignNodes
 from magnetar_bookie.core import ledger_metadata
@@ -28,8 +28,8 @@ from tests.unit.bookie.repair_scene import Scene
 
 
 @contextmanager
-def told() -> Iterator[list[str]]:
-    """What is said of foreign nodes meanwhile."""
+def logged() -> Iterator[list[str]]:
+    """Collect the log messages about foreign nodes."""
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
@@ -42,7 +42,7 @@ def told() -> Iterator[list[str]]:
 
 
 def no_message(of: Scene) -> bytes:
-    """In the envelope of our nodes, and yet no message of ours."""
+    """Return a value with a valid envelope, and a payload that can't be decoded."""
     return compare_and_set.encode_first_value(b"\xff\xff\xff", of.randomness)
 
 
@@ -59,7 +59,7 @@ def test_ids_and_names_belong_together() -> None:
 
 def test_foreign_node_is_logged_once_until_its_problem_changes() -> None:
     foreign = ForeignNodes()
-    with told() as messages:
+    with logged() as messages:
         for reason in ("one", "one", "another", "another"):
             foreign.pass_over("/a", reason)
             foreign.pass_over("/b", "one")
@@ -68,7 +68,7 @@ def test_foreign_node_is_logged_once_until_its_problem_changes() -> None:
 
 def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
     foreign = ForeignNodes()
-    with told() as messages:
+    with logged() as messages:
         for number in range(3000):
             foreign.pass_over(f"/{number}", "one")
     assert len(messages) == 3000
@@ -76,7 +76,7 @@ def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
 
 
 async def test_auto_recovery_skips_unreadable_nodes(of: Scene) -> None:
-    """One such node anywhere would otherwise end auto-recovery on every bookie, again and again."""
+    """Otherwise one such node would end auto-recovery on every bookie, again and again."""
     foreign = [paths.task(70), paths.intent(70), paths.ledger(70)]
     no_messages = [paths.task(71), paths.intent(71), paths.ledger(71)]
     names = [f"{paths.TASKS}/hello", f"{paths.INTENTS}/hello", f"{paths.LEDGERS}/hello/0000/0000/0000"]
@@ -89,34 +89,34 @@ async def test_auto_recovery_skips_unreadable_nodes(of: Scene) -> None:
     orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
     writer.abandon()
     client = await of.new_client()
-    with told() as messages:
+    with logged() as messages:
         running = of.spawn(AutoRecovery("b1", client, of.settings).run())
         await of.passes(3)
         await of.bookies["b2"].go()
-        await of.until(lambda: running.done() or of.whole(ledger_id, without=["b2"]), "the ledger is whole")
+        await of.until(lambda: running.done() or of.whole(ledger_id, without=["b2"]), "the ledger is fully replicated")
 
-        async def swept() -> bool:
+        async def deleted() -> bool:
             return (await of.metadata(orphan.ledger_id)).state is LedgerState.TOMBSTONE
 
-        await of.until(lambda: running.done() or swept(), "the orphan is swept")
+        await of.until(lambda: running.done() or deleted(), "the unclaimed ledger is deleted")
         await of.passes(60)
         assert not running.done()
     for path in (*foreign, *no_messages):
         assert sum(path in message for message in messages) == 1, path
-    # Of a ledger's name the part that is wrong.
+    # The wrong part of a ledger's path is logged.
     for path in (*names[:2], f"{paths.LEDGERS}/hello", f"{paths.LEDGERS}/0000/+123", names[4]):
         assert sum(path in message for message in messages) == 1, path
-    assert await repair_progress(of.client) == []
+    assert await list_repair_progress(of.client) == []
 
 
 async def test_audit_continues_past_unreadable_decommission_marks(of: Scene) -> None:
-    """Behind the marks come the intents."""
+    """The intents are processed after the marks."""
     await of.store.put(paths.leaving("b70"), b"not ours", ABSENT)
     await of.store.put(paths.leaving("b71"), no_message(of), ABSENT)
     orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
     writer.abandon()
     auditor = of.auditor()
-    with told() as messages:
+    with logged() as messages:
         for _ in range(3):
             await of.over(auditor.scan())
             await of.passes(20)
@@ -129,32 +129,32 @@ async def test_repair_task_does_not_overwrite_an_unreadable_node() -> None:
         ledger_id = await of.ledger(2)
         for value in (b"not ours", no_message(of)):
             await of.store.put(paths.task(ledger_id), value, ABSENT)
-            with told() as messages:
-                await Tasks(of.client).report(ledger_id, ["b1"])
-                await Tasks(of.client).note(ledger_id, 1, 2, "")
-                assert not await Tasks(of.client).finish(ledger_id, ledger_pb2.RepairTask())
+            with logged() as messages:
+                await UnderreplicatedLedgers(of.client).mark_underreplicated(ledger_id, ["b1"])
+                await UnderreplicatedLedgers(of.client).record_progress(ledger_id, 1, 2, "")
+                assert not await UnderreplicatedLedgers(of.client).mark_replicated(ledger_id, ledger_pb2.RepairTask())
             assert len(messages) == 1
             await of.store.delete(paths.task(ledger_id), 0)
 
 
 async def test_an_intent_that_cant_be_read_is_not_due_all_the_time() -> None:
-    """An audit goes through all ledgers: it waits for its turn, and is not made for this."""
+    """An audit reads all ledgers: it is not started for an intent that can't be decoded."""
     async with Scene(bookies=3) as of:
         await of.store.put(paths.intent(70), b"not ours", ABSENT)
-        # The intent is well, and its ledger is not.
+        # An intent that can be decoded, with a ledger that can't.
         orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
         writer.abandon()
         stored = await compare_and_set.read(of.store, paths.ledger(orphan.ledger_id))
         assert stored is not None
         await of.store.put(paths.ledger(orphan.ledger_id), b"not ours", stored.version)
-        sweeper = Sweeper(of.client, 20)
-        await sweeper.sweep(lambda: True)
-        assert sweeper.next_due() == of.clock.monotonic() + 20
+        deleter = UnclaimedLedgerDeleter(of.client, 20)
+        await deleter.delete_overdue(lambda: True)
+        assert deleter.next_due() == of.clock.monotonic() + 20
         of.clock.advance(20)
-        await of.over(sweeper.sweep(lambda: True))
-        assert sweeper.next_due() is None
+        await of.over(deleter.delete_overdue(lambda: True))
+        assert deleter.next_due() is None
         await of.store.delete(paths.ledger(orphan.ledger_id), stored.version + 1)
-        await of.over(sweeper.sweep(lambda: True))
+        await of.over(deleter.delete_overdue(lambda: True))
         assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
 
 
@@ -163,10 +163,10 @@ async def test_unreadable_decommission_mark_raises_an_error_with_its_path() -> N
         for value in (b"not ours", no_message(of)):
             await of.store.put(paths.leaving("b1"), value, ABSENT)
             with pytest.raises(ForeignValue, match="/bookies/leaving/b1"):
-                await decommission_progress(of.client, "b1")
+                await read_decommission_progress(of.client, "b1")
             await of.store.delete(paths.leaving("b1"), 0)
-        await decommission(of.client, "b1")
-        assert await decommission_progress(of.client, "b1") is not None
+        await start_decommission(of.client, "b1")
+        assert await read_decommission_progress(of.client, "b1") is not None
 
 
 async def test_unreadable_ledger_id_counter_raises_an_error_with_its_path() -> None:
@@ -188,7 +188,7 @@ async def test_garbage_collector_continues_past_unreadable_metadata() -> None:
         bookie = of.bookies["b1"].bookie
         assert bookie is not None
         collector = GarbageCollector(bookie, of.clock, of.randomness)
-        with told() as messages:
+        with logged() as messages:
             for _ in range(3):
                 await of.over(collector.collect(of.client.ledgers))
         assert len(messages) == 1

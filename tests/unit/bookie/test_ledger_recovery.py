@@ -499,7 +499,7 @@ async def test_close_outcome_is_determined_after_lost_response() -> None:
 
         cluster.store.session.listen(back)
         cluster["b0"].before = lambda method: (
-            cluster.server.next_request(cluster.store, Fault.LOSE_ANSWER) if method == "read" else None
+            cluster.server.queue_faults(cluster.store, Fault.LOSE_ANSWER) if method == "read" else None
         )
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
 

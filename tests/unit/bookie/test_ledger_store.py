@@ -95,7 +95,7 @@ async def test_an_answer_lost_at_any_step_leaves_no_ledger_without_an_intent(sce
     known = []
     for fault in (Fault.LOSE_REQUEST, Fault.LOSE_ANSWER):
         for step in range(3):
-            scene.server.next_request(scene.store, *[None] * step, fault)
+            scene.server.queue_faults(scene.store, *[None] * step, fault)
             known.append((await scene.make()).ledger_id)
             await scene.store.sync()
     assert known == sorted(set(known))
@@ -121,7 +121,7 @@ async def test_a_swept_ledger_can_t_be_recorded_and_a_recorded_one_not_swept(sce
 
 async def test_record_with_lost_response_is_detected_as_done(scene: Scene) -> None:
     made = await scene.make()
-    scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
+    scene.server.queue_faults(scene.store, None, Fault.LOSE_ANSWER)
     await scene.record(made)
     assert await scene.owner() == b"%d " % made.ledger_id
     assert await scene.intents() == []
@@ -129,7 +129,7 @@ async def test_record_with_lost_response_is_detected_as_done(scene: Scene) -> No
 
 async def test_ledger_change_is_applied_once_after_lost_response(scene: Scene) -> None:
     made = await scene.make()
-    scene.server.next_request(scene.store, None, Fault.LOSE_ANSWER)
+    scene.server.queue_faults(scene.store, None, Fault.LOSE_ANSWER)
     closed = await scene.ledgers.change(
         made.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 3, 30, 5)
     )

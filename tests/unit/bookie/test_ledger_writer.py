@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission
+from magnetar_bookie.auto_recovery.decommission import start_decommission
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ensemble_change import Change
@@ -299,7 +299,7 @@ async def test_ensemble_change_is_applied_once_after_lost_response(fault: Fault)
         await writer.add(b"a")
         spare = scene.spare(writer)
         # The read, then the change.
-        scene.server.next_request(scene.store, None, fault)
+        scene.server.queue_faults(scene.store, None, fault)
         await scene.ensemble(writer)[2].go()
         outcomes = Outcomes(writer)
         outcomes.append(b"b")
@@ -327,7 +327,7 @@ async def test_close_outcome_is_determined_after_lost_response(fault: Fault) -> 
             await bookie.go()
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
-        scene.server.next_request(scene.store, fault)
+        scene.server.queue_faults(scene.store, fault)
         closing = asyncio.create_task(writer.close())
         await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
         scene.server.resume(scene.store)
@@ -543,7 +543,7 @@ async def test_unavailable_bookies_are_reported_and_awaited() -> None:
         client.bookies.quarantine("b2")
         await b3.go()
         await b3.come(read_only=True)
-        await decommission(client, "b4")
+        await start_decommission(client, "b4")
         await scene.settled(lambda: client.bookies.writable() == [])
         with pytest.raises(NotEnoughBookies) as raised:
             await client.create(Striping(3, 3, 2), "a test")

@@ -1,4 +1,4 @@
-"""The way out of limbo: recovered where that is needed, filled, and cleared ledger by ledger."""
+"""Limbo repair: ledgers are recovered if needed, missing entries copied, and limbo cleared ledger by ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.bookie.repair_scene import Scene
 
 
 async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
-    """It comes back without the newest of what it had synced, and in limbo."""
+    """Restart the bookie without its newest synced groups, and in limbo."""
     one = of.bookies[bookie_id]
     await one.go()
     assert one.disk.lose_synced(groups) > 0
@@ -24,7 +24,7 @@ async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
 
 
 async def test_limbo_repair_restores_lost_entries_and_clears_limbo(of: Scene) -> None:
-    """CHK-22, the repairer's part: closed ledgers are filled, open ones recovered, then they are out of limbo."""
+    """CHK-22: closed ledgers get their missing entries, open ones are recovered, then they are out of limbo."""
     closed = [await of.ledger(8), await of.ledger(3)]
     writer = await of.writer()
     for number in range(3):
@@ -51,7 +51,7 @@ async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
     assert bookie.in_limbo(ledger_id)
     assert not repairing.done()
     await of.bookies[others[1]].come()
-    await of.until(repairing.done, "it is filled")
+    await of.until(repairing.done, "its entries are copied")
     await repairing
     assert not bookie.in_limbo(ledger_id)
     assert all(of.bookies[name].holds(ledger_id, entry_id) for entry_id in range(4))
@@ -64,7 +64,7 @@ async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
         repairing = of.spawn(repair_limbo(bookie, of.client, of.settings))
         await of.passes(20)
         assert not repairing.done()
-    await of.until(repairing.done, "it is filled")
+    await of.until(repairing.done, "its entries are copied")
     assert not bookie.in_limbo(ledger_id)
 
 
@@ -99,7 +99,7 @@ async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: 
 
 
 async def test_a_closed_ledger_is_fenced_though_its_fence_was_lost(of: Scene) -> None:
-    """CHK-11: otherwise bookies that all lost their fences would take what a writer adds behind the end."""
+    """CHK-11: otherwise bookies that all lost their fences would accept adds of a writer behind the end."""
     writer = await of.writer()
     for number in range(3):
         await of.over(writer.add(b"%d" % number))

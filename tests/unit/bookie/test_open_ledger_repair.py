@@ -1,10 +1,10 @@
-"""Repair of ledgers that are still written: what is touched, and what is left to the writer."""
+"""Repair of open ledgers: which fragments are repaired, and which are left to the writer."""
 
 from __future__ import annotations
 
 import pytest
 
-from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import list_repair_progress
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import AddFailed
 from tests.unit.bookie.repair_scene import Scene
@@ -22,7 +22,7 @@ async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Sce
     before = await of.metadata(writer.ledger_id)
     assert len(before.fragments) == 2
     await of.bookies[first[0]].come()
-    # Of the last fragment; the writer adds nothing, and so does not see it go.
+    # A bookie of the last fragment. The writer adds nothing, so it does not notice.
     (absent,) = [one for one in before.last_fragment.bookies if one not in first]
     await of.bookies[absent].go()
     settings = of.settings.model_copy(update={"open_ledger_rereplication_grace_period_seconds": 1e6})
@@ -31,7 +31,7 @@ async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Sce
     after = await of.metadata(writer.ledger_id)
     assert after.state is LedgerState.OPEN
     assert after.last_fragment == before.last_fragment
-    # And the writer is not disturbed.
+    # The writer can continue.
     await of.bookies[absent].come()
     await of.over(writer.add(b"6"))
     assert (await of.over(writer.close())).last_entry_id == 6
@@ -67,14 +67,14 @@ async def test_open_ledger_of_lost_bookie_is_recovered_and_repaired(of: Scene) -
     await of.auto_recovery()
     await of.passes(5)
     assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
-    await of.until(lambda: of.whole(writer.ledger_id, without=[lost]), "the ledger is closed and whole")
+    await of.until(lambda: of.whole(writer.ledger_id, without=[lost]), "the ledger is closed and fully replicated")
     assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
     with pytest.raises(AddFailed):
         await of.over(writer.add(b"3"))
 
 
 async def test_open_ledger_stays_open_when_no_replacement_bookie_exists() -> None:
-    """There is no bookie that could take the place: so its writer goes on with the two that there are."""
+    """No bookie can replace the lost one, so the writer continues with the other two."""
     async with Scene(bookies=3) as of:
         writer = await of.writer()
         await of.over(writer.add(b"0"))
@@ -82,15 +82,15 @@ async def test_open_ledger_stays_open_when_no_replacement_bookie_exists() -> Non
         client = await of.auto_recovery()
 
         async def stuck() -> bool:
-            return any("no bookie can replace b3" in one.stuck for one in await repair_progress(client))
+            return any("no bookie can replace b3" in one.stuck for one in await list_repair_progress(client))
 
-        await of.until(stuck, "the task says why")
+        await of.until(stuck, "the task has the reason")
         await of.over(writer.add(b"1"))
         assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
 
 
 async def test_acknowledged_entry_survives_open_ledger_repair_and_failures(of: Scene) -> None:
-    """CHK-62: b3 away, repair about; b3 returns, the writer loses b1; then b2 and the writer die, and b1 returns.
+    """CHK-62: b3 is lost, repair runs; b3 returns, the writer loses b1; then b2 and the writer crash, b1 returns.
 
     With the last fragment repaired behind the writer's back, the entry that b2 and b3 acknowledged would be lost.
     """

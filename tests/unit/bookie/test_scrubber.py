@@ -10,9 +10,9 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.tasks import Tasks
-from magnetar_bookie.auto_recovery.worker import Worker
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
+from magnetar_bookie.auto_recovery.replication_worker import ReplicationWorker
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_replaced
 from magnetar_bookie.server.bookie import Bookie
@@ -44,7 +44,7 @@ async def scrubber(of: Scene, bookie_id: str, **changed: Any) -> Scrubber:
 
 async def worker(of: Scene) -> None:
     client = await of.new_client()
-    of.spawn(Worker(client, Cluster(client, of.settings), of.settings).run())
+    of.spawn(ReplicationWorker(client, BookieWatcher(client, of.settings), of.settings).run())
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ async def test_damage_is_reported_once_in_a_pass() -> None:
         for entry_id in (0, 700, 1100):
             assert of.bookies[name].disk.damage(ledger_id, entry_id)
         reports = []
-        report = Tasks.report
+        report = UnderreplicatedLedgers.mark_underreplicated
 
-        async def counted(tasks: Tasks, ledger: int, lost: Any = ()) -> None:
+        async def counted(tasks: UnderreplicatedLedgers, ledger: int, lost: Any = ()) -> None:
             reports.append(ledger)
             await report(tasks, ledger, lost)
 
-        with patch.object(Tasks, "report", counted):
+        with patch.object(UnderreplicatedLedgers, "mark_underreplicated", counted):
             found = await scrubber(of, name, scrub_interval_seconds=100)
             await of.until(lambda: found.position.done, "the pass is done")
             assert reports == [ledger_id]
@@ -166,10 +166,10 @@ async def test_unrepairable_damage_creates_no_repair_task() -> None:
         of.bookies[name].disk.damage(gone, 1)
         reports = []
 
-        async def reported(tasks: Tasks, ledger_id: int, lost: Any = ()) -> None:
+        async def reported(tasks: UnderreplicatedLedgers, ledger_id: int, lost: Any = ()) -> None:
             reports.append(ledger_id)
 
-        with patch.object(Tasks, "report", reported):
+        with patch.object(UnderreplicatedLedgers, "mark_underreplicated", reported):
             await scrubber(of, name, scrub_interval_seconds=5)
             bookie = of.bookies[name].bookie
             assert bookie is not None
@@ -260,7 +260,7 @@ async def test_damage_is_reported_after_metadata_store_recovers() -> None:
         assert of.bookies[name].disk.damage(ledger_id, 1)
         client = await of.new_client()
         store = client.ledgers.store
-        of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
+        of.server.queue_faults(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
         found = Scrubber(bookie_of(of, name), of.clock)
         of.spawn(found.run(client))
         await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")
@@ -268,4 +268,4 @@ async def test_damage_is_reported_after_metadata_store_recovers() -> None:
         assert not found.position.done
         of.server.resume(store)  # type: ignore[arg-type]
         await of.until(lambda: found.position.done, "the pass is done")
-        assert await Tasks(of.client).ledger_ids() == [ledger_id]
+        assert await UnderreplicatedLedgers(of.client).list_ledger_ids() == [ledger_id]

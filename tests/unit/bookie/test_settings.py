@@ -16,13 +16,13 @@ import pytest
 
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
-from magnetar_bookie.auto_recovery.checker import Checker
-from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.copying import fill_slot
+from magnetar_bookie.auto_recovery.bookie_watcher import BookieWatcher
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
+from magnetar_bookie.auto_recovery.fragment_replicator import copy_missing_entries
+from magnetar_bookie.auto_recovery.ledger_checker import LedgerChecker
+from magnetar_bookie.auto_recovery.ledger_repair_rules import SlotRepair
+from magnetar_bookie.auto_recovery.underreplicated_ledgers import UnderreplicatedLedgers, list_repair_progress
 from magnetar_bookie.core.ledger_metadata import LedgerState
-from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import Unreadable
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.auto_recovery import AutoRecoverySettings
@@ -142,30 +142,30 @@ async def test_open_ledger_rereplication_grace_period_seconds(seconds: float) ->
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
 async def test_auditor_scan_interval_seconds(seconds: float) -> None:
     async with Scene(bookies=1) as of:
-        passes = await _audits(of, patient(auditor_scan_interval_seconds=seconds), fail=False)
-        assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
+        scans = await _audits(of, patient(auditor_scan_interval_seconds=seconds), fail=False)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(scans))
 
 
 @pytest.mark.parametrize("seconds", [2.0, 25.0])
 async def test_metadata_retry_seconds(seconds: float) -> None:
     async with Scene(bookies=1) as of:
-        passes = await _audits(of, patient(metadata_retry_seconds=seconds), fail=True)
-        assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
+        scans = await _audits(of, patient(metadata_retry_seconds=seconds), fail=True)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(scans))
 
 
 async def _audits(of: Scene, settings: AutoRecoverySettings, *, fail: bool) -> list[float]:
-    passes: list[float] = []
+    scans: list[float] = []
 
-    class Noting(Auditor):
+    class RecordingAuditor(Auditor):
         async def scan(self) -> None:
-            passes.append(of.clock.monotonic())
+            scans.append(of.clock.monotonic())
             if fail:
                 raise NotSent("the store is away")
             await super().scan()
 
-    of.spawn(Noting(of.client, Cluster(of.client, settings), settings, lambda: True).run())
-    await of.until(lambda: len(passes) == 4, "four passes are made")
-    return passes
+    of.spawn(RecordingAuditor(of.client, BookieWatcher(of.client, settings), settings, lambda: True).run())
+    await of.until(lambda: len(scans) == 4, "four scans are made")
+    return scans
 
 
 @pytest.mark.parametrize("seconds", [10.0, 100.0])
@@ -192,19 +192,21 @@ async def test_auditor_checks_per_round(at_a_time: int) -> None:
 
 
 async def _checks(of: Scene, settings: AutoRecoverySettings, *, ledgers: int, checks: int) -> list[float]:
-    """When ledgers are held against inventories."""
+    """Return when ledgers are compared with inventories."""
     moments: list[float] = []
 
-    class Noting(Checker):
-        async def _check(self, ledger_id: int) -> None:
-            moments.append(of.clock.monotonic())
-            await super()._check(ledger_id)
+    checker = LedgerChecker(of.client, settings, lambda: True)
+    record_complete = checker.schedule.record_complete
 
-    checker = Noting(of.client, settings, lambda: True)
+    def record(ledger_id: int, version: int, now: float) -> None:
+        moments.append(of.clock.monotonic())
+        record_complete(ledger_id, version, now)
+
     for _ in range(ledgers):
-        checker.schedule.scanned(await of.ledger(2), 1)
-    of.spawn(checker.run())
-    await of.until(lambda: len(moments) >= checks, "so many are checked", limit_s=10_000)
+        checker.schedule.add_ledger(await of.ledger(2), 1)
+    with patch.object(checker.schedule, "record_complete", record):
+        of.spawn(checker.run())
+        await of.until(lambda: len(moments) >= checks, "all checks are made", limit_s=10_000)
     return moments
 
 
@@ -215,11 +217,11 @@ async def test_intent_grace_period_seconds(seconds: float) -> None:
         made, writer = await of.client.create(THREE, "a test")
         writer.abandon()
 
-        async def swept() -> bool:
+        async def deleted() -> bool:
             return (await of.metadata(made.ledger_id)).state is LedgerState.TOMBSTONE
 
-        # It is seen by an audit first.
-        took = await takes(of, swept, "it is swept")
+        # An audit must see it first.
+        took = await takes(of, deleted, "it is deleted")
         assert seconds <= took <= seconds + of.settings.auditor_scan_interval_seconds + SLACK_S
 
 
@@ -230,19 +232,19 @@ async def test_rw_rereplicate_backoff_seconds_and_its_bound(first_s: float, long
         await of.bookies[(await of.metadata(ledger_id)).bookies()[0]].go()
         tried: list[float] = []
         settings = patient(rw_rereplicate_backoff_seconds=first_s, rw_rereplicate_backoff_max_seconds=longest_s)
-        note = Tasks.note
+        record_progress = UnderreplicatedLedgers.record_progress
 
-        async def noted(self: Tasks, *args: Any) -> None:
+        async def noted(self: UnderreplicatedLedgers, *args: Any) -> None:
             tried.append(of.clock.monotonic())
-            await note(self, *args)
+            await record_progress(self, *args)
 
-        with patch.object(Tasks, "note", noted):
+        with patch.object(UnderreplicatedLedgers, "record_progress", noted):
             await of.auto_recovery(settings=settings)
             await of.until(lambda: len(tried) >= 5, "it was tried five times")
         pauses = between(tried)
         assert first_s <= pauses[0] <= first_s + SLACK_S
         assert longest_s <= pauses[-1] <= longest_s + SLACK_S
-        assert len(await repair_progress(of.client)) == 1
+        assert len(await list_repair_progress(of.client)) == 1
 
 
 @pytest.mark.parametrize(
@@ -267,9 +269,9 @@ async def test_entries_are_copied_in_portions(option: str, value: int, portions:
         async def progress(entries: int) -> None:
             copied.append(entries)
 
-        step = FillSlot(0, 10, 0, metadata.bookies()[0], spare)
+        step = SlotRepair(0, 10, 0, metadata.bookies()[0], spare)
         settings = patient(**{option: value})
-        await of.over(fill_slot(of.client, settings, ledger_id, metadata, step, progress))
+        await of.over(copy_missing_entries(of.client, settings, ledger_id, metadata, step, progress))
         assert copied == portions
 
 
@@ -287,11 +289,11 @@ async def test_inventory_timeout_seconds(seconds: float) -> None:
         async def progress(_: int) -> None: ...
 
         began = of.clock.monotonic()
-        step = FillSlot(0, 1, 0, "b1", "b1")
+        step = SlotRepair(0, 1, 0, "b1", "b1")
         settings = patient(inventory_timeout_seconds=seconds)
         metadata = await of.metadata(ledger_id)
         with patch.object(bookie, "call", hang), pytest.raises(CannotRepair, match="does not list its entries"):
-            await of.over(fill_slot(of.client, settings, ledger_id, metadata, step, progress))
+            await of.over(copy_missing_entries(of.client, settings, ledger_id, metadata, step, progress))
         assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
 
 
@@ -302,14 +304,14 @@ async def test_progress_interval_seconds(seconds: float, notes: int) -> None:
         lost = (await of.metadata(ledger_id)).bookies()[0]
         await of.bookies[lost].go()
         noted: list[int] = []
-        note = Tasks.note
+        record_progress = UnderreplicatedLedgers.record_progress
 
-        async def noting(self: Tasks, ledger: int, copied: int, total: int, stuck: str) -> None:
+        async def noting(self: UnderreplicatedLedgers, ledger: int, copied: int, total: int, stuck: str) -> None:
             noted.append(copied)
-            await note(self, ledger, copied, total, stuck)
+            await record_progress(self, ledger, copied, total, stuck)
 
         settings = patient(progress_interval_seconds=seconds, rereplication_entry_batch_size=1)
-        with patch.object(Tasks, "note", noting):
+        with patch.object(UnderreplicatedLedgers, "record_progress", noting):
             client = await of.new_client()
             of.spawn(AutoRecovery("b1", client, settings).run())
             await of.until(lambda: of.whole(ledger_id, without=[lost]), "it is repaired")

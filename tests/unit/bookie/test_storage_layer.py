@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
+from magnetar_bookie.auto_recovery.decommission import read_decommission_progress, start_decommission
 from magnetar_bookie.errors import NoSuchLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie_process import BookieProcess
@@ -116,11 +116,11 @@ async def test_a_bookie_that_lost_data_is_led_out_of_limbo(of: Scene) -> None:
 async def test_bookie_is_decommissioned_while_another_is_down() -> None:
     async with ProcessScene(bookies=5) as of:
         ledgers = [await of.ledger(5) for _ in range(4)]
-        await decommission(of.client, "b1")
+        await start_decommission(of.client, "b1")
         await of.bookies["b2"].go()
 
         async def done() -> bool:
-            progress = await decommission_progress(of.client, "b1")
+            progress = await read_decommission_progress(of.client, "b1")
             return progress is not None and progress.done
 
         await of.until(done, "b1 is empty")

@@ -101,7 +101,7 @@ async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> 
     async def test(after: int, scene: Scene) -> bool:
         _, ledgers = await leased(scene)
         store = scene.store
-        scene.server.next_request(store, *[None] * after, Fault.LOSE_REQUEST)
+        scene.server.queue_faults(store, *[None] * after, Fault.LOSE_REQUEST)
         broke_off = False
         try:
             task = asyncio.ensure_future(delete_topic(TOPIC, scene.client, scene.clock, SeededRandomness(7)))

@@ -270,7 +270,7 @@ async def test_lease_is_recorded_after_a_faulty_metadata_request(fault: Fault) -
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         store = scene.store
-        scene.server.next_request(store, fault)
+        scene.server.queue_faults(store, fault)
         taking = asyncio.ensure_future(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         await scene.idle()
         scene.server.resume(store)

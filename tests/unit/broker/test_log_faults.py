@@ -114,7 +114,7 @@ async def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> N
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(4))
-        scene.server.next_request(scene.store, *[None] * at, fault)
+        scene.server.queue_faults(scene.store, *[None] * at, fault)
         scene.outcomes.append(log, *numbered(8, 4))
 
         def resumed() -> bool:

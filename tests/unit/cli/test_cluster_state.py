@@ -1,4 +1,4 @@
-"""What a cluster's folder remembers, and what was remembered before there were brokers."""
+"""The stored state of a local cluster, also in its first format, without brokers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from magnetar_cli.cluster.state import (
     save,
 )
 
-_PLACE = {"process": None, "launching": False, "settled": True, "stopped": False, "log_from": 7}
+_RECORD = {"process": None, "launching": False, "settled": True, "stopped": False, "log_from": 7}
 
 
 def before_brokers(**zookeeper: Any) -> dict[str, Any]:
-    """As the version before wrote it."""
+    """Return a state in the first format."""
     process = {"pid": 5, "started": "77", "boot": "b"}
     return {
         "format": 1,
         "zookeeper": {
-            **_PLACE,
+            **_RECORD,
             "process": process,
             "port": 2222,
             "outside": "",
@@ -38,7 +38,9 @@ def before_brokers(**zookeeper: Any) -> dict[str, Any]:
             "session_timeout_s": 4.0,
             **zookeeper,
         },
-        "bookies": {"bookie-1": {**_PLACE, "port": 1, "http_port": 2, "settings": {"a": 1}, "environment": {"b": "c"}}},
+        "bookies": {
+            "bookie-1": {**_RECORD, "port": 1, "http_port": 2, "settings": {"a": 1}, "environment": {"b": "c"}}
+        },
         "settings": {"d": 2},
         "removed": ["bookie-2"],
     }
@@ -76,7 +78,7 @@ def test_all_that_is_written_is_read(tmp_path: Path) -> None:
     save(tmp_path, state)
     assert load(tmp_path) == state
     assert sorted(state.ports()) == [1, 2, 5, 6, 7, 8, 9, 11, 12, 21, 22]
-    assert list(state.launched()) == ["zookeeper-1", "zookeeper-2", "bookie-1", "broker-1"]
+    assert list(state.processes()) == ["zookeeper-1", "zookeeper-2", "bookie-1", "broker-1"]
     assert state.zookeeper.location.startswith("zookeeper://127.0.0.1:1,127.0.0.1:2?")
 
 
@@ -86,13 +88,13 @@ def test_zookeeper_is_not_removed(tmp_path: Path) -> None:
     assert list(state.zookeeper.servers) == ["zookeeper-1", "zookeeper-2", "zookeeper-3"]
     assert len(set(state.ports())) == 9
     with pytest.raises(ClusterError, match="zookeeper-2 can't be removed"):
-        members.removable(state, "zookeeper-2")
+        members.find_removable(state, "zookeeper-2")
     with pytest.raises(NoSuchName, match=r"has no .zookeeper-7."):
-        members.removable(state, "zookeeper-7")
+        members.find_removable(state, "zookeeper-7")
 
 
 def test_broker_stored_without_pulsar_port_is_assigned_one(tmp_path: Path) -> None:
-    """One that was written down when brokers had none; the port stays from then on."""
+    """An earlier version stored none. The port stays the same from then on."""
     state = ClusterState(brokers={"broker-1": BrokerState(port=7, http_port=8, settled=True)})
     save(tmp_path, state)
     stored = json.loads((tmp_path / "cluster.json").read_text())

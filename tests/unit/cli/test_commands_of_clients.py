@@ -1,4 +1,4 @@
-"""What all commands of clients have in common: quick help, a help for each, one table of exit statuses."""
+"""What all client commands have in common: fast help, a help for each, one table of exit statuses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_help_shows_no_value_for_a_flag() -> None:
 
 
 def test_nothing_heavy_is_imported_before_one_runs() -> None:
-    """Whoever asks for help, or has a word completed, does not wait for it."""
+    """Help and completion are fast."""
     modules = [
         *(f"magnetar_cli.messages.{name}" for name in ("produce", "consume", "tail")),
         *(f"magnetar_cli.administration.{name}" for name in ("topics", "subscriptions", "namespaces", "tenants")),
@@ -108,7 +108,7 @@ def test_the_statuses_that_are_documented_are_those_that_there_are() -> None:
     ids=" ".join,
 )
 def test_invalid_topic_names_and_urls_are_usage_errors(words: tuple[str, ...]) -> None:
-    """Seen before anybody is asked: no broker answers there."""
+    """They are detected before a broker is requested: there is none at this address."""
     ended = CliRunner().invoke(app, list(words), env={"MAGNETAR_URL": "magnetar://127.0.0.1:1"})
     assert ended.exit_code == ExitCode.USAGE
     assert "Invalid topic name" in ended.stderr or "does not begin with magnetar://" in ended.stderr
@@ -119,7 +119,7 @@ def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGNETAR_LISTENER_NAME", "")
     ended = CliRunner().invoke(app, ["--url", "http://there", "--listener-name", "out", "topics", "list"])
     assert "'http://there' does not begin" in ended.stderr
-    # What is said behind it is what counts.
+    # The option of the subcommand overrides it.
     ended = CliRunner().invoke(app, ["--url", "http://there", "topics", "list", "--url", "http://here"])
     assert "'http://here' does not begin" in ended.stderr
 
@@ -138,7 +138,7 @@ def test_without_a_broker_a_command_warns_before_its_time_is_over(words: tuple[s
 
 
 def test_unreachable_broker_error_does_not_repeat_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(service, "OPERATION_TIMEOUT_S", 0.2)
     with unused_port() as address:
         ended = CliRunner().invoke(app, ["topics", "list"], env={"MAGNETAR_URL": f"magnetar://{address}"})
     assert ended.exit_code == ExitCode.UNREACHABLE
@@ -150,7 +150,7 @@ def test_unreachable_broker_error_does_not_repeat_itself(monkeypatch: pytest.Mon
 
 def test_other_warnings_of_the_sdk_are_not_shown() -> None:
     code = (
-        "import logging; from magnetar_cli.plain_errors import plain_logs; plain_logs()\n"
+        "import logging; from magnetar_cli.user_errors import configure_logs; configure_logs()\n"
         "for name in ('magnetar', 'magnetar._broker_stream', 'kazoo', 'other'):\n"
         "    logging.getLogger(name).warning('a warning')\n"
         "logging.getLogger('magnetar').error('an error')"

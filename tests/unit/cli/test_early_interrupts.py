@@ -5,24 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 
-# Ctrl-C strikes in the middle of the import of typer.
+# SIGINT arrives while typer is imported.
 _CODE = """
 import signal, sys
 import magnetar_cli.__main__ as command
 
-class Strikes:
+class RaisesSignal:
     def find_spec(self, name, path=None, target=None):
         if name == "typer":
             signal.raise_signal(signal.SIGINT)
 
-sys.meta_path.insert(0, Strikes())
+sys.meta_path.insert(0, RaisesSignal())
 sys.argv = ["magnetar", "--help"]
 command.main()
 """
 
 
-# A shell's background job has it ignored. Said by the child: what runs between fork and exec (`preexec_fn`) comes
-# behind the fork handlers of all libraries, which may end the child where other tests have used gRPC in this process.
+# A shell's background job ignores SIGINT. The child sets this by itself: a `preexec_fn` would run after the fork
+# handlers of all libraries, which may end the child if other tests have used gRPC in this process.
 _AS_FROM_A_TERMINAL = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 _AS_IN_THE_BACKGROUND = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 
@@ -44,12 +44,12 @@ def test_ctrl_c_that_is_ignored_stays_so() -> None:
 
 
 def test_a_command_sees_to_it_itself() -> None:
-    """Once its module is there, it raises again."""
+    """When the command's module is imported, SIGINT raises again."""
     code = (
         "import signal, sys\n"
-        "from magnetar_cli.early_interrupts import end_at_once\n"
+        "from magnetar_cli.early_interrupts import exit_on_interrupt\n"
         "from magnetar_cli.command import app\n"
-        "end_at_once()\n"
+        "exit_on_interrupt()\n"
         "assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler\n"
         "sys.argv = ['magnetar', 'topics', '--help']\n"
         "try:\n    app()\n"

@@ -27,13 +27,13 @@ def test_java_home_is_used_only_if_it_is_new_enough(
     java = _fake(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    assert local_java.own_java() == (java if taken else None)
+    assert local_java.find_installed_java() == (java if taken else None)
 
 
 def test_without_any_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(local_java, "packaged_java", lambda: None)
+    monkeypatch.setattr(local_java, "find_packaged_java", lambda: None)
     with pytest.raises(local_java.NoJava, match="pip install"):
         local_java.find_java()
 
@@ -43,9 +43,9 @@ def test_spark_java_wrapper_drops_the_missing_module_option(tmp_path: Path, monk
     java.parent.mkdir()
     java.write_text('#!/bin/sh\nfor each in "$@"; do echo "<$each>"; done\n')
     java.chmod(0o755)
-    monkeypatch.setattr(local_java, "own_java", lambda: None)
-    monkeypatch.setattr(local_java, "packaged_java", lambda: java)
+    monkeypatch.setattr(local_java, "find_installed_java", lambda: None)
+    monkeypatch.setattr(local_java, "find_packaged_java", lambda: java)
     home = local_java.java_home_for_spark(tmp_path / "home")
     command = [str(home / "bin" / "java"), "-Xmx1g", "--add-modules=jdk.incubator.vector", "two words", ""]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout == "<-Xmx1g>\n<two words>\n<>\n"
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "<-Xmx1g>\n<two words>\n<>\n"

@@ -1,4 +1,4 @@
-"""Which cluster the commands of maintenance act on, and that none of them creates a metadata store."""
+"""The cluster that commands of maintenance use. None of them creates a metadata store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from magnetar_cli import service
 from magnetar_cli.cluster import ClusterStatus, LocalCluster, PartStatus
 from magnetar_cli.command import app
 from magnetar_cli.exit_codes import ExitCode
-from magnetar_cli.maintenance.showing import show, watch
+from magnetar_cli.maintenance.views import show, watch
 from magnetar_cli.messages import tail
 
 _COMMANDS = [
@@ -65,7 +65,7 @@ def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder has no cluster, and nobody waits for brokers that do not exist."""
     monkeypatch.chdir(tmp_path)
     for module in (service, tail):
-        monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+        monkeypatch.setattr(module, "OPERATION_TIMEOUT_S", 0.2)
     monkeypatch.delenv("MAGNETAR_URL", raising=False)
     return tmp_path
 
@@ -80,7 +80,7 @@ def test_commands_of_brokers_take_a_url_as_all_commands_of_clients(
     by_variable = CliRunner().invoke(app, [*words], env={"MAGNETAR_URL": "http://by-variable"})
     assert (by_variable.exit_code, "'http://by-variable' does not" in by_variable.stderr) == (ExitCode.USAGE, True)
     # Neither, and no cluster here: the default of all commands of clients.
-    monkeypatch.setattr("magnetar_cli.maintenance.admin_target.DEFAULT_URL", "magnetar://127.0.0.1:1")
+    monkeypatch.setattr("magnetar_cli.maintenance.broker_target.DEFAULT_URL", "magnetar://127.0.0.1:1")
     default = CliRunner().invoke(app, [*words])
     assert (default.exit_code, "127.0.0.1:1" in default.stderr) == (ExitCode.UNREACHABLE, True)
     missing = CliRunner().invoke(app, [*words, "--folder", "nowhere"])
@@ -114,7 +114,7 @@ def test_commands_of_brokers_ask_the_default_beside_a_cluster_that_is_down(
 ) -> None:
     """As all commands of clients do."""
     monkeypatch.setattr(LocalCluster, "running", lambda _, name: False)
-    monkeypatch.setattr("magnetar_cli.maintenance.admin_target.DEFAULT_URL", "magnetar://127.0.0.1:5")
+    monkeypatch.setattr("magnetar_cli.maintenance.broker_target.DEFAULT_URL", "magnetar://127.0.0.1:5")
     ended = CliRunner().invoke(app, [*words])
     assert (ended.exit_code, "127.0.0.1:5" in ended.stderr) == (ExitCode.UNREACHABLE, True)
     assert "127.0.0.1:1" not in ended.stderr
@@ -167,7 +167,7 @@ def test_unreachable_broker_error_suggests_env_of_a_running_cluster(
 
 
 class View:
-    over = True
+    is_final = True
 
     def table(self) -> Text:
         return Text("table")
@@ -181,13 +181,13 @@ class View:
 
 @pytest.mark.usefixtures("cluster")
 async def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """deploy/command_line.md says so of every --json."""
+    """As deploy/command_line.md documents for every --json."""
 
-    async def look() -> View:
+    async def take_view() -> View:
         return View()
 
     show(View(), as_json=True)
-    await watch(look, as_json=True)
+    await watch(take_view, as_json=True)
     first, second = capsys.readouterr().out.splitlines()
     assert json.loads(first) == json.loads(second)
     assert json.loads(first) == {"parts": [{"name": "one"}, {"name": "two\n"}], "payload": "ff"}

@@ -1,4 +1,4 @@
-"""What is told fits 80 columns, and no name is cut off for it."""
+"""Output fits 80 columns, and names are not truncated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from magnetar_cli.administration.output import print_rows
 from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS
-from magnetar_cli.perf.reporting import Meter, Report
+from magnetar_cli.output import print_rows
+from magnetar_cli.perf.report import Meter, Report
 
 
 class _Terminal(io.StringIO):
@@ -68,7 +68,7 @@ def _measured() -> Report:
 
 def test_a_second_of_a_measurement_is_one_line(terminal: _Terminal) -> None:
     with contextlib.redirect_stdout(terminal):
-        _measured().end()
+        _measured().print_total()
     total = terminal.shown.splitlines()[-1]
     assert len(total) <= 80
     assert "643,210 messages/s" in total
@@ -76,6 +76,6 @@ def test_a_second_of_a_measurement_is_one_line(terminal: _Terminal) -> None:
 
 
 def test_elsewhere_it_has_all_percentiles(capsys: pytest.CaptureFixture[str]) -> None:
-    _measured().end()
+    _measured().print_total()
     total = capsys.readouterr().out.splitlines()[-1]
     assert all(f"{name} " in total for name in ("p50", "p95", "p99", "p99.9", "max"))

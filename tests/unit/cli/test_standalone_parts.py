@@ -1,4 +1,4 @@
-"""Standalone's settings and its folder."""
+"""The settings and the data folder of a standalone."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_bounds_of_topics_that_contradict_each_other_are_refused(flag: str, name
 
 def test_locked_data_folder_error_names_the_owning_process(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path / "a" / "b")
-    folder.tell({"grpc": "magnetar://somewhere:1"})
+    folder.write_urls({"grpc": "magnetar://somewhere:1"})
     with pytest.raises(FolderTaken, match=f"process {os.getpid()}, which serves magnetar://somewhere:1"):
         DataFolder.open(tmp_path / "a" / "b")
     folder.close()
     folder.close()
     again = DataFolder.open(tmp_path / "a" / "b")
-    # Nothing of the one before is left in it.
+    # The URLs of the earlier process are deleted.
     assert json.loads((again.path / "standalone.lock").read_bytes()) == {"pid": os.getpid()}
     again.close()
     assert (tmp_path / "a" / "b").exists()
@@ -100,9 +100,9 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
 def test_only_abandoned_ephemeral_folders_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    living, abandoned = DataFolder.ephemeral_one(), DataFolder.ephemeral_one()
+    running, abandoned = DataFolder.create_ephemeral(), DataFolder.create_ephemeral()
     (abandoned.path / "x").mkdir()
-    abandoned.let_go()
+    abandoned.release_lock()
     mine = tmp_path / "mine"
     DataFolder.open(mine).close()
     link = tmp_path / "magnetar-ephemeral-link"
@@ -110,9 +110,9 @@ def test_only_abandoned_ephemeral_folders_are_removed(tmp_path: Path, monkeypatc
     being_made = tmp_path / "magnetar-ephemeral-new"
     being_made.mkdir()
     remove_abandoned()
-    assert living.path.exists()
+    assert running.path.exists()
     assert not abandoned.path.exists()
     assert (mine / "standalone.lock").exists()
     assert being_made.exists()
-    living.close()
-    assert not living.path.exists()
+    running.close()
+    assert not running.path.exists()

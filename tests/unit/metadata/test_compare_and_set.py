@@ -34,7 +34,7 @@ class Scene:
 
     async def change_losing_its_answer(self, update: Update) -> asyncio.Task[StoredValue | None]:
         # The first request is the read.
-        self.server.next_request(self.ours, None, Fault.LOSE_ANSWER)
+        self.server.queue_faults(self.ours, None, Fault.LOSE_ANSWER)
         changing = asyncio.create_task(self.change(update))
         while self.ours.session.state is not SessionState.SUSPENDED:
             await asyncio.sleep(0)
@@ -60,7 +60,7 @@ async def test_applied_delete_is_not_reported_as_refused(scene: Scene) -> None:
 async def test_unapplied_delete_is_reported_as_refused(scene: Scene) -> None:
     """The same incarnation with a child: the delete was lost, and the refusal of a fresh one is the caller's."""
     await scene.change(lambda _: b"mine")
-    scene.server.next_request(scene.ours, None, Fault.LOSE_REQUEST)
+    scene.server.queue_faults(scene.ours, None, Fault.LOSE_REQUEST)
     deleting = asyncio.create_task(scene.change(lambda _: DELETE))
     while scene.ours.session.state is not SessionState.SUSPENDED:
         await asyncio.sleep(0)

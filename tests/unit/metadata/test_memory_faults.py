@@ -39,7 +39,7 @@ def _state(store: MemoryStore) -> SessionState:
 
 async def test_a_lost_request_is_never_applied(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
-    server.next_request(store, Fault.LOSE_REQUEST)
+    server.queue_faults(store, Fault.LOSE_REQUEST)
     with pytest.raises(OutcomeUnknown):
         await store.put("/a", b"", ABSENT)
     assert store.session.state is SessionState.SUSPENDED
@@ -54,7 +54,7 @@ async def test_a_lost_answer_belongs_to_an_applied_request(clock: ManualClock, s
     store, other = server.connect(), server.connect()
     sent_at = store.session.answered_sent_at
     clock.advance(1)
-    server.next_request(store, None, Fault.LOSE_ANSWER)
+    server.queue_faults(store, None, Fault.LOSE_ANSWER)
     await store.ping()
     assert store.session.answered_sent_at == sent_at + 1
     clock.advance(1)
@@ -67,7 +67,7 @@ async def test_a_lost_answer_belongs_to_an_applied_request(clock: ManualClock, s
 async def test_held_request_is_applied_late_unless_its_session_syncs(clock: ManualClock, server: MemoryServer) -> None:
     store, other = server.connect(), server.connect()
     for path in ("/a", "/b"):
-        server.next_request(store, Fault.HOLD_REQUEST)
+        server.queue_faults(store, Fault.HOLD_REQUEST)
         with pytest.raises(OutcomeUnknown):
             await store.put(path, b"held", ABSENT)
         server.resume(store)
@@ -153,7 +153,7 @@ async def test_compare_and_set_reports_the_correct_outcome_at_its_deadline(
 ) -> None:
     store = server.connect()
     for fault, kind in ((Fault.LOSE_ANSWER, OutcomeUnknown), (None, NotSent)):
-        server.next_request(store, None, fault)
+        server.queue_faults(store, None, fault)
         if fault is None:
             server.suspend(store)
         changing = asyncio.create_task(
@@ -174,7 +174,7 @@ async def test_compare_and_set_raises_unknown_after_too_many_other_changes(
     ours, theirs = SeededRandomness(1), SeededRandomness(2)
     await change(other, "/c", lambda _: b"", clock=clock, randomness=theirs)
     for times, deleted in ((20, False), (1, True)):
-        server.next_request(store, None, Fault.LOSE_ANSWER)
+        server.queue_faults(store, None, Fault.LOSE_ANSWER)
         changing = asyncio.create_task(change(store, "/c", lambda _: b"mine", clock=clock, randomness=ours))
         await _turns()
         if deleted:

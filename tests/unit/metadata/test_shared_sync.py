@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from magnetar_metadata.errors import NotSent
-from magnetar_metadata.shared_sync import SharedSync
 from magnetar_metadata.store import MetadataStore, Node, Stat
+from magnetar_metadata.zookeeper.shared_sync import SharedSync
 
 
 class Server:

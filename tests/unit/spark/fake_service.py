@@ -1,4 +1,4 @@
-"""Topics as the driver of a query meets them: logs whose entries hold messages, with plans, leases and deletion that
+"""Topics as the driver of a query sees them: logs whose entries hold messages, with plans, leases and deletion that
 behave as brokers' do. Messages are numbers, and a plan's pieces say which of them they hold.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["FakeService", "StoredTopic"]
 
 NOWHERE: Final = NextMessage(0, 0, 0)
 _BYTES_EACH: Final = 100
-# Within the fake `list` is a question.
+# Within the class `list` is a request.
 Names: TypeAlias = list[str]
 Numbers: TypeAlias = list[int]
 
@@ -37,9 +37,9 @@ class StoredTopic:
     ledger_id: int = 1
     # The highest ledger id when the topic was created: its own are above it.
     floor: int = 0
-    # How many messages there ever were.
+    # The number of messages that were ever published.
     published: int = 0
-    # What was there once ends here.
+    # Messages before this position were deleted.
     deleted_before: NextMessage = NOWHERE
     # By the lease's id, and behind it that of the read that has it.
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class StoredTopic:
     # Names of subscriptions that consumers have created.
     consumed: set[str] = field(default_factory=set)
     retained: bool = False
-    # So many ledgers back messages may have begun that are not whole yet.
+    # How many ledgers back an incomplete message may begin.
     reach_ledgers: int = 0
     # Entries that no bookie has: plans name them, and tasks do not get them.
     lost: set[tuple[int, int]] = field(default_factory=set)
@@ -65,10 +65,10 @@ class StoredTopic:
         self.ledger_id += 1
 
     def delete_ledgers_before(self, ledger_id: int) -> None:
-        self.entries = {place: held for place, held in self.entries.items() if place[0] >= ledger_id}
+        self.entries = {at: held for at, held in self.entries.items() if at[0] >= ledger_id}
         self.deleted_before = max(self.deleted_before, NextMessage(ledger_id, 0, 0))
 
-    def place_of(self, message: int) -> NextMessage:
+    def position_of(self, message: int) -> NextMessage:
         for (ledger, entry), held in self.entries.items():
             if message in held:
                 return NextMessage(ledger, entry, held.index(message))
@@ -83,12 +83,12 @@ class StoredTopic:
         return NextMessage(self.ledger_id, self._next_entry(), 0)
 
     def between(self, start: NextMessage, stop: NextMessage) -> list[tuple[NextMessage, int]]:
-        places = [
-            (NextMessage(*place, index), message)
-            for place, held in sorted(self.entries.items())
+        positions = [
+            (NextMessage(*at, index), message)
+            for at, held in sorted(self.entries.items())
             for index, message in enumerate(held)
         ]
-        return places[bisect.bisect_left(places, (start, -1)) : bisect.bisect_left(places, (stop, -1))]
+        return positions[bisect.bisect_left(positions, (start, -1)) : bisect.bisect_left(positions, (stop, -1))]
 
     def _next_entry(self) -> int:
         return max((entry for ledger, entry in self.entries if ledger == self.ledger_id), default=-1) + 1
@@ -101,10 +101,10 @@ class FakeService:
         self.logs: dict[str, StoredTopic] = {}
         self.partitioned: dict[str, int] = {}
         self.made = 0
-        self.asked: Names = []
-        # Raised by the next question of that name.
+        self.requests: Names = []
+        # Raised by the next request of that name.
         self.failing: dict[str, Exception] = {}
-        # Called before each question of that name is answered.
+        # Called before each request of that name is answered.
         self.before: dict[str, Callable[[], object]] = {}
         # Requests of that name arrive when the event is set, also those whose caller is cancelled.
         self.late: dict[str, asyncio.Event] = {}
@@ -158,9 +158,9 @@ class FakeService:
         if lease_ms:
             self._log(log).leases[lease_id] = (start.ledger_id, lease_ms)
 
-    async def _arrives(self, question: str, take_effect: Callable[[], object]) -> None:
-        """Returns when the request has arrived. One whose caller is cancelled meanwhile takes effect all the same."""
-        if (arrival := self.late.get(question)) is not None:
+    async def _arrives(self, request: str, take_effect: Callable[[], object]) -> None:
+        """Returns when the request has arrived. One whose caller is cancelled before that takes effect, too."""
+        if (arrival := self.late.get(request)) is not None:
 
             async def arrive() -> None:
                 await arrival.wait()
@@ -171,33 +171,33 @@ class FakeService:
             task.add_done_callback(self._arriving.discard)
             await asyncio.shield(task)
 
-    # ── what is asked ──
+    # ── requests ──
 
     async def list(self, namespace: str) -> Names:
-        self._note("list")
+        self._record("list")
         return [log for log in self.logs if str(TopicName.parse(log).namespace_name) == namespace]
 
     async def list_partitioned(self, namespace: str) -> Names:
-        self._note("list_partitioned")
+        self._record("list_partitioned")
         return [topic for topic in self.partitioned if str(TopicName.parse(topic).namespace_name) == namespace]
 
     async def get_partitioned(self, topic: str) -> Any:
-        self._note("get_partitioned")
+        self._record("get_partitioned")
         if topic not in self.partitioned:
             raise NotFound(f"there is no partitioned topic {topic}")
         return _Partitioned(self.partitioned[topic])
 
     async def place(self, log: str, start: Any) -> LogPlace:
-        self._note("place")
+        self._record("place")
         there = self._log(log)
         if start == MessageId.earliest:
             return LogPlace(there.incarnation, there.first, there.retained)
         if isinstance(start, int):
-            places = [place for place in sorted(there.entries) if there.times[place] >= start]
+            entries = [at for at in sorted(there.entries) if there.times[at] >= start]
             # The time of a lost entry is unknown, so the search within the ledger stops there.
-            lost = [place for place in sorted(there.lost) if places and place[0] == places[0][0]]
-            places = sorted(lost[:1] + places[:1])
-            return LogPlace(there.incarnation, NextMessage(*places[0]) if places else there.end, there.retained)
+            lost = [at for at in sorted(there.lost) if entries and at[0] == entries[0][0]]
+            entries = sorted(lost[:1] + entries[:1])
+            return LogPlace(there.incarnation, NextMessage(*entries[0]) if entries else there.end, there.retained)
         assert start == MessageId.latest
         return LogPlace(there.incarnation, there.end, there.retained)
 
@@ -219,10 +219,10 @@ class FakeService:
         fresh: bool = False,
         read_id: bytes = b"",
     ) -> Plan:
-        self._note("plan")
+        self._record("plan")
         await self._arrives("plan", lambda: self._take(log, start, lease_id + read_id, lease_ms))
         there = self._log(log)
-        of_other = any(place and 0 < place.ledger_id <= there.floor for place in (start, stop))
+        of_other = any(position and 0 < position.ledger_id <= there.floor for position in (start, stop))
         if of_other or (incarnation and incarnation != there.incarnation):
             return Plan(
                 there.incarnation, NOWHERE, NOWHERE, [], {}, 0, 0, True, False, NOWHERE, NOWHERE, 0, 0, there.retained
@@ -258,7 +258,7 @@ class FakeService:
     async def renew_lease(
         self, log: str, incarnation: str, lease_id: bytes, lease_ms: int, *, read_id: bytes = b""
     ) -> None:
-        self._note("renew_lease")
+        self._record("renew_lease")
         leases, lease_id = self._log(log).leases, lease_id + read_id
         if lease_id not in leases:
             raise NotFound(f"there is no such lease on {log}")
@@ -268,13 +268,13 @@ class FakeService:
             del leases[lease_id]
 
     async def end_lease(self, log: str, lease_id: bytes, *, read_id: bytes = b"") -> None:
-        self._note("end_lease")
+        self._record("end_lease")
         self._log(log).leases.pop(lease_id + read_id, None)
 
     async def hold_namespace(
         self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""
     ) -> bool:
-        self._note("hold_namespace")
+        self._record("hold_namespace")
         await self._arrives(
             "hold_namespace", lambda: self.namespace_leases.update({(namespace, lease_id): name_prefix})
         )
@@ -283,7 +283,7 @@ class FakeService:
         return taken
 
     async def end_namespace_lease(self, namespace: str, lease_id: bytes) -> None:
-        self._note("end_namespace_lease")
+        self._record("end_namespace_lease")
         self.namespace_leases.pop((namespace, lease_id), None)
 
     async def advance_progress(
@@ -297,7 +297,7 @@ class FakeService:
         owner: str = "",
         owner_name: str = "",
     ) -> NextMessage:
-        self._note("advance_progress")
+        self._record("advance_progress")
         progress, owners = self._log(log).progress, self._log(log).progress_owners
         if subscription in self._log(log).consumed:
             raise NotAllowedError(f"subscription {subscription} belongs to consumers")
@@ -317,12 +317,12 @@ class FakeService:
             raise TopicNotFound(f"there is no topic {log}")
         return self.logs[log]
 
-    def _note(self, question: str) -> None:
-        self.asked.append(question)
-        if question in self.before:
-            self.before[question]()
-        if question in self.failing:
-            raise self.failing.pop(question)
+    def _record(self, request: str) -> None:
+        self.requests.append(request)
+        if request in self.before:
+            self.before[request]()
+        if request in self.failing:
+            raise self.failing.pop(request)
 
 
 @dataclass(frozen=True)
@@ -333,8 +333,8 @@ class _Partitioned:
 def _pieces(log: StoredTopic, taken: Sequence[tuple[NextMessage, int]]) -> list[Piece]:
     """One for each entry, so that there are many."""
     by_entry: dict[tuple[int, int], Numbers] = {}
-    for place, _ in taken:
-        by_entry.setdefault((place.ledger_id, place.entry_id), []).append(place.batch_index)
+    for position, _ in taken:
+        by_entry.setdefault((position.ledger_id, position.entry_id), []).append(position.batch_index)
     return [
         Piece(
             ledger_id=ledger,

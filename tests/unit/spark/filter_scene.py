@@ -13,7 +13,7 @@ from pyspark.sql.datasource import Filter
 import magnetar.admin
 from magnetar_spark.batch_reader import PushFiltersReader
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import batch_options
+from magnetar_spark.options.source_options import parse_batch_options
 from tests.unit.spark.fake_service import FakeService
 
 __all__ = ["INDEX", "PARTITION", "TIME", "moment", "plan_slices", "use_fake_service"]
@@ -39,6 +39,6 @@ def use_fake_service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
 
 def plan_slices(service: FakeService, filters: list[Filter], **options: str) -> list[LogSlice]:
     given = {"url": "magnetar://localhost:1", "topic": "t", "pushFilters": "true", **options}
-    reader = PushFiltersReader(batch_options(given), ["value"], str(random.random()))
+    reader = PushFiltersReader(parse_batch_options(given), ["value"], str(random.random()))
     assert list(reader.pushFilters(filters)) == filters, "Spark would not evaluate them"
     return [one for one in reader.partitions() if isinstance(one, LogSlice)]

@@ -15,7 +15,7 @@ from magnetar.exceptions import ConnectError
 from magnetar_spark.batch_reader import BatchReader
 from magnetar_spark.errors import DataLost, NoSuchTopic
 from magnetar_spark.log_slice import LogSlice
-from magnetar_spark.options import batch_options
+from magnetar_spark.options.source_options import parse_batch_options
 from tests.unit.spark.fake_service import FakeService
 
 
@@ -34,7 +34,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
 
 
 def reader(**options: str) -> BatchReader:
-    return BatchReader(batch_options({"url": "magnetar://localhost:1", "topic": "t", **options}), ["value"])
+    return BatchReader(parse_batch_options({"url": "magnetar://localhost:1", "topic": "t", **options}), ["value"])
 
 
 def leased(service: FakeService) -> list[int]:
@@ -53,13 +53,13 @@ def test_a_batch_waits_for_its_topic(service: FakeService) -> None:
     """SPK-1: waitForTopic; or names the topic that is missing, and what to do"""
 
     def create() -> None:
-        if service.asked.count("get_partitioned") >= 3:
+        if service.requests.count("get_partitioned") >= 3:
             service.create("late")
             service["late"].publish([7])
 
     with pytest.raises(NoSuchTopic, match="there is no topic persistent://public/default/never: create it"):
         reader(topic="never").partitions()
-    service.asked.clear()
+    service.requests.clear()
     service.before["get_partitioned"] = create
     slices = [one for one in reader(topic="late", waitForTopic="1h").partitions() if isinstance(one, LogSlice)]
     assert service.messages_of(slices) == [7]
@@ -94,12 +94,12 @@ def _fails_before(service: FakeService) -> None:
 
 def _fails_behind(service: FakeService) -> None:
     """The lease stands, and the answer is lost."""
-    ask = service.plan
+    request_plan = service.plan
 
-    async def plan(log: str, **asked: Any) -> Plan:
-        answer = await ask(log, **asked)
+    async def plan(log: str, **fields: Any) -> Plan:
+        answer = await request_plan(log, **fields)
         if log.endswith("-1"):
-            raise ConnectError("the broker is gone")
+            raise ConnectError("the broker was killed")
         return answer
 
     service.plan = plan  # type: ignore[method-assign]
@@ -110,9 +110,9 @@ def test_where_planning_fails_no_lease_is_left(service: FakeService, fails: Call
     for at in range(3):
         service[f"t-partition-{at}"].publish([at])
     fails(service)
-    with pytest.raises(Exception, match=r"a broker moves|the broker is gone"):
+    with pytest.raises(Exception, match=r"a broker moves|the broker was killed"):
         reader().partitions()
-    assert service.asked.count("plan") == 3
+    assert service.requests.count("plan") == 3
     assert leased(service) == []
 
 

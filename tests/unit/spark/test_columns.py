@@ -8,19 +8,19 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from magnetar_spark.columns import COLUMNS, arrow_schema, choose_columns, spark_schema
 from magnetar_spark.errors import InvalidColumns
+from magnetar_spark.options.columns import COLUMNS, build_arrow_schema, build_spark_schema, choose_columns
 
 
 def test_spark_schema_converts_to_the_exact_arrow_schema() -> None:
     """SPK-3: Spark refuses record batches whose types are not exactly those that its schema comes to."""
     for columns in (COLUMNS, COLUMNS[::-1], ("properties", "message_id"), ("value",)):
-        assert to_arrow_schema(spark_schema(columns), timezone="UTC").equals(arrow_schema(columns))
+        assert to_arrow_schema(build_spark_schema(columns), timezone="UTC").equals(build_arrow_schema(columns))
 
 
 def test_the_columns_and_their_types() -> None:
     """SPK-1: every column that was promised, by name, type and order."""
-    assert {field.name: field.dataType.simpleString() for field in spark_schema().fields} == {
+    assert {field.name: field.dataType.simpleString() for field in build_spark_schema().fields} == {
         "key": "binary",
         "value": "binary",
         "topic": "string",
@@ -34,8 +34,8 @@ def test_the_columns_and_their_types() -> None:
         "sequence_id": "bigint",
         "producer_name": "string",
     }
-    assert tuple(spark_schema().fieldNames()) == COLUMNS
-    assert isinstance(spark_schema(), StructType)
+    assert tuple(build_spark_schema().fieldNames()) == COLUMNS
+    assert isinstance(build_spark_schema(), StructType)
 
 
 def test_columns_are_chosen_in_any_order_and_case() -> None:

@@ -1,4 +1,4 @@
-"""Ranges that take several answers, between which something is deleted: what is missing is told, or left out."""
+"""Ranges that take several answers, between which messages are deleted: that is reported, or they are left out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar_spark.batch_reader import _Planning
+from magnetar_spark.batch_reader import _BatchPlanner
 from magnetar_spark.errors import DataLost, PositionBeyondEnd
-from magnetar_spark.options import batch_options
-from magnetar_spark.plans import Limits
-from magnetar_spark.task_lease import new_lease
-from magnetar_spark.topics import ReadLog
+from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.options.source_options import parse_batch_options
+from magnetar_spark.planning.log_plan import PlanLimits
+from magnetar_spark.planning.topic_discovery import TopicPartition
 from tests.unit.spark.fake_service import FakeService
-from tests.unit.spark.test_stream import ALL, Query, a_stream
+from tests.unit.spark.test_topic_stream import ALL, Query, a_stream
 
 LOG = "persistent://public/default/t"
 LOSSES = [True, False]
@@ -33,10 +33,10 @@ def ledgers_of_one() -> FakeService:
     return service
 
 
-def at_answer(service: FakeService, number: int, strikes: Callable[[], object]) -> None:
-    """Right before the plan's so manieth answer from now on."""
-    begun = service.asked.count("plan")
-    service.before["plan"] = lambda: strikes() if service.asked.count("plan") == begun + number else None
+def at_answer(service: FakeService, number: int, delete: Callable[[], object]) -> None:
+    """Delete right before the plan's answer of this number, counted from now on."""
+    begun = service.requests.count("plan")
+    service.before["plan"] = lambda: delete() if service.requests.count("plan") == begun + number else None
 
 
 def made_again(service: FakeService) -> None:
@@ -47,8 +47,8 @@ def made_again(service: FakeService) -> None:
 
 async def batch(service: FakeService, fails: bool, **options: str) -> list[int]:
     given = {"url": "magnetar://here:6652", "topic": "t", "failOnDataLoss": str(fails), **options}
-    planning = _Planning(cast(AsyncAdmin, service), batch_options(given), new_lease(1000))
-    planned = await planning.plan(ReadLog.of(LOG))
+    planning = _BatchPlanner(cast(AsyncAdmin, service), parse_batch_options(given), create_lease(1000))
+    planned = await planning.plan_partition(TopicPartition.parse(LOG))
     return [] if planned is None else [piece.ledger_id for piece in planned.pieces]
 
 
@@ -66,7 +66,7 @@ async def test_batch_planning_detects_ledgers_deleted_in_the_middle(fails: bool)
 
 @pytest.mark.parametrize("fails", LOSSES)
 async def test_batch_planning_detects_a_recreated_topic(fails: bool) -> None:
-    """TOP-7: half of it is not said to be all"""
+    """TOP-7: half of it is not reported as all"""
     service = ledgers_of_one()
     at_answer(service, 3, lambda: made_again(service))
     if fails:
@@ -109,11 +109,11 @@ async def test_micro_batch_planning_detects_ledgers_deleted_in_the_middle(fails:
     """SPK-2: while it is planned, or planned again after a crash"""
     service = ledgers_of_one()
     query = Query(service, failOnDataLoss=str(fails).lower())
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     if again:
         assert await query.plan()
         query.stream = a_stream(service, **query.options)
-        await query.stream.initial()
+        await query.stream.get_initial_offset()
     at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
     if fails:
         with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
@@ -122,10 +122,10 @@ async def test_micro_batch_planning_detects_ledgers_deleted_in_the_middle(fails:
         assert await planned_ledgers(query, again) == [100, 101, 102, 103, 108, 109]
 
 
-async def planned_ledgers(query: Query, again: bool = False, limits: Limits = ALL) -> list[int]:
+async def planned_ledgers(query: Query, again: bool = False, limits: PlanLimits = ALL) -> list[int]:
     if not again:
         await query.plan(limits)
-    slices = await query.stream.slices(await query.stream.initial(), json.loads(query.planned[-1]))
+    slices = await query.stream.plan_slices(await query.stream.get_initial_offset(), json.loads(query.planned[-1]))
     return [piece.ledger_id for one in slices for piece in one.pieces]
 
 
@@ -135,21 +135,21 @@ async def test_micro_batch_continuation_detects_deleted_ledgers(fails: bool) -> 
     service = ledgers_of_one()
     service.create("u")
     query = Query(service, topics="t,u", failOnDataLoss=str(fails).lower())
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     # Of each log one, and then the rest of `t`.
     at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
     if fails:
         with pytest.raises(DataLost, match="deleted up to 108:0:0"):
-            await planned_ledgers(query, limits=Limits(messages=2))
+            await planned_ledgers(query, limits=PlanLimits(messages=2))
     else:
-        assert await planned_ledgers(query, limits=Limits(messages=2)) == [100, 108]
+        assert await planned_ledgers(query, limits=PlanLimits(messages=2)) == [100, 108]
 
 
 @pytest.mark.parametrize("fails", LOSSES)
 async def test_micro_batch_planning_detects_a_recreated_topic(fails: bool) -> None:
     service = ledgers_of_one()
     query = Query(service, failOnDataLoss=str(fails).lower())
-    await query.stream.initial()
+    await query.stream.get_initial_offset()
     at_answer(service, 3, lambda: made_again(service))
     if fails:
         with pytest.raises(DataLost, match="another topic was created with its name"):

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from magnetar_spark.bounds import EARLIEST, parse_bound
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.offset_times import parse_zone
+from magnetar_spark.options.offset_option import EARLIEST, parse_offset_option
+from magnetar_spark.options.offset_times import parse_zone
 
 LOG = "persistent://public/default/t"
 # 2026-07-01T10:00:00Z
@@ -16,7 +16,7 @@ SUMMER_MS = 1_782_900_000_000
 
 
 def ms_of(text: str, zone: str = "") -> object:
-    return parse_bound("startingOffsets", text, EARLIEST, parse_zone(zone) if zone else None).of(LOG)
+    return parse_offset_option("startingOffsets", text, EARLIEST, parse_zone(zone) if zone else None).get_offset(LOG)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from magnetar_spark import stream_reader
-from magnetar_spark.columns import COLUMNS, spark_schema
 from magnetar_spark.errors import InvalidColumns, InvalidOptions, NoSink
+from magnetar_spark.options.columns import COLUMNS, build_spark_schema
 from magnetar_spark.source import MagnetarDataSource
 from magnetar_spark.stream_reader import StreamReader
 
@@ -33,13 +33,13 @@ QUERY = {"url": URL, "topic": "t"}
 def test_table_creation_ignores_options_added_by_spark(added: dict[str, str]) -> None:
     """SPK-1"""
     definition = {"provider": "magnetar", "owner": "root", **added}
-    assert MagnetarDataSource(definition).schema() == spark_schema(COLUMNS)
+    assert MagnetarDataSource(definition).schema() == build_spark_schema(COLUMNS)
     chosen = {**definition, "columns": "Value, key", "option.columns": "Value, key"}
-    assert MagnetarDataSource(chosen).schema() == spark_schema(("value", "key"))
+    assert MagnetarDataSource(chosen).schema() == build_spark_schema(("value", "key"))
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"url": URL, "topic": "t"}, r"none of its queries, so 'url', 'topic' .*SELECT … FROM t WITH \(url"),
         ({"startingoffsets": "latest"}, r"none of its queries, so 'startingoffsets' would have no effect"),
@@ -47,11 +47,11 @@ def test_table_creation_ignores_options_added_by_spark(added: dict[str, str]) ->
         ({"columns": "keys"}, "no column 'keys': did you mean 'key'"),
     ],
 )
-def test_options_of_a_table_that_no_query_receives_are_refused(given: dict[str, str], told: str) -> None:
+def test_options_of_a_table_that_no_query_receives_are_refused(given: dict[str, str], message: str) -> None:
     """SPK-1: Spark 4.3 passes them when the table is created, and to no query."""
     definition = {"provider": "magnetar", "owner": "root", **given}
     definition |= {f"option.{name}": value for name, value in given.items()}
-    with pytest.raises(InvalidOptions, match=told):
+    with pytest.raises(InvalidOptions, match=message):
         MagnetarDataSource(definition).schema()
 
 
@@ -60,7 +60,7 @@ def test_query_of_table_without_options_explains_how_to_set_them(monkeypatch: py
     for url, missing in (("", "the option 'url' is missing"), (URL, "the option 'topic' is missing")):
         monkeypatch.setenv("MAGNETAR_URL", url)
         with pytest.raises(InvalidOptions, match=rf"{missing}.*OPTIONS.*SELECT … FROM t WITH \(url") as raised:
-            MagnetarDataSource({}).reader(spark_schema())
+            MagnetarDataSource({}).reader(build_spark_schema())
         assert "  " not in str(raised.value)
     with pytest.raises(InvalidOptions, match="'url' is missing") as raised:
         monkeypatch.setenv("MAGNETAR_URL", "")
@@ -70,7 +70,7 @@ def test_query_of_table_without_options_explains_how_to_set_them(monkeypatch: py
 
 def test_a_query_of_a_table_reads_the_columns_of_the_table() -> None:
     """SPK-1: SELECT … FROM t WITH (url '…', topic '…')"""
-    two = spark_schema(("value", "key"))
+    two = build_spark_schema(("value", "key"))
     assert MagnetarDataSource(QUERY).reader(two)._columns == ("value", "key")
     assert MagnetarDataSource({**QUERY, "columns": "value,key"}).reader(two)._columns == ("value", "key")
     with pytest.raises(InvalidColumns, match=r"'columns' is 'key', but .*'value,key': leave out one of them"):
@@ -97,7 +97,7 @@ def test_writing_is_refused_for_any_writer_options(options: dict[str, str]) -> N
 
 
 def test_sigterm_while_a_query_ends_does_not_keep_leases_from_being_given_back() -> None:
-    """SPK-5: Spark closes the connection, after which PySpark calls `stop`, and sends SIGTERM meanwhile"""
+    """SPK-5: Spark closes the connection, after which PySpark calls `stop`, and sends SIGTERM at the same time"""
 
     class Driver:
         closed = False

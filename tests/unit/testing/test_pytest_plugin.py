@@ -1,4 +1,4 @@
-"""The pytest plugin: what it costs, what it shows, what it says where something is missing."""
+"""The pytest plugin: its imports, its documentation, and its errors if a library is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_cli.source_roots import source_roots
+from magnetar_cli.child_environment import source_roots
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.in_process_broker import InProcessBroker
 from magnetar_testing.pytest_plugin import StartBroker

@@ -144,7 +144,7 @@ def test_messages_of_another_library_are_decoded(name: str) -> None:
     ] == expected
     assert found[-1].index() == 100 + accepted.messages
     to_rows = EntriesToArrow(("key", "value", "properties", "sequence_id"), MessageOrigin().topic, -1)
-    rows = [row for batch in (*to_rows.add(3, 4, [stored]), *to_rows.finish()) for row in batch.to_pylist()]
+    rows = [row for batch in (*to_rows.convert_entries(3, 4, [stored]), *to_rows.finish()) for row in batch.to_pylist()]
     assert [row["value"] for row in rows] == [sent[0] for sent in expected]
     for row, (_, key, _, pairs, _, sequence_id) in zip(rows, expected, strict=True):
         assert row["key"] == ((key if isinstance(key, bytes) else key.encode()) or None)

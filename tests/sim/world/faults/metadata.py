@@ -63,7 +63,7 @@ class MetadataFaults(Striker):
             return False
         assert host.store is not None
         waits = self._draw.below(6)
-        self._world.metadata.next_request(host.store, *([None] * waits), *faults)
+        self._world.metadata.queue_faults(host.store, *([None] * waits), *faults)
         return True
 
     def lose_metadata_request(self) -> bool:

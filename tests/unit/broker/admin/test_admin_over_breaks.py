@@ -60,7 +60,7 @@ async def breaks(scene: ClusterScene, admins: list[AsyncAdmin], chance: SeededRa
         if kind == 0:
             scene.metadata.expire(one.store)
         elif kind == 1:
-            scene.metadata.next_request(one.store, Fault.LOSE_ANSWER)
+            scene.metadata.queue_faults(one.store, Fault.LOSE_ANSWER)
         elif kind == 2:
             scene.metadata.lag(one.store)
         else:

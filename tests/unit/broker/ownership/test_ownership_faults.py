@@ -67,7 +67,7 @@ async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) ->
 
     async with running_brokers() as scene:
         one = scene["b1"]
-        scene.metadata.next_request(one.session, *([None] * after), fault)
+        scene.metadata.queue_faults(one.session, *([None] * after), fault)
         claiming = asyncio.create_task(one.ownership.claim_bundle(NAMESPACE, BUNDLE))
         await until(
             lambda: claiming.done() or one.session.session.state is SessionState.SUSPENDED, "the fault has occurred"
@@ -94,7 +94,7 @@ async def test_release_is_settled_after_lost_response(fault: Fault) -> None:
         one = scene["b1"]
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         # After the sync and two reads.
-        scene.metadata.next_request(one.session, None, None, None, fault)
+        scene.metadata.queue_faults(one.session, None, None, None, fault)
         unloading = asyncio.create_task(one.ownership.unload_bundle(NAMESPACE, BUNDLE))
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has occurred")
         await asyncio.sleep(0.02)
@@ -116,7 +116,7 @@ async def test_split_is_settled_after_lost_response(fault: Fault, after: int) ->
     async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
-        scene.metadata.next_request(one.session, *([None] * after), fault)
+        scene.metadata.queue_faults(one.session, *([None] * after), fault)
         splitting = asyncio.create_task(one.ownership.split_bundle(NAMESPACE, BUNDLE))
         await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has occurred")
         await asyncio.sleep(0.02)

@@ -1,0 +1,206 @@
+"""Read and parse messages to publish from arguments, files and standard input.
+
+Input is split into messages as it arrives, so that a line that a user types is sent when it ends. The buffered input is
+bounded: a message above `MAX_MESSAGE_BYTES` is refused.
+"""
+
+from __future__ import annotations
+
+import binascii
+import enum
+import json
+import os
+import select
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
+
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "InputFormat",
+    "InputMessage",
+    "InvalidInput",
+    "Parser",
+    "make_keyed_line_parser",
+    "parse_json_message",
+    "read_pieces",
+    "read_whole_message",
+    "split_messages",
+]
+
+# Above the limit of any broker, whose default is 5 MiB.
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+_READ_BYTES: Final = 64 * 1024
+_FIELDS: Final = ("value", "value_base64", "key", "key_base64", "properties", "event_time")
+# Further fields of `consume --json`, which a published message gets from the service.
+_IGNORED_FIELDS: Final = frozenset(
+    {"topic", "message_id", "publish_time", "producer_name", "sequence_id", "index", "redelivery_count"}
+)
+
+
+class InvalidInput(Exception):
+    """The input is not a valid message. The error shows the beginning of the input, and the reason."""
+
+
+class InputFormat(enum.StrEnum):
+    LINES = "lines"
+    JSON = "json"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class InputMessage:
+    """A message to publish."""
+
+    value: bytes | None
+    key: str | bytes | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    event_ms: int = 0
+
+
+# Parses the bytes between two separators.
+Parser = Callable[[bytes], InputMessage]
+
+
+def read_pieces(descriptor: int, stop: int) -> Iterator[bytes]:
+    """Yield the input as it arrives. End with the input, or when the descriptor `stop` is readable."""
+    while True:
+        readable, _, _ = select.select([descriptor, stop], [], [], SIGNAL_CHECK_S)
+        if stop in readable:
+            return
+        if not readable:
+            continue
+        piece = os.read(descriptor, _READ_BYTES)
+        if not piece:
+            return
+        yield piece
+
+
+def split_messages(pieces: Iterable[bytes], separator: bytes) -> Iterator[list[bytes]]:
+    """Yield lists of messages, each with those that were completed by one piece. A separator at the end of the input is
+    not followed by an empty message."""
+    # The pieces after the last separator.
+    rest: list[bytes] = []
+    size = 0
+    overlap = len(separator) - 1
+    for piece in pieces:
+        if overlap and rest:  # a separator may begin in the piece before
+            last = rest.pop()
+            rest.append(last[:-overlap])
+            piece = last[-overlap:] + piece
+            size -= min(overlap, len(last))
+        first, *more = piece.split(separator)
+        rest.append(first)
+        size += len(first)
+        if size > MAX_MESSAGE_BYTES:
+            raise InvalidInput(f"a message has more than {MAX_MESSAGE_BYTES:,} bytes: is --separator right?")
+        if more:
+            found = [b"".join(rest), *more[:-1]]
+            rest, size = [more[-1]], len(more[-1])
+            yield found
+    if size:
+        yield [b"".join(rest)]
+
+
+def read_whole_message(pieces: Iterable[bytes]) -> bytes:
+    """Return the whole input as one message."""
+    found: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size > MAX_MESSAGE_BYTES:
+            raise InvalidInput(f"it has more than {MAX_MESSAGE_BYTES:,} bytes, the maximum of a message")
+    return b"".join(found)
+
+
+def make_keyed_line_parser(separator: bytes) -> Parser:
+    """Return a parser of lines with a key, the separator and a value."""
+
+    def parse(line: bytes) -> InputMessage:
+        key, found, value = line.partition(separator)
+        if not found:
+            raise InvalidInput(f"{_abbreviate(line)} has no {separator.decode()!r} between key and value")
+        return InputMessage(value, _decode_if_text(key))
+
+    return parse
+
+
+def parse_json_message(line: bytes) -> InputMessage:
+    """Parse a JSON object as `consume --json` prints it."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{_abbreviate(line)} is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidInput(f'{_abbreviate(line)} is not a JSON object: use {{"value": …}}')
+    for name in fields:
+        if name not in _FIELDS and name not in _IGNORED_FIELDS:
+            raise InvalidInput(f"{_abbreviate(line)} has the unknown field {name!r}: use {', '.join(_FIELDS)}")
+    if "value" not in fields and "value_base64" not in fields:
+        raise InvalidInput(
+            f"{_abbreviate(line)} has neither value nor value_base64: use null for a message without a value"
+        )
+    key = _get_bytes(fields, "key", line)
+    return InputMessage(
+        _get_bytes(fields, "value", line),
+        None if key is None else _decode_if_text(key),
+        _check_properties(fields.get("properties"), line),
+        _parse_event_ms(fields.get("event_time"), line),
+    )
+
+
+def _get_bytes(fields: dict[str, Any], name: str, line: bytes) -> bytes | None:
+    encoded = fields.get(f"{name}_base64")
+    plain = fields.get(name)
+    if encoded is not None and plain is not None:
+        raise InvalidInput(f"{_abbreviate(line)} has both {name} and {name}_base64: leave one out")
+    if encoded is not None:
+        try:
+            return b64decode(encoded, validate=True)
+        except (TypeError, ValueError, binascii.Error):
+            raise InvalidInput(f"{_abbreviate(line)}: {name}_base64 is not base64") from None
+    if plain is None:
+        return None
+    if not isinstance(plain, str):  # any JSON may be a value; it is published as text
+        plain = json.dumps(plain, ensure_ascii=False)
+    try:
+        return bytes(plain.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{_abbreviate(line)}: {name} has an incomplete character: use {name}_base64") from None
+
+
+def _check_properties(value: Any, line: bytes) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise InvalidInput(f"{_abbreviate(line)}: properties is not an object of strings")
+    return value
+
+
+def _parse_event_ms(value: Any, line: bytes) -> int:
+    if value is None:
+        return 0
+    import typer
+
+    from magnetar_cli.messages.positions import parse_time_ms
+
+    try:
+        return parse_time_ms(str(value), "event_time")
+    except typer.BadParameter:
+        raise InvalidInput(f"{_abbreviate(line)}: event_time is not a time: use ISO 8601, or ms since 1970") from None
+
+
+def _decode_if_text(key: bytes) -> str | bytes:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key
+
+
+def _abbreviate(line: bytes) -> str:
+    text = line[:60].decode("utf-8", "backslashreplace")
+    return repr(text if len(line) <= 60 else text + "…")
