@@ -17,8 +17,8 @@ from magnetar_broker.ownership.load_rules import (
 )
 from magnetar_broker.ownership.namespace_bundles import (
     decode_bundle_at,
-    is_bundle,
     decode_bundles,
+    is_bundle,
     split_bundle_starts,
     split_point_by_range,
 )
