@@ -1,4 +1,4 @@
-"""Which broker of a cluster serves a topic, as a lookup tells: for tests that strike at it."""
+"""Find the broker of a cluster that serves a topic, by a lookup, for tests that inject faults into it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.running import until
 __all__ = ["address_of", "looked_up", "owner_of"]
 
 
-async def looked_up(asked: str, topic: str, listener_name: str = "") -> LookupAnswer:
-    """What the broker at this address answers."""
-    connection = GrpcTransport().connect(asked)
+async def looked_up(at: str, topic: str, listener_name: str = "") -> LookupAnswer:
+    """Return the answer of the broker at this address."""
+    connection = GrpcTransport().connect(at)
     try:
         request = LookupRequest(topic=str(TopicName.parse(topic)), listener_name=listener_name)
         return LookupAnswer.FromString(await connection.call("lookup", request.SerializeToString(), timeout_s=10))
@@ -26,7 +26,7 @@ async def looked_up(asked: str, topic: str, listener_name: str = "") -> LookupAn
 
 
 def address_of(cluster: LocalCluster, topic: str) -> str:
-    """Of the topic's owner, when one of the brokers that run knows."""
+    """Wait until a running broker knows the topic's owner, and return its address."""
     found: list[str] = []
 
     async def known() -> bool:
@@ -46,6 +46,6 @@ def address_of(cluster: LocalCluster, topic: str) -> str:
 
 
 def owner_of(cluster: LocalCluster, topic: str) -> str:
-    """Its name."""
+    """Return the name of the topic's owner."""
     address = address_of(cluster, topic)
     return next(name for name in cluster.broker_names() if cluster.broker(name).address == address)

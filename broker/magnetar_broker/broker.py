@@ -6,7 +6,7 @@ with another session. The listeners stay open. Until there is a session they ans
 clients look their topics up again.
 
 Graceful shutdown: clients are notified, accepted entries are decided and answered, logs and cursors are closed, all
-within a bounded time. The next opening of a topic recovers whatever was not closed by then, as after a crash.
+within a bounded time. The next opening of a topic recovers what was not closed by then, as after a crash.
 """
 
 from __future__ import annotations
@@ -307,6 +307,6 @@ def _resolve_ports(listening: str, advertised: Sequence[tuple[str, str]]) -> tup
 
 
 def _with_port_of(listening: str, address: str) -> str:
-    """Return `address` with the listener's port in place of port 0; empty: the listener's address."""
+    """Return `address` with the listener's port instead of port 0; empty: the listener's address."""
     host, _, port = address.rpartition(":")
     return f"{host}:{listening.rpartition(':')[2]}" if port == "0" else address or listening

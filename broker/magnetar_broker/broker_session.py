@@ -123,7 +123,7 @@ class BrokerSession:
         self.ownership.set_topics(self.topics)
         # Memory of the entries that are published and not decided, of all clients.
         self.budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb * _MIB)
-        self._admin = AdminService(
+        self.admin = AdminService(
             self.topics,
             self.catalog,
             self.ownership,
@@ -240,16 +240,6 @@ class BrokerSession:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-    # ── requests ──
-
-    async def serve_admin_call(self, name: str, request: bytes) -> bytes:
-        """Serve `admin.<name>` of a client. Raises `Refusal`."""
-        return await self._admin.serve_client(name, request)
-
-    async def serve_broker_call(self, name: str, request: bytes) -> bytes:
-        """Serve `here.<name>` of another broker. Raises `Refusal`."""
-        return await self._admin.serve_broker(name, request)
 
     async def serve_stream(self, stream: ClientStream) -> None:
         """Serve a stream until it ends."""

@@ -16,9 +16,9 @@ from magnetar_broker.ownership.load_rules import (
     order_by_load,
 )
 from magnetar_broker.ownership.namespace_bundles import (
-    find_bundle,
+    decode_bundle_at,
+    decode_bundles,
     is_bundle,
-    list_bundles,
     split_bundle_starts,
     split_point_by_range,
 )
@@ -41,9 +41,9 @@ def starts(draw: st.DrawFn) -> list[int]:
 @given(starts(), HASHES)
 def test_every_hash_has_one_bundle(begins: list[int], topic_hash: int) -> None:
     """OWN-1."""
-    bundles = list_bundles(begins)
+    bundles = decode_bundles(begins)
     (found,) = [bundle for bundle in bundles if topic_hash in bundle]
-    assert find_bundle(begins, topic_hash) == found
+    assert decode_bundle_at(begins, topic_hash) == found
     assert is_bundle(begins, found)
     assert bundles[0].lower == 0
     assert bundles[-1].upper == LAST_HASH
@@ -53,10 +53,10 @@ def test_every_hash_has_one_bundle(begins: list[int], topic_hash: int) -> None:
 @given(starts(), HASHES, HASHES)
 def test_a_split_cuts_one_bundle_and_leaves_the_others(begins: list[int], topic_hash: int, at: int) -> None:
     """OWN-1."""
-    before = list_bundles(begins)
-    whole = find_bundle(begins, topic_hash)
+    before = decode_bundles(begins)
+    whole = decode_bundle_at(begins, topic_hash)
     try:
-        after = list_bundles(split_bundle_starts(begins, whole, at))
+        after = decode_bundles(split_bundle_starts(begins, whole, at))
     except ValueError:
         assert not whole.lower < at < whole.upper
         return
@@ -75,7 +75,7 @@ def test_a_split_cuts_one_bundle_and_leaves_the_others(begins: list[int], topic_
 @given(st.lists(st.integers(0, LAST_HASH), min_size=1, max_size=5), HASHES)
 def test_foreign_beginnings_are_no_bundles(begins: list[int], topic_hash: int) -> None:
     try:
-        bundles = list_bundles(begins)
+        bundles = decode_bundles(begins)
     except ValueError:
         assert begins[0] != 0 or sorted(set(begins)) != begins or begins[-1] == LAST_HASH
     else:

@@ -53,8 +53,8 @@ class OwnerRpc:
         self._timeout_s = forward_timeout_s
 
     async def call_topic_owner(self, topic: TopicName, name: str, request: Message, *, repeat: bool = False) -> Any:
-        """Make the call at the topic's owner and return its response. `repeat`: it may be made twice, though its row
-        does not say so."""
+        """Make the call at the topic's owner and return its response. `repeat`: a repetition is allowed, though not by
+        its row."""
         return await self.call_owner(lambda: self._ownership.find_owner(topic), name, request, repeat=repeat)
 
     async def call_owner(

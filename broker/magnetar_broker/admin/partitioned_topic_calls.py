@@ -25,7 +25,7 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["PartitionedTopicCalls"]
 
-# Of a topic's properties, keys and values together.
+# The maximum size of a topic's properties, keys and values together.
 _MAX_PROPERTIES_BYTES: Final = 16_384
 # Copies are repeated as long as subscriptions are created or deleted at the same time, at most this often.
 _MAX_ROUNDS: Final = 100

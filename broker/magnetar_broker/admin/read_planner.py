@@ -1,8 +1,8 @@
 """Plan reads of the range between two positions of a log: run the rule (core/log_plan.py) on the entries that it
 needs, and add the bookies of the chosen ledgers.
 
-The lease is taken first, and then the log is read: so nothing can be deleted in between. Without a lease it may be;
-then the plan is made again from what remains.
+The lease is taken first, and then the log is read: so nothing can be deleted in between. Without a lease, the
+plan is made again from the first entry that was not deleted.
 
 A reader that follows a log plans from the end of its last plan. The boundary at that position is cached, so that the
 next plan needs to read no entry; at the end of the log it reads neither the metadata store nor a bookie.

@@ -11,7 +11,7 @@ from magnetar_broker.admin.topic_stats import describe_log, describe_topic, drop
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Ownership
-from magnetar_broker.ownership.namespace_bundles import find_bundle
+from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
@@ -53,7 +53,7 @@ class TopicCalls:
                 topic=str(part),
                 broker_id=owner.broker_id,
                 address=owner.addresses.find(request.listener_name),
-                bundle=str(find_bundle(namespace.node.bundle_starts, bundle_hash(part))),
+                bundle=str(decode_bundle_at(namespace.node.bundle_starts, bundle_hash(part))),
             )
 
         owners = await map_bounded(parts, find_owner)

@@ -72,7 +72,7 @@ class TopicRoute:
 
     @property
     def merges(self) -> bool:
-        """Whether answers that differ are merged. Otherwise the first partition's answer is that of all."""
+        """Whether different answers are merged. Otherwise the first partition's answer stands for all."""
         return self.merge is not _take_first
 
 

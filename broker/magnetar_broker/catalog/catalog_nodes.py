@@ -1,7 +1,7 @@
 """Read the catalog's nodes as messages, and change them by compare-and-set.
 
 Errors of the store become `BrokerError`: METADATA_ERROR, after which a change may have been made or not, unless the
-text says that it was not. An error that an update function raises is raised if it was given a fresh value; with an
+text excludes that. An error that an update function raises is raised if it was given a fresh value; with an
 older one the value is read again.
 """
 

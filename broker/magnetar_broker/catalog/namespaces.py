@@ -10,8 +10,8 @@ So each incarnation has a node of its own, created and deleted with the namespac
 change of the leases on the namespace, checks that it exists. The leases' node is deleted in the same transaction, so
 none is left behind, and its versions do not repeat during an incarnation.
 
-A deletion without force that finds topics removes its mark again. If the broker is killed before that, the mark remains
-and says that nothing was deleted yet (IF_EMPTY): deleting the namespace again finishes the deletion or removes the
+A deletion without force that finds topics removes its mark again. If the broker is killed before that, the mark stays,
+and means that nothing was deleted yet (IF_EMPTY): deleting the namespace again finishes the deletion or removes the
 mark, and creating the namespace removes it. A deletion by force that was interrupted (BEGUN) can only be finished.
 """
 

@@ -6,7 +6,7 @@ undone if it exists. A partition is created only if its partitioned topic has it
 read.
 
 **Growing** is announced (`growing_to`). Then the new partitions get the subscriptions of the first one, and then
-clients see them: so a subscription whose consumers are away misses none of their messages. topic_router.py says how
+clients see them: so a subscription whose consumers are away misses none of their messages. topic_router.py explains how
 changes of subscriptions at the same time reach all partitions. **Deleting** marks the node, then deletes the
 partitions, then the node. If it is interrupted at any step, the same call again finishes it.
 """
@@ -78,8 +78,8 @@ class PartitionedTopics:
     async def grow(
         self, name: TopicName, partitions: int, prepare: Callable[[Sequence[TopicName]], Awaitable[None]]
     ) -> None:
-        """Grow the topic. `prepare` gives new partitions what the others have; it may be called again for the same
-        ones."""
+        """Grow the topic. `prepare` gives new partitions the subscriptions of the others; a retry calls it again for
+        the same partitions."""
         self._check(partitions)
 
         def announce(node: PartitionedTopicNode | None) -> PartitionedTopicNode:

@@ -4,7 +4,7 @@ It starts also while the metadata store and the bookies are unavailable. HTTP is
 what the broker waits for. It becomes ready by itself.
 
 **Graceful shutdown.** Each step has a time-out, so the whole has one (`Shutdown`), even if the event loop hangs
-(`StopSignals`). The next opening of a topic recovers whatever was not closed by then, as after a kill. The caller of
+(`StopSignals`). The next opening of a topic recovers what was not closed by then, as after a kill. The caller of
 `run_broker` ends the process with the status at once, by `os._exit`, because threads may hang.
 """
 

@@ -27,6 +27,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, NotOwner
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
@@ -34,8 +35,13 @@ from magnetar_broker.ownership.bundle_assigner import BundleAssigner, BundleNotF
 from magnetar_broker.ownership.bundle_split import split_held_bundle
 from magnetar_broker.ownership.dead_owners import DeadOwnerDetector, StaleSessionDetector
 from magnetar_broker.ownership.held_bundles import HeldBundles
-from magnetar_broker.ownership.interface import BundleTopics, NamespaceReader, OwnedBundle, TopicOwner
-from magnetar_broker.ownership.namespace_bundles import find_bundle, is_bundle, list_bundles, split_point_by_range
+from magnetar_broker.ownership.interface import BundleTopics, OwnedBundle, TopicOwner
+from magnetar_broker.ownership.namespace_bundles import (
+    decode_bundle_at,
+    decode_bundles,
+    is_bundle,
+    split_point_by_range,
+)
 from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, OwnerNodes
 from magnetar_broker.ownership.ownership_verifier import OwnershipVerifier
 from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
@@ -68,7 +74,7 @@ class BundleOwnership:
     def __init__(
         self,
         store: MetadataStore,
-        namespaces: NamespaceReader,
+        catalog: Catalog,
         peers: Peers,
         addresses: AdvertisedAddresses,
         broker_id: str,
@@ -83,7 +89,7 @@ class BundleOwnership:
     ) -> None:
         """`max_bundles`: the maximum number of bundles of a namespace, which a split does not exceed."""
         self._store = store
-        self._namespaces = namespaces
+        self._catalog = catalog
         self._broker_id = broker_id
         self._instance = instance
         self._clock = clock
@@ -113,7 +119,7 @@ class BundleOwnership:
             broker_id, self._registered, peers, clock, settings.bundle_claim_timeout_seconds
         )
         self._verifier = OwnershipVerifier(
-            self._held, self._nodes, namespaces, clock, settings.bundle_check_interval_seconds
+            self._held, self._nodes, catalog, clock, settings.bundle_check_interval_seconds
         )
         # Lookups and claims in flight, which return the bundle's owner. They raise `BundleNotFound`.
         self._lookups: SingleFlight[tuple[NamespaceName, BundleRange], BundleOwner] = SingleFlight()
@@ -164,10 +170,10 @@ class BundleOwnership:
 
     async def list_bundles(self, namespace: NamespaceName) -> list[tuple[BundleRange, BundleOwner | None]]:
         """Return the namespace's bundles in order, each with its owner. Raises `BrokerError`."""
-        found = await self._namespaces.get_namespace(namespace, fresh=True)
+        found = await self._catalog.get_namespace(namespace, fresh=True)
         owners: list[tuple[BundleRange, BundleOwner | None]] = []
         with convert_store_errors(f"the bundles of {namespace}"):
-            bundles = list_bundles(found.node.bundle_starts)
+            bundles = decode_bundles(found.node.bundle_starts)
             for first in range(0, len(bundles), _CONCURRENT_READS):
                 some = bundles[first : first + _CONCURRENT_READS]
                 nodes = await asyncio.gather(*(self._nodes.read(namespace, bundle) for bundle in some))
@@ -176,10 +182,10 @@ class BundleOwnership:
 
     async def find_bundle_owner(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner | None:
         """Return the bundle's owner; None: it has none. Raises `BrokerError`: NOT_FOUND: there is no such bundle."""
-        found = await self._namespaces.get_namespace(namespace, fresh=True)
+        found = await self._catalog.get_namespace(namespace, fresh=True)
         with convert_store_errors(f"bundle {bundle} of {namespace}"):
             if not is_bundle(found.node.bundle_starts, bundle):
-                raise _bundle_not_found(namespace, bundle, list_bundles(found.node.bundle_starts))
+                raise _bundle_not_found(namespace, bundle, decode_bundles(found.node.bundle_starts))
             node = await self._nodes.read(namespace, bundle)
         return node.owner if node is not None else None
 
@@ -238,9 +244,9 @@ class BundleOwnership:
                     return self._this_broker
                 await self._held.wait_idle(held)
                 continue
-            found = await self._namespaces.get_namespace(namespace, fresh=fresh)
+            found = await self._catalog.get_namespace(namespace, fresh=fresh)
             with convert_store_errors(f"the bundles of {namespace}"):
-                bundle = find_bundle(found.node.bundle_starts, topic_hash)
+                bundle = decode_bundle_at(found.node.bundle_starts, topic_hash)
             try:
                 owner = await self._look_up(namespace, bundle)
             except BundleNotFound:
@@ -308,7 +314,7 @@ class BundleOwnership:
                 await self._held.wait_idle(held)
                 continue
             self._check_may_claim(what)
-            found = await self._namespaces.get_namespace(namespace, fresh=fresh)
+            found = await self._catalog.get_namespace(namespace, fresh=fresh)
             with convert_store_errors(what):
                 if not is_bundle(found.node.bundle_starts, bundle):
                     if fresh:

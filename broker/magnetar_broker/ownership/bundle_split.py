@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.ownership.held_bundles import HeldBundle, HeldBundles
-from magnetar_broker.ownership.namespace_bundles import list_bundles, split_bundle_starts
+from magnetar_broker.ownership.namespace_bundles import decode_bundles, split_bundle_starts
 from magnetar_broker.ownership.owner_nodes import OwnerNodes
 from magnetar_broker.ownership.store_errors import convert_store_errors
 from magnetar_metadata import compare_and_set
@@ -47,10 +47,10 @@ async def split_held_bundle(
         node = None if payload is None else _decode(payload)
         if node is None or node.incarnation != held.namespace_incarnation:
             raise TopicUnloaded(f"namespace {name} was deleted, or recreated: look its bundles up again")
-        if len(list_bundles(node.bundle_starts)) >= max_bundles:
+        if len(decode_bundles(node.bundle_starts)) >= max_bundles:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"{held} can't be split: the namespace has {len(list_bundles(node.bundle_starts)):,} bundles, "
+                f"{held} can't be split: the namespace has {len(decode_bundles(node.bundle_starts)):,} bundles, "
                 f"and load_balancer_namespace_maximum_bundles is {max_bundles:,}",
             )
         try:

@@ -7,7 +7,7 @@ safe: the ledgers' fences ensure that. It has to be right so that brokers do not
 its own id and of another session. Two things prove that no other process is behind such a node:
 
 - It has the instance of this process. So it is of an earlier session of this process, which serves nothing by it.
-- A call to the address in the node is answered with the instance of this process. So whatever process listened there
+- A call to the address in the node is answered with the instance of this process. So the process that listened there
   before does so no longer.
 
 Otherwise another broker may have been given the same id by mistake, and its nodes are waited out.
@@ -91,7 +91,7 @@ class StaleSessionDetector:
 
 @dataclass(slots=True)
 class _Process:
-    """What is known about the process of an owner."""
+    """The known state of an owner's process."""
 
     is_dead: bool = False
     # When the result expires, on the monotonic clock.

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from magnetar_broker.catalog.catalog_nodes import Found
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
-from magnetar_protos.catalog_pb2 import NamespaceNode
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["BundleTopics", "NamespaceReader", "OwnedBundle", "Ownership", "TopicOwner"]
+__all__ = ["BundleTopics", "OwnedBundle", "Ownership", "TopicOwner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,3 @@ class BundleTopics(Protocol):
 
     def abort_bundle_topics(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
         """Close the topics at once, because another broker may already own them."""
-
-
-class NamespaceReader(Protocol):
-    async def get_namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
-        """Return the namespace's node, at most a few seconds old unless `fresh`. Raises `BrokerError`: NOT_FOUND."""

@@ -53,7 +53,7 @@ def _bounded(load: float) -> float:
 
 
 class RecentAssignments:
-    """How many bundles this broker has assigned to each broker since that broker's last report."""
+    """The number of bundles that this broker has assigned to each broker since the last report of that one."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[tuple[int, bytes], int]] = {}

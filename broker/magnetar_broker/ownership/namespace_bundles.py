@@ -10,9 +10,9 @@ from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, default_b
 
 __all__ = [
     "DEFAULT_BUNDLES",
-    "find_bundle",
+    "decode_bundle_at",
+    "decode_bundles",
     "is_bundle",
-    "list_bundles",
     "split_bundle_starts",
     "split_point_by_range",
     "split_point_by_topics",
@@ -23,7 +23,7 @@ DEFAULT_BUNDLES: Final = 4
 _DEFAULT_STARTS: Final = tuple(bundle.lower for bundle in default_bundles(DEFAULT_BUNDLES))
 
 
-def list_bundles(starts: Sequence[int]) -> tuple[BundleRange, ...]:
+def decode_bundles(starts: Sequence[int]) -> tuple[BundleRange, ...]:
     """Return all bundles in order. Raises ValueError for invalid starts, which no broker has written."""
     starts = starts or _DEFAULT_STARTS
     if starts[0] != 0 or len(starts) > MAX_BUNDLES:
@@ -32,7 +32,7 @@ def list_bundles(starts: Sequence[int]) -> tuple[BundleRange, ...]:
     return tuple(BundleRange(lower, upper) for lower, upper in zip(starts, [*starts[1:], LAST_HASH], strict=True))
 
 
-def find_bundle(starts: Sequence[int], topic_hash: int) -> BundleRange:
+def decode_bundle_at(starts: Sequence[int], topic_hash: int) -> BundleRange:
     """Return the bundle that contains the hash, without building the others. Raises ValueError for invalid starts."""
     starts = starts or _DEFAULT_STARTS
     index = bisect.bisect_right(starts, topic_hash) - 1
@@ -43,13 +43,13 @@ def find_bundle(starts: Sequence[int], topic_hash: int) -> BundleRange:
 
 def is_bundle(starts: Sequence[int], bundle: BundleRange) -> bool:
     """Return whether the range is one of the bundles. Raises ValueError for invalid starts."""
-    return find_bundle(starts, bundle.lower) == bundle
+    return decode_bundle_at(starts, bundle.lower) == bundle
 
 
 def split_bundle_starts(starts: Sequence[int], bundle: BundleRange, at: int) -> list[int]:
     """Return the starts after a split of the bundle into one up to `at` and one from there. Raises ValueError if there
     is no such bundle, or if it can't be split there."""
-    bundles = list_bundles(starts)
+    bundles = decode_bundles(starts)
     if bundle not in bundles:
         raise ValueError(f"there is no bundle {bundle}")
     if len(bundles) >= MAX_BUNDLES:

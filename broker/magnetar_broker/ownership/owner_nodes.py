@@ -1,7 +1,7 @@
 """The owner nodes, which say which broker owns a bundle, as one metadata session creates, reads and deletes them.
 
-A node is ephemeral. It belongs to the session that created it, by its stat, whatever its value says. It is created with
-ABSENT and a check that the namespace's node is as it was read, so that no broker claims a range that a split has
+A node is ephemeral. Its stat, not its value, shows the session that it belongs to. It is created with ABSENT and a
+check that the namespace's node is as it was read, so that no broker claims a range that a split has
 removed in the meantime.
 
 A bundle of a dead owner is taken over by replacing the node at the version that was read. The new node has another
@@ -181,7 +181,7 @@ def _decode(namespace: NamespaceName, bundle: BundleRange, node: Node) -> OwnerN
     try:
         owner = BundleOwner.FromString(node.value)
     except DecodeError:
-        # The stat says whose node it is. Without addresses, no broker is reached by it.
+        # The stat shows the session that owns it. Without addresses, no broker is reached by it.
         _log.warning("The node of bundle %s of %s can't be decoded", bundle, namespace)
         owner = BundleOwner()
     return OwnerNode(owner, node.version, node.stat.ephemeral_owner)

@@ -14,9 +14,9 @@ import asyncio
 import logging
 from typing import Final
 
+from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.held_bundles import HeldBundle, HeldBundles
-from magnetar_broker.ownership.interface import NamespaceReader
 from magnetar_broker.ownership.namespace_bundles import is_bundle
 from magnetar_broker.ownership.owner_nodes import OwnerNodes
 from magnetar_metadata.errors import MetadataError
@@ -33,11 +33,11 @@ _PAUSE_S: Final = 0.01
 
 class OwnershipVerifier:
     def __init__(
-        self, bundles: HeldBundles, nodes: OwnerNodes, namespaces: NamespaceReader, clock: Clock, interval_s: float
+        self, bundles: HeldBundles, nodes: OwnerNodes, catalog: Catalog, clock: Clock, interval_s: float
     ) -> None:
         self._bundles = bundles
         self._nodes = nodes
-        self._namespaces = namespaces
+        self._catalog = catalog
         self._clock = clock
         self._interval_s = interval_s
         self._task: asyncio.Task[None] | None = None
@@ -75,7 +75,7 @@ class OwnershipVerifier:
             if self._is_idle(held) and not self._nodes.is_ours(await self._nodes.read(namespace, held.bundle)):
                 self._bundles.verify(held)
         try:
-            found = await self._namespaces.get_namespace(namespace, fresh=True)
+            found = await self._catalog.get_namespace(namespace, fresh=True)
         except BrokerError as error:
             if error.code != ErrorCode.NOT_FOUND:
                 raise

@@ -1,4 +1,4 @@
-"""What both listeners share: the broker's current session, its settings, and the limits that hold for all clients."""
+"""The context that both listeners share: the broker's session, its settings, and limits on all clients together."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["ServerContext"]
 
 
 class ServerContext:
-    """Owned by the broker, for as long as its process."""
+    """One object of the broker, for all of its sessions."""
 
     def __init__(
         self,
-        session: Callable[[], BrokerSession | None],
+        find_session: Callable[[], BrokerSession | None],
         settings: BrokerServiceSettings,
         clock: Clock,
         counters: BrokerCounters,
     ) -> None:
-        self._session = session
+        self._find_session = find_session
         self.settings = settings
         self.clock = clock
         self.counters = counters
@@ -35,9 +35,9 @@ class ServerContext:
         # protocols. Each may wait for the metadata store, or for a bundle that changes its owner, until its time-out.
         self.lookup_limit = ConcurrencyLimit(settings.max_concurrent_lookup_request, _refuse_lookup)
 
-    def session(self) -> BrokerSession:
-        """Return the broker's session. Raises `TopicUnloaded` while it has none: clients then look up again."""
-        session = self._session()
+    def get_session(self) -> BrokerSession:
+        """Return the broker's session. Raises `TopicUnloaded` if it has none: clients then look up again."""
+        session = self._find_session()
         if session is None:
             raise TopicUnloaded(
                 "the broker serves no topics now, because it is starting, closing or has lost its session"

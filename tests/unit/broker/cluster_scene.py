@@ -1,4 +1,4 @@
-"""Several whole brokers in one process, on honest bookies and metadata in memory; administrators and clients reach all.
+"""Several brokers in one process, with fake bookies and a metadata store in memory, and clients of all brokers.
 
 async with running_brokers(2) as scene:
     scene["b1"].broker_session.ownership.list_owned()
@@ -45,7 +45,7 @@ class OneBroker:
         self.broker_id = f"b{number}"
         self.address = f"b{number}:6652"
         self.external = f"out{number}:6652"
-        # Its present session.
+        # Its current session.
         self.store: MemoryStore | None = None
         self._scene = scene
         self.broker = Broker(
@@ -89,7 +89,7 @@ class ClusterScene:
         self.bookies = [HonestBookie(f"bookie{number}", self.clock) for number in range(2)]
         self._options = options
         self.brokers = [OneBroker(self, number, options) for number in range(1, brokers + 1)]
-        # Somebody else's session, to look around.
+        # A session of the test itself.
         self.registry = self.metadata.connect()
 
     def __getitem__(self, broker_id: str) -> OneBroker:
@@ -103,12 +103,12 @@ class ClusterScene:
         return aio.Client(self.service_url, _transport=self.transport, **options)
 
     def another(self, number: int, **options: Any) -> OneBroker:
-        """Made, and not started."""
+        """Return another broker, which is not started."""
         self.brokers.append(OneBroker(self, number, self._options | options))
         return self.brokers[-1]
 
     async def lookup(self, at: str, topic: str, listener_name: str = "") -> LookupAnswer:
-        """What broker `at` answers."""
+        """Return the answer of broker `at`."""
         connection = self.transport.connect(self[at].address)
         try:
             request = LookupRequest(topic=topic, listener_name=listener_name).SerializeToString()
@@ -130,14 +130,14 @@ class ClusterScene:
 
 
 async def kill(one: OneBroker) -> None:
-    """Kills the broker as far as others can tell: it listens no more, and does nothing; its session stands."""
-    life = one.broker_session
+    """Close the broker's listeners and stop its work, as if it were killed. Its metadata session stays."""
+    session = one.broker_session
     if one.broker._session_follower is not None:
         one.broker._session_follower.cancel()
     for listener in one.broker._listeners:
         await listener.close()
-    await life.ownership.close()
-    life.topics.give_up(TopicUnloaded("killed"))
+    await session.ownership.close()
+    session.topics.give_up(TopicUnloaded("killed"))
 
 
 @asynccontextmanager

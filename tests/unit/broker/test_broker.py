@@ -1,4 +1,4 @@
-"""A whole broker, with the SDK's client on it: its lives, its end, and topics that come and go under load."""
+"""A broker with the SDK's client: its sessions, its shutdown, and topics that are unloaded and deleted under load."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ async def test_metadata_session_loss_loses_no_message_and_preserves_order() -> N
     """OWN-2, PRD-9: clients go on by themselves; nothing receipted is lost, and the order is that of sending."""
 
     async with running_broker() as scene:
-        lives = {scene.broker_session}
+        sessions = {scene.broker_session}
 
         async def lose(_: int) -> None:
             before = scene.broker.session
             assert scene.store is not None
             scene.metadata.expire(scene.store)
-            await until(lambda: scene.broker.session not in (None, before), "the broker has begun anew")
-            lives.add(scene.broker_session)
+            await until(lambda: scene.broker.session not in (None, before), "the broker has another session")
+            sessions.add(scene.broker_session)
 
         await published(scene, lose, 3)
-        assert len(lives) == 4
+        assert len(sessions) == 4
 
 
 async def test_topics_that_are_unloaded_under_load_go_on() -> None:
@@ -135,7 +135,7 @@ async def test_without_a_session_everything_is_refused_and_nothing_is_done() -> 
         with pytest.raises(BrokerError):
             await topic.open_producer(OpenProducer(producer_name="late"), _nobody())
         gate.set()
-        await until(lambda: scene.broker.session is not None, "the broker has begun anew")
+        await until(lambda: scene.broker.session is not None, "the broker has another session")
         scene.broker._open_metadata = opens
         await connection.call("lookup", LookupRequest(topic="t").SerializeToString(), timeout_s=10)
         await connection.close()
@@ -158,24 +158,24 @@ async def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less
         assert scene.store is not None
         first = scene.broker_session
         scene.metadata.expire(scene.store)
-        await until(lambda: scene.broker.session not in (None, first), "the broker has begun anew")
+        await until(lambda: scene.broker.session not in (None, first), "the broker has another session")
         client = scene.client()
         producer = await client.create_producer("t")
         await producer.send(b"0")
-        store, life = scene.store, scene.broker_session
+        store, session = scene.store, scene.broker_session
         # For a moment, and it goes on.
         scene.metadata.suspend(store)
         await within(producer.send(b"1"), "what is open goes on")
-        assert scene.broker.session is life
+        assert scene.broker.session is session
         scene.metadata.resume(store)
         await within(producer.send(b"2"), "what is open goes on")
-        # For longer: the store's own session does not tell.
+        # For longer: the store does not report the loss of the session.
         scene.metadata.cut_silently(store)
         await within(producer.send(b"3"), "what is open goes on")
-        await until(lambda: scene.broker.session is not life, "the broker has stopped")
+        await until(lambda: scene.broker.session is not session, "the broker has stopped")
         await until(lambda: store.session.state is SessionState.LOST, "its owner has ended the session")
         assert store.session.lost_because == "it was closed"
-        await until(lambda: scene.broker.session is not None, "the broker has begun anew")
+        await until(lambda: scene.broker.session is not None, "the broker has another session")
         await within(producer.send(b"4"), "clients go on")
         await client.close()
 
@@ -219,19 +219,19 @@ async def test_session_loss_during_graceful_close_ends_it_at_once(ending: str) -
         raw = ProduceClient(connection.open_stream("produce"))
         opened = await raw.open(1)
         assert opened.incarnation
-        life = scene.broker_session
-        (topic,) = life.topics.loaded()
+        session = scene.broker_session
+        (topic,) = session.topics.loaded()
         for bookie in scene.bookies:
             bookie.hanging.add("add")
         await raw.send((1, 0, [entry(0)]))
-        await until(lambda: life.budget.used_bytes > 0, "it is on its way")
-        work = scene.broker.close() if ending == "the broker" else life.topics.unload(topic.name)
+        await until(lambda: session.budget.used_bytes > 0, "it is in flight")
+        work = scene.broker.close() if ending == "the broker" else session.topics.unload(topic.name)
         task = asyncio.create_task(work)
         await until(lambda: topic.ended is not None, "it is ending")
         assert scene.store is not None
         scene.metadata.expire(scene.store)
         await within(task, "it has ended")
-        assert life.budget.used_bytes == 0
+        assert session.budget.used_bytes == 0
         await connection.close()
 
 
@@ -247,7 +247,7 @@ async def test_shutdown_is_bounded_when_bookies_or_clients_hang(bound: str) -> N
             for bookie in scene.bookies:
                 bookie.hanging.add("add")
             await raw.send((1, 0, [entry(0)]))
-            await until(lambda: scene.broker_session.budget.used_bytes > 0, "it is on its way")
+            await until(lambda: scene.broker_session.budget.used_bytes > 0, "it is in flight")
         else:
             raw.reading.cancel()
             await raw.send((1, 0, [b"bad"] * 10_000))

@@ -1,4 +1,4 @@
-"""A broker's process without the operating system: what it waits for, what it says, how it ends."""
+"""A broker's process without the operating system: its readiness, its reports and its exit status."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Machine:
 
     @asynccontextmanager
     async def running(self, **changed: Any) -> AsyncIterator[BrokerDaemon]:
-        """Until the block ends, or before: then it is told to end, and its exit status is in `ended`."""
+        """Run the broker until the block ends, at the latest. Its exit status is in `ended` then."""
         daemon = self.daemon(**changed)
         self.ended = None
         task = asyncio.create_task(daemon.run())
@@ -83,9 +83,9 @@ class Machine:
 
 
 async def ready(daemon: BrokerDaemon) -> tuple[bool, str]:
-    status, told = await ask_json(daemon.http_address, "/ready")
-    assert told["ready"] == (status == 200)
-    return told["ready"], "; ".join(told["reasons"])
+    status, response = await ask_json(daemon.http_address, "/ready")
+    assert response["ready"] == (status == 200)
+    return response["ready"], "; ".join(response["reasons"])
 
 
 async def becomes_ready(daemon: BrokerDaemon) -> None:
@@ -95,31 +95,31 @@ async def becomes_ready(daemon: BrokerDaemon) -> None:
     await until(is_ready, "it is ready")
 
 
-async def says(daemon: BrokerDaemon, reason: str) -> None:
-    async def told() -> bool:
+async def reports(daemon: BrokerDaemon, reason: str) -> None:
+    async def is_reported() -> bool:
         is_ready, why = await ready(daemon)
         return not is_ready and reason in why
 
-    await until(told, f"it says: {reason}")
+    await until(is_reported, f"it reports: {reason}")
 
 
 async def test_broker_reports_missing_dependencies_until_it_is_ready() -> None:
-    """ADM-2: ready and healthy mean that a message goes through, and what they lack is told."""
+    """ADM-2: ready and healthy mean that a message passes through. Otherwise the reasons are reported."""
 
     machine = Machine()
     machine.away = True
     async with machine.running() as daemon:
-        await says(daemon, "the metadata store can't be reached: nobody is there")
+        await reports(daemon, "the metadata store can't be reached: nobody is there")
         assert (await ask_json(daemon.http_address, "/status"))[1]["serves"] is False
         machine.away = False
-        await says(daemon, "but 0 of 0 registered ones accept entries")
+        await reports(daemon, "but 0 of 0 registered ones accept entries")
         await machine.add_bookie()
         await becomes_ready(daemon)
-        status, told = await ask_json(daemon.http_address, "/status")
-        assert (status, told["broker_id"], told["session"]) == (200, "one", "connected")
-        assert told["advertised_listeners"] == {"internal": "one:6652"}
-        assert told["bundles"] == 0, "the heartbeat's topic is its own without a bundle"
-        assert told["http_address"] == daemon.http_address
+        status, response = await ask_json(daemon.http_address, "/status")
+        assert (status, response["broker_id"], response["session"]) == (200, "one", "connected")
+        assert response["advertised_listeners"] == {"internal": "one:6652"}
+        assert response["bundles"] == 0, "it serves its heartbeat topic without owning the bundle"
+        assert response["http_address"] == daemon.http_address
         async with aio.Client("magnetar://one:6652", _transport=machine.transport) as client:
             producer = await client.create_producer("t")
             await within(producer.send(b"x"), "a receipt")
@@ -140,18 +140,18 @@ async def test_broker_registers_a_reachable_http_address() -> None:
 
 
 async def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
-    """OWN-2: suspended, it opens nothing, and says so; lost, it begins anew."""
+    """OWN-2: while its session is suspended it reports that; after a loss it starts another session."""
 
     machine = Machine()
     await machine.add_bookie()
     async with machine.running() as daemon:
         await becomes_ready(daemon)
         machine.metadata.suspend(machine.sessions[-1])
-        await says(daemon, "suspended")
+        await reports(daemon, "suspended")
         machine.away = True
         machine.metadata.expire(machine.sessions[-1])
         machine.metadata.resume(machine.sessions[-1])
-        await says(daemon, "the metadata store can't be reached")
+        await reports(daemon, "the metadata store can't be reached")
         machine.away = False
         await becomes_ready(daemon)
         assert len(machine.sessions) == 2
@@ -159,7 +159,7 @@ async def test_without_a_session_it_is_not_ready_until_it_has_another() -> None:
 
 
 async def test_two_processes_under_one_name_do_not_fight() -> None:
-    """The second one is not ready, and takes nothing from the first, until that is gone."""
+    """The second one is not ready, and takes nothing from the first, until that one has ended."""
 
     machine = Machine()
     await machine.add_bookie()
@@ -168,7 +168,7 @@ async def test_two_processes_under_one_name_do_not_fight() -> None:
     await until(lambda: bool(first.http_address), "HTTP listens")
     await becomes_ready(first)
     async with machine.running(listen_addresses=["two:1"], load_balancer_report_update_min_interval_millis=20) as late:
-        await says(late, "another process is registered as broker one")
+        await reports(late, "another process is registered as broker one")
         assert first.broker.session is not None
         heartbeat = first.broker.session.topics.get_loaded(heartbeat_topic("one"))
         assert heartbeat is not None

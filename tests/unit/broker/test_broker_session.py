@@ -1,4 +1,4 @@
-"""What a broker has running besides calls and streams: it goes on, whatever it meets."""
+"""Background tasks of a broker session: they go on after any error."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.unit.broker.subscription_scene import settle
 
 
 async def test_failed_background_task_restarts_after_a_pause() -> None:
-    """Without one it would leave no turn to anybody else."""
-    life = BrokerSession.__new__(BrokerSession)
-    life._clock = clock = ManualClock()
+    """Without a pause, no other task would run."""
+    session = BrokerSession.__new__(BrokerSession)
+    session._clock = clock = ManualClock()
     begun = 0
 
     async def work() -> None:
@@ -20,7 +20,7 @@ async def test_failed_background_task_restarts_after_a_pause() -> None:
         begun += 1
         raise RuntimeError("it broke off")
 
-    keeping = asyncio.ensure_future(life._restart_on_error(work))
+    keeping = asyncio.ensure_future(session._restart_on_error(work))
     for times in (1, 2, 3):
         await settle()
         assert begun == times

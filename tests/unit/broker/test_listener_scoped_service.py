@@ -1,4 +1,4 @@
-"""What those are told who come to a listener that has a name."""
+"""Lookups at a named listener."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTENERS = "internal:magnetar://one:6652,external:magnetar://outside:7000"
 
 
 class Recording:
-    """Answers with what it was asked."""
+    """Answers with the request."""
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         return request
@@ -35,20 +35,20 @@ def test_every_request_with_a_listeners_name_is_known() -> None:
 
 
 async def test_the_name_is_filled_in_and_another_one_stays() -> None:
-    """OWN-1: whoever names no listener is told of the one that he came to."""
+    """OWN-1: a client that names no listener gets addresses of the one that it called."""
 
     service = ListenerScopedService(Recording(), "external")
     peer: Peer = None  # type: ignore[assignment]
     for method, kind in listener_scoped_service._REQUESTS.items():
-        for named, told in (("", "external"), ("internal", "internal")):
+        for named, expected in (("", "external"), ("internal", "internal")):
             request = kind(topic="t", listener_name=named)
-            asked = kind.FromString(await service.call(peer, method, request.SerializeToString()))
-            assert asked == kind(topic="t", listener_name=told), method
+            received = kind.FromString(await service.call(peer, method, request.SerializeToString()))
+            assert received == kind(topic="t", listener_name=expected), method
     assert await service.call(peer, "partitions", b"x") == b"x"
 
 
 async def test_lookup_returns_the_address_of_the_clients_listener() -> None:
-    """OWN-1: by the listener that it came to; to another one only if it names that."""
+    """OWN-1: by the listener that it called, unless it names another one."""
 
     machine = Machine()
     await machine.add_bookie()
@@ -57,14 +57,14 @@ async def test_lookup_returns_the_address_of_the_clients_listener() -> None:
     ) as daemon:
         await becomes_ready(daemon)
 
-        async def told(at: str, named: str = "") -> str:
+        async def look_up(at: str, named: str = "") -> str:
             request = LookupRequest(topic="t", listener_name=named).SerializeToString()
             connection = machine.transport.connect(at)
             answer = LookupAnswer.FromString(await within(connection.call("lookup", request, timeout_s=30), "a lookup"))
             await connection.close()
             return answer.address
 
-        assert await told("one:6652") == "one:6652"
-        assert await told("outside:7000") == "outside:7000"
-        assert await told("outside:7000", "internal") == "one:6652"
-        assert await told("one:6652", "external") == "outside:7000"
+        assert await look_up("one:6652") == "one:6652"
+        assert await look_up("outside:7000") == "outside:7000"
+        assert await look_up("outside:7000", "internal") == "one:6652"
+        assert await look_up("one:6652", "external") == "outside:7000"

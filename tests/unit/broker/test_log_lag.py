@@ -33,7 +33,7 @@ async def test_logs_wait_for_a_bookie_that_lags_and_go_on_when_it_has_caught_up(
         scene.outcomes.append(idle, b"the first")
         await scene.wait(lambda: "b0" in idle.waiting_for and "b0" in quiet.waiting_for)
         assert len(scene.outcomes.told) == 1
-        bookie.let_go()
+        bookie.resume()
         await scene.decided()
         await scene.wait(lambda: not any(log.waiting_for for log in (busy, quiet, idle)))
         assert await scene.payloads(busy) == numbered(25)

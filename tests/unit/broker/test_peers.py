@@ -1,4 +1,4 @@
-"""The connections to other brokers: kept while they are used, and not for ever."""
+"""Connections to other brokers: used again, and closed when there are too many."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Counted:
 
 
 class Other:
-    """A broker that answers `hang` when it is told to."""
+    """A broker that answers `hang` when `go_on` is set."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -59,7 +59,7 @@ class Other:
 
 
 async def test_oldest_unused_connection_is_closed_but_none_in_use() -> None:
-    """A call that is under way is answered, however many others come."""
+    """A call in flight is answered, with any number of later calls."""
     transport, other = Counted(), Other()
     for number in range(6):
         await transport.listen(f"b{number}:1", other)
@@ -68,13 +68,13 @@ async def test_oldest_unused_connection_is_closed_but_none_in_use() -> None:
     await until(lambda: other.hanging == 1, "it hangs")
     for number in range(1, 6):
         assert await peers.call(f"b{number}:1", "any", b"x", 60) == b"x"
-    await until(lambda: transport.open == ["b0:1", "b5:1"], "the others are let go")
+    await until(lambda: transport.open == ["b0:1", "b5:1"], "the others are closed")
     assert await peers.call("b5:1", "any", b"y", 60) == b"y"
     assert transport.made.count("b5:1") == 1
     other.go_on.set()
     assert await hanging == b"first"
     assert await peers.call("b1:1", "any", b"z", 60) == b"z"
-    await until(lambda: transport.open == ["b5:1", "b1:1"], "the oldest is let go")
+    await until(lambda: transport.open == ["b5:1", "b1:1"], "the oldest is closed")
     await peers.close()
     assert transport.open == []
 
@@ -87,12 +87,12 @@ async def test_connections_above_the_limit_are_closed_after_use() -> None:
     calls = [asyncio.create_task(peers.call(f"b{number}:1", "hang", b"%d" % number, 60)) for number in range(5)]
     await until(lambda: other.hanging == 5, "all hang")
     assert len(transport.open) == 5
-    # Whoever goes away in the middle of its call leaves nothing behind.
+    # A cancelled call leaves nothing behind.
     calls[0].cancel()
     await asyncio.wait([calls[0]])
     other.go_on.set()
     assert await asyncio.gather(*calls[1:]) == [b"1", b"2", b"3", b"4"]
-    await until(lambda: len(transport.open) == 2, "three are let go")
+    await until(lambda: len(transport.open) == 2, "three are closed")
     await peers.close()
     assert transport.open == []
 
@@ -102,9 +102,9 @@ async def test_a_broker_that_is_not_there_is_no_leak() -> None:
     peers = PeerConnections(transport, max_connections=3)
     for number in range(20):
         with pytest.raises(RequestNotStarted) as refused:
-            await peers.call(f"gone-{number}:1", "any", b"", 60)
+            await peers.call(f"nowhere-{number}:1", "any", b"", 60)
         assert isinstance(refused.value, BrokerError)
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
-    await until(lambda: len(transport.open) == 3, "the rest is let go")
+    await until(lambda: len(transport.open) == 3, "the rest is closed")
     await peers.close()
     assert transport.open == []

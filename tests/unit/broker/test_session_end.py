@@ -1,4 +1,4 @@
-"""Until when a broker believes that its metadata session lives. Time is by hand."""
+"""The time at which a broker assumes that its metadata session is over. The clock is advanced by the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEP_S = 0.05
 
 
 async def _pass(clock: ManualClock, seconds: float, over: asyncio.Task[str]) -> float:
-    """Lets so much time pass, or until it is over; how much it was."""
+    """Advance the clock until the session is over, at most by `seconds`. Return by how much."""
     passed = 0.0
     while passed < seconds and not over.done():
         clock.advance(_STEP_S)
@@ -25,16 +25,16 @@ async def _pass(clock: ManualClock, seconds: float, over: asyncio.Task[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("timeout_s", "believed_s"),
+    ("timeout_s", "trusted_s"),
     [
-        # A second less than the time-out; of short time-outs three quarters.
+        # A second less than the time-out, or three quarters of a short one.
         (30.0, 29.0),
         (10.0, 9.0),
         (4.0, 3.0),
         (2.0, 1.5),
     ],
 )
-async def test_session_is_trusted_until_shortly_before_its_timeout(timeout_s: float, believed_s: float) -> None:
+async def test_session_is_trusted_until_shortly_before_its_timeout(timeout_s: float, trusted_s: float) -> None:
     """OWN-2, CHK-40: counted from the sending of the last request that was answered, which is never long ago."""
     clock = ManualClock()
     server = MemoryServer(clock, session_timeout_s=timeout_s)
@@ -48,8 +48,8 @@ async def test_session_is_trusted_until_shortly_before_its_timeout(timeout_s: fl
     passed = await _pass(clock, 2 * timeout_s, over)
     assert over.done()
     assert await over == "the store has not answered for too long"
-    # It looks each quarter of a second.
-    assert believed_s - since - _STEP_S <= passed <= believed_s - since + 0.25 + _STEP_S
+    # It is checked each quarter of a second.
+    assert trusted_s - since - _STEP_S <= passed <= trusted_s - since + 0.25 + _STEP_S
     assert since + passed < timeout_s
 
 

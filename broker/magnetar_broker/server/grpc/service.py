@@ -53,9 +53,9 @@ class BrokerService:
             return self._instance
         session = self._session()
         if method.startswith(_ADMIN):
-            return await session.serve_admin_call(method.removeprefix(_ADMIN), request)
+            return await session.admin.serve_client(method.removeprefix(_ADMIN), request)
         if method.startswith(_HERE):
-            return await session.serve_broker_call(method.removeprefix(_HERE), request)
+            return await session.admin.serve_broker(method.removeprefix(_HERE), request)
         handler = self._calls.get(method)
         if handler is None:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {method!r:.100}")
@@ -82,7 +82,7 @@ class BrokerService:
 
     def _session(self) -> BrokerSession:
         try:
-            return self._server.session()
+            return self._server.get_session()
         except TopicUnloaded as error:
             raise Refusal(Code.UNAVAILABLE, str(error)) from None
 

@@ -130,7 +130,7 @@ class ConnectedConsumer:
         If an exclusive subscription has a consumer, open it once more after that consumer's client was found dead.
         """
         server = self._session.context.server
-        broker_session = server.session()
+        broker_session = server.get_session()
         name = TopicName.parse(request.topic)
         opening = make_open_consumer(request, server.clock.time_ms())
         self._request_id = request.request_id

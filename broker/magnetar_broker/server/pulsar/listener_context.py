@@ -44,4 +44,4 @@ class ListenerContext:
 
     def broker_session(self) -> BrokerSession:
         """Return the broker's session. Raises `TopicUnloaded` while it has none: clients then look up again."""
-        return self.server.session()
+        return self.server.get_session()

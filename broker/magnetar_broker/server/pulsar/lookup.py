@@ -38,7 +38,7 @@ async def _answer_lookup(session: ClientSession, request: CommandLookupTopic) ->
     server = session.context.server
     server.counters.lookups += 1
     try:
-        broker_session = server.session()
+        broker_session = server.get_session()
         with server.lookup_limit.hold():
             owner = await broker_session.ownership.find_owner(TopicName.parse(request.topic))
         server.counters.lookups_elsewhere += not owner.is_local
@@ -68,7 +68,7 @@ async def _answer_partitions(session: ClientSession, request: CommandPartitioned
     response = CommandPartitionedTopicMetadataResponse(request_id=request.request_id)
     server = session.context.server
     try:
-        broker_session = server.session()
+        broker_session = server.get_session()
         with server.lookup_limit.hold():
             name = TopicName.parse(request.topic)
             may_create = request.metadata_auto_creation_enabled

@@ -230,7 +230,7 @@ class _Follower:
     async def _run(self) -> None:
         while True:
             try:
-                await self._follow(self._server.session())
+                await self._follow(self._server.get_session())
             except* (BrokerError, MetadataError) as errors:
                 _log.info("Can't list the topics of %s now, and retry: %s", self.namespace, errors.exceptions)
                 self._fail(ErrorCode.METADATA_ERROR, "the broker has no connection to the metadata store: retry later")

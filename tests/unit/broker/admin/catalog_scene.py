@@ -121,7 +121,7 @@ class CatalogScene:
                 along=along,
             )
         except Refused as error:
-            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"changed meanwhile: {error}") from error
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"changed in the meantime: {error}") from error
 
     async def delete_topic(self, name: TopicName) -> None:
         node = await self.store.get(paths.topic(name))

@@ -54,5 +54,5 @@ async def publish(client: aio.Client, topic: str, *payloads: bytes) -> None:
     await producer.close()
 
 
-async def is_gone(scene: ClusterScene, path: str) -> bool:
+async def is_deleted(scene: ClusterScene, path: str) -> bool:
     return await scene.registry.exists(path) is None

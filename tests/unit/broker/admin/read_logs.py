@@ -1,4 +1,4 @@
-"""A topic that is read by plans: its name, and what is published to it."""
+"""A topic that is read by plans, and its messages."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from magnetar import aio
 from tests.unit.broker.broker_scene import BrokerScene
 
 LOGS = "public/default/logs"
-# Ledgers of so many entries, that end as soon as they are full.
+# The number of entries of a ledger, which is closed as soon as it is full.
 SMALL = {"managed_ledger_max_entries_per_ledger": 5, "managed_ledger_min_ledger_rollover_time_minutes": 0}
 
 
-async def kept(scene: BrokerScene) -> None:
-    """The topic, with a subscription that keeps all that comes."""
+async def create_topic(scene: BrokerScene) -> None:
+    """Create the topic with a subscription that retains all messages."""
     await scene.admin.topics.create(LOGS)
     await scene.admin.subscriptions.create(LOGS, "keep")
 
 
 async def publish(client: aio.Client, count: int, *, batch: int = 0, first: int = 0, topic: str = LOGS) -> None:
-    """Messages b"<number>"; with `batch` so many to an entry."""
+    """Publish the messages b"<number>". `batch`: the number of messages of an entry; 0: they are not batched."""
     producer = await client.create_producer(
         topic,
         batching_enabled=batch > 0,

@@ -131,7 +131,7 @@ async def test_topics_are_made_listed_and_deleted() -> None:
             assert (await admin.topics.internal_stats("orders")).incarnation != before
         await admin.topics.delete("orders", force=True)
         assert await admin.topics.list("public/default") == []
-        for gone in (
+        for missing in (
             admin.topics.stats("orders"),
             admin.topics.delete("orders"),
             admin.topics.delete("orders", force=True),
@@ -141,7 +141,7 @@ async def test_topics_are_made_listed_and_deleted() -> None:
             admin.subscriptions.create("orders", "s"),
         ):
             with pytest.raises(exceptions.TopicNotFound):
-                await gone
+                await missing
         await admin.topics.create("orders")
 
 

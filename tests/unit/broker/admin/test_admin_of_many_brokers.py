@@ -1,4 +1,4 @@
-"""Administration where topics are at several brokers: any of them is asked, the owner does it."""
+"""Admin calls to any of several brokers, which the owners of the topics carry out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar_broker import paths
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import NamespaceName
 from tests.running import until
-from tests.unit.broker.admin.many_brokers import admins, is_gone, publish, serving, spread, topic_at
+from tests.unit.broker.admin.many_brokers import admins, is_deleted, publish, serving, spread, topic_at
 from tests.unit.broker.cluster_scene import kill, running_brokers
 
 
@@ -56,7 +56,7 @@ async def test_any_broker_forwards_topic_calls_to_the_owner() -> None:
 
 @pytest.mark.parametrize("call", ["plan", "stats", "create", "delete"])
 async def test_an_owner_that_was_killed_and_restarted_does_calls_of_other_brokers(call: str) -> None:
-    """OWN-2: a broker that is asked by another one takes the bundles of its former session, and the call does not wait
+    """OWN-2: a broker that gets a forwarded call claims the bundles of its stale session, and the call does not wait
     until that session is over."""
 
     # The session lasts longer than a call is tried.
@@ -116,7 +116,7 @@ async def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:
         assert (await one.topics.stats("events")).subscription("s").backlog_entries == 0
         await three.topics.unload("events")
         assert not any(serving(scene, name) for name in homes)
-        # One consumer, wherever it is, keeps all of it from being deleted without force.
+        # One consumer, on any partition, prevents its deletion without force.
         consumer = await client.subscribe("events-partition-3", "s")
         for admin in (one, two, three):
             with pytest.raises(exceptions.NotAllowedError, match="partition-3"):
@@ -141,7 +141,7 @@ async def test_a_deleted_namespace_leaves_nothing_in_the_metadata_store() -> Non
             await spread(scene, two, str(namespace))
             await two.namespaces.delete(str(namespace))
             assert await scene.registry.children(paths.owners(namespace)) == []
-            assert await is_gone(scene, paths.owners(namespace))
+            assert await is_deleted(scene, paths.owners(namespace))
 
 
 async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() -> None:
@@ -173,8 +173,8 @@ async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() ->
 
         await until(let_go, "nobody has anything of the namespace")
         # Nor does what held its owners' nodes stay.
-        gone = paths.owners(NamespaceName("acme", "shop"))
-        await until(lambda: is_gone(scene, gone), "the owners' place is gone")
+        parent = paths.owners(NamespaceName("acme", "shop"))
+        await until(lambda: is_deleted(scene, parent), "the owner nodes' parent is deleted")
         # Made again it has nothing of the old one.
         await two.tenants.create("acme")
         await two.namespaces.create("acme/shop")
@@ -223,7 +223,8 @@ async def test_a_call_waits_for_the_next_owner_when_its_topics_broker_has_died()
 
 
 async def test_admin_skips_broker_with_suspended_metadata_session() -> None:
-    """OWN-2: another one is asked, also for changes; that one it still answers about the topics that it has open."""
+    """OWN-2: clients call another one, also for changes. It still answers calls of other brokers about its open
+    topics."""
 
     async with running_brokers() as scene, admins(scene) as (one, two), scene.client() as client:
         await spread(scene, one)

@@ -33,7 +33,7 @@ Step = Callable[[AsyncAdmin], Awaitable[object]]
 
 
 async def finished(admins: list[AsyncAdmin], step: Step, chance: SeededRandomness) -> None:
-    """It is asked for again, of any broker, until somebody says that it is done."""
+    """Repeat the call at any broker, until one reports that it is done."""
     while True:
         try:
             await step(admins[chance.below(len(admins))])
@@ -73,7 +73,7 @@ async def breaks(scene: ClusterScene, admins: list[AsyncAdmin], chance: SeededRa
 
 
 async def healed(scene: ClusterScene) -> None:
-    """Returns when all have a session that answers: faults that were ordered have struck by then."""
+    """Return when all brokers have a working session: all requested faults have occurred by then."""
     for one in scene.brokers:
         answers = 0
         while answers < 3:

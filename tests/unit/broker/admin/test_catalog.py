@@ -113,7 +113,7 @@ def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
 
 
 async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
-    """TOP-2: with or without partitions as the option says, and not at all where nobody wants it made."""
+    """TOP-2: with or without partitions, as the setting says, unless creation on first use is off."""
     assert await code_of(scene.catalog.resolve_partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
     assert await scene.catalog.resolve_partitions(TOPIC, True) == 0
     await scene.make_topic(TOPIC)
@@ -122,8 +122,8 @@ async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
         NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=3))
     )
     events = TopicName.parse("acme/shop/events")
-    asked = await asyncio.gather(*(scene.catalog.resolve_partitions(events, True) for _ in range(5)))
-    assert asked == [3] * 5
+    counts = await asyncio.gather(*(scene.catalog.resolve_partitions(events, True) for _ in range(5)))
+    assert counts == [3] * 5
     assert await scene.catalog.resolve_partitions(TOPIC, True) == 0
 
 

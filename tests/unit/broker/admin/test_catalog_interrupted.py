@@ -74,19 +74,19 @@ async def _grown(scene: CatalogScene) -> bool:
     return await scene.another().resolve_partitions(TOPIC, False) == 5
 
 
-async def _partitioned_gone(scene: CatalogScene) -> bool:
+async def _is_partitioned_deleted(scene: CatalogScene) -> bool:
     assert await scene.another().list_topics(NAMESPACE) == [str(PLAIN)]
     return await code_of(scene.another().partitioned.get(TOPIC)) == ErrorCode.NOT_FOUND
 
 
-async def _namespace_gone(scene: CatalogScene) -> bool:
+async def _is_namespace_deleted(scene: CatalogScene) -> bool:
     assert await scene.another().list_topics(NAMESPACE) == []
     assert await scene.another().list_partitioned_topics(NAMESPACE) == []
     return await code_of(scene.another().namespaces.get(NAMESPACE)) == ErrorCode.NOT_FOUND
 
 
-async def _tenant_gone(scene: CatalogScene) -> bool:
-    assert await _namespace_gone(scene)
+async def _is_tenant_deleted(scene: CatalogScene) -> bool:
+    assert await _is_namespace_deleted(scene)
     return "acme" not in await scene.another().tenants.list_names()
 
 
@@ -98,9 +98,9 @@ async def _tenant_gone(scene: CatalogScene) -> bool:
         (_create_namespace, _namespace_there),
         (_create_partitioned, _partitioned_there),
         (_grow, _grown),
-        (_delete_partitioned, _partitioned_gone),
-        (_delete_namespace, _namespace_gone),
-        (_delete_tenant, _tenant_gone),
+        (_delete_partitioned, _is_partitioned_deleted),
+        (_delete_namespace, _is_namespace_deleted),
+        (_delete_tenant, _is_tenant_deleted),
     ],
 )
 async def test_repeated_call_completes_a_killed_operation(operation: Operation, holds: Holds, made: bool) -> None:

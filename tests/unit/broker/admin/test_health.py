@@ -84,7 +84,7 @@ async def test_bookies_that_cannot_be_read_are_no_health() -> None:
 
 
 async def test_without_metadata_a_broker_is_not_healthy() -> None:
-    """ADM-2: suspended, and lost, after which it begins anew."""
+    """ADM-2: while it is suspended, and after it was lost, until there is another session."""
 
     async with running_broker(**_QUICK) as scene:
         await healthy_again(scene)
@@ -97,18 +97,18 @@ async def test_without_metadata_a_broker_is_not_healthy() -> None:
         await healthy_again(scene)
         before = scene.broker_session
         scene.metadata.expire(scene.store)
-        await until(lambda: scene.broker.session is None or scene.broker.session is not before, "the life is over")
+        await until(lambda: scene.broker.session is None or scene.broker.session is not before, "the session is over")
         await healthy_again(scene)
         assert scene.broker_session is not before
 
 
 async def test_broker_without_session_is_unhealthy() -> None:
     async with running_broker() as scene:
-        life, scene.broker.session = scene.broker.session, None
+        session, scene.broker.session = scene.broker.session, None
         healthy, reasons = await scene.broker.health.check()
         assert not healthy
         assert "no session" in reasons[0]
-        scene.broker.session = life
+        scene.broker.session = session
 
 
 async def test_concurrent_health_checks_share_one_message() -> None:

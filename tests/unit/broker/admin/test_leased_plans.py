@@ -119,14 +119,14 @@ async def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
         await scene.admin.reading.renew_lease("logs", incarnation, ONE, 0)
         assert not (await scene.admin.topics.internal_stats("logs")).leases
 
-        async def gone() -> bool:
+        async def is_deleted() -> bool:
             return not await living(scene, all_ledgers[:-1])
 
-        await until(gone)
+        await until(is_deleted)
 
 
 async def test_administrator_ends_a_lease_listed_in_topic_stats() -> None:
-    """SPK-5: that of a reader who is gone, by an administrator, also where there is room for no other."""
+    """SPK-5: an administrator ends the lease of a dead reader, also at the maximum number of leases."""
 
     async with running_broker(managed_ledger_max_leases_per_topic=1, **_OPTIONS) as scene:
         await leased(scene, "logs", _HOUR_MS)
@@ -146,27 +146,27 @@ async def test_force_deleted_topic_retains_leased_ledgers(with_its_namespace: bo
 
     async with running_broker(**_OPTIONS) as scene:
         await scene.admin.namespaces.create("public/short")
-        kept = await leased(scene, "public/short/kept", _HOUR_MS)
+        retained = await leased(scene, "public/short/retained", _HOUR_MS)
         swept = await leased(scene, "public/short/swept", _SECOND_MS)
-        incarnation = (await scene.admin.reading.plan("public/short/kept", start=_BEGIN)).incarnation
+        incarnation = (await scene.admin.reading.plan("public/short/retained", start=_BEGIN)).incarnation
         if with_its_namespace:
             await scene.admin.namespaces.delete("public/short", force=True)
         else:
-            for topic in ("kept", "swept"):
+            for topic in ("retained", "swept"):
                 await scene.admin.topics.delete(f"public/short/{topic}", force=True)
-        gone = exceptions.NotFound if with_its_namespace else exceptions.TopicNotFound
-        with pytest.raises(gone):
-            await scene.admin.reading.renew_lease("public/short/kept", incarnation, ONE, _HOUR_MS)
+        expected = exceptions.NotFound if with_its_namespace else exceptions.TopicNotFound
+        with pytest.raises(expected):
+            await scene.admin.reading.renew_lease("public/short/retained", incarnation, ONE, _HOUR_MS)
         if not with_its_namespace:
-            await publish(scene, "public/short/kept", 1)
+            await publish(scene, "public/short/retained", 1)
             with pytest.raises(exceptions.IncarnationChanged):
-                await scene.admin.reading.renew_lease("public/short/kept", incarnation, ONE, _HOUR_MS)
+                await scene.admin.reading.renew_lease("public/short/retained", incarnation, ONE, _HOUR_MS)
 
         async def none_living() -> bool:
             return not await living(scene, swept)
 
         await until(none_living)
-        assert await living(scene, kept) == kept
+        assert await living(scene, retained) == retained
         store = scene.metadata.connect()
 
         async def one_left() -> bool:
@@ -176,7 +176,7 @@ async def test_force_deleted_topic_retains_leased_ledgers(with_its_namespace: bo
 
 
 async def test_a_lease_outlives_its_brokers_and_is_renewed_by_way_of_any() -> None:
-    """SPK-5: whoever serves the topic next spares what was planned, and renews what it did not give."""
+    """SPK-5: the next owner retains the planned ledgers, and renews leases that another broker has granted."""
 
     async with running_brokers(**_OPTIONS) as scene, admins(scene) as at:
         await spread(scene, at[0])
@@ -193,13 +193,13 @@ async def test_a_lease_outlives_its_brokers_and_is_renewed_by_way_of_any() -> No
                 await at[1].reading.renew_lease(topic, plan.incarnation, ONE, _HOUR_MS)
                 [lease] = (await at[1].topics.internal_stats(topic)).leases
                 assert lease.left_ms > _HOUR_MS / 2
-                kept = await at[1].reading.plan(topic, incarnation=plan.incarnation, start=_BEGIN)
-                assert not kept.begins_in_deleted
-                assert kept.first == plan.first
+                again = await at[1].reading.plan(topic, incarnation=plan.incarnation, start=_BEGIN)
+                assert not again.begins_in_deleted
+                assert again.first == plan.first
             await at[1].reading.renew_lease(topic, plan.incarnation, ONE, 0)
 
             async def trimmed() -> bool:
-                return (await at[1].reading.plan(topic, start=_BEGIN)).first > kept.stop
+                return (await at[1].reading.plan(topic, start=_BEGIN)).first > again.stop
 
             await publish_at(client, topic, *[b"%d" % number for number in range(4)])
             await until(trimmed)

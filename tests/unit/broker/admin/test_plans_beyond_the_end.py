@@ -42,9 +42,9 @@ async def store_elsewhere(scene: BrokerScene, count: int) -> NextMessage:
     )
     stored: list[asyncio.Future[object]] = []
     for number in range(count):
-        told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        log.append([NewEntry(entry(b"%d" % number, 0), 1, 0, None)], partial(_tell, told))
-        stored.append(told)
+        result: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        log.append([NewEntry(entry(b"%d" % number, 0), 1, 0, None)], partial(_set_result, result))
+        stored.append(result)
     await asyncio.gather(*stored)
     end = NextMessage(*log.last.next)
     await log.close()
@@ -53,8 +53,8 @@ async def store_elsewhere(scene: BrokerScene, count: int) -> NextMessage:
     return end
 
 
-def _tell(told: asyncio.Future[object], result: object) -> None:
-    told.set_result(result)
+def _set_result(future: asyncio.Future[object], result: object) -> None:
+    future.set_result(result)
 
 
 async def stale(scene: BrokerScene) -> tuple[NextMessage, NextMessage]:
@@ -71,18 +71,18 @@ async def stale(scene: BrokerScene) -> tuple[NextMessage, NextMessage]:
 
 @pytest.mark.parametrize("named", ["start", "stop"])
 async def test_a_broker_that_has_lost_the_topic_does_not_answer_beyond_the_end_that_it_knows(named: str) -> None:
-    """SPK-1, OWN-2: a reader that comes from the owner would be told that messages are lost. The owner answers."""
+    """SPK-1, OWN-2: a reader that comes from the owner must not get an error about lost messages. The owner answers."""
 
     async with running_broker() as scene:
         _, end = await stale(scene)
-        places = {"start": end} if named == "start" else {"start": _BEGIN, "stop": end}
-        plan = await scene.admin.reading.plan("t", **places)  # type: ignore[arg-type]
+        positions = {"start": end} if named == "start" else {"start": _BEGIN, "stop": end}
+        plan = await scene.admin.reading.plan("t", **positions)  # type: ignore[arg-type]
         assert plan.end == end
         assert plan.messages == (0 if named == "start" else 5)
 
 
 async def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() -> None:
-    """SPK-1: after the broker made sure that the topic is its own. Where it can't, nothing is said."""
+    """SPK-1: after the broker made sure that the topic is its own. If it can't, the plan is refused."""
 
     async with running_broker() as scene:
         async with scene.client() as client:

@@ -1,4 +1,4 @@
-"""Places and plans, asked of whole brokers by the SDK's `admin.reading`."""
+"""Positions and plans of whole brokers, by the SDK's `admin.reading`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from magnetar_wire.entry import decode_entry
 from magnetar_wire.message_id import MessageId
 from tests.running import until
 from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
-from tests.unit.broker.admin.read_logs import LOGS, SMALL, kept, numbers, publish
+from tests.unit.broker.admin.read_logs import LOGS, SMALL, create_topic, numbers, publish
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 from tests.unit.broker.cluster_scene import running_brokers
 
@@ -49,7 +49,7 @@ async def test_plan_lists_entry_ranges_and_their_bookies() -> None:
     """SPK-5: pieces with ledger, first and last entry, bytes, messages and bookies; an end at what is confirmed."""
 
     async with running_broker(**SMALL) as scene:
-        await kept(scene)
+        await create_topic(scene)
         async with scene.client() as client:
             await publish(client, 12)
         reading = scene.admin.reading
@@ -65,24 +65,25 @@ async def test_plan_lists_entry_ranges_and_their_bookies() -> None:
         again = await reading.plan(LOGS, incarnation=begin.incarnation, start=plan.stop)
         assert not again.pieces
         assert again.start == again.stop == plan.stop
-        # A range that is known gives the same again, whatever has come behind it.
+        # The same range has the same plan after later messages were published.
         async with scene.client() as client:
             await publish(client, 7, first=12)
-        once_more = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
+        second = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
         assert [piece.open for piece in plan.pieces] == [False, False, True]
-        assert [piece.open for piece in once_more.pieces] == [False] * 3  # the last one has ended meanwhile
-        assert once_more.pieces == [replace(piece, open=False) for piece in plan.pieces]
-        assert once_more.stop == plan.stop
-        assert once_more.messages_behind == 7
-        assert (plan.end_index, once_more.end_index) == (12, 19)
+        assert [piece.open for piece in second.pieces] == [False] * 3  # the last one was closed in the meantime
+        assert second.pieces == [replace(piece, open=False) for piece in plan.pieces]
+        assert second.stop == plan.stop
+        assert second.messages_behind == 7
+        assert (plan.end_index, second.end_index) == (12, 19)
 
 
 @pytest.mark.parametrize("batch", [0, 7])
 async def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch: int) -> None:
-    """SPK-2: so many messages, exact within a batch; so many bytes, by whole entries; and how far behind that is."""
+    """SPK-2: limits of messages, exact within a batch, and of bytes, by whole entries; and how far behind the plan
+    is."""
 
     async with running_broker(**SMALL) as scene:
-        await kept(scene)
+        await create_topic(scene)
         async with scene.client() as client:
             await publish(client, 100, batch=batch)
         reading = scene.admin.reading
@@ -113,19 +114,19 @@ async def test_a_plan_at_the_end_of_the_log_sends_no_requests() -> None:
         "load_balancer_report_update_max_interval_minutes": 10**6,
     }
     async with running_broker(**SMALL, **settings) as scene:
-        await kept(scene)
+        await create_topic(scene)
         async with scene.client() as client:
             await publish(client, 8)
             reading = scene.admin.reading
             leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
             plan = await leased(start=NextMessage(0, 0, 0), before_ledgers=8)
-            asked = [len(bookie.calls) for bookie in scene.bookies]
+            calls = [len(bookie.calls) for bookie in scene.bookies]
             requests = _count_requests(scene)
             for _ in range(5):
                 plan = await leased(start=plan.stop, before_ledgers=8, before_bytes=1 << 30)
             assert not plan.pieces
             assert not requests
-            assert [len(bookie.calls) for bookie in scene.bookies] == asked
+            assert [len(bookie.calls) for bookie in scene.bookies] == calls
             await publish(client, 3, first=8)
             reads = [len(bookie.reads()) for bookie in scene.bookies]
             plan = await leased(start=plan.stop)
@@ -181,17 +182,17 @@ async def test_read_position_is_resolved_from_id_or_time() -> None:
 
 async def test_plan_flags_only_starts_within_deleted_messages() -> None:
     async with running_broker(**SMALL) as scene:
-        await kept(scene)
+        await create_topic(scene)
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 12)
             plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
             ledgers = [piece.ledger_id for piece in plan.pieces]
             await scene.admin.topics.truncate(LOGS)
-            gone = await reading.plan(LOGS, start=plan.start)
-            assert gone.begins_in_deleted
-            assert not gone.pieces
-            assert gone.start == gone.stop == gone.first == gone.end == plan.stop
+            empty = await reading.plan(LOGS, start=plan.start)
+            assert empty.begins_in_deleted
+            assert not empty.pieces
+            assert empty.start == empty.stop == empty.first == empty.end == plan.stop
             # Right behind what was deleted nothing is lost, nor for who has read nothing yet.
             for start in (plan.stop, NextMessage(0, 0, 0), NextMessage(ledgers[-1] + 1, 0)):
                 assert not (await reading.plan(LOGS, start=start)).begins_in_deleted
@@ -242,10 +243,11 @@ async def test_another_incarnation_is_not_planned() -> None:
 
 
 async def test_plan_lease_retains_planned_and_preceding_ledgers() -> None:
-    """SPK-5: what a plan names is kept though all have acknowledged it; `before` among it."""
+    """SPK-5: the ledgers of a plan, and those `before`, are retained though all subscriptions have acknowledged
+    them."""
 
     async with running_broker(**SMALL) as scene:
-        await kept(scene)
+        await create_topic(scene)
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 30)
@@ -267,8 +269,8 @@ async def test_plan_lease_retains_planned_and_preceding_ledgers() -> None:
             left = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
             assert left.first == NextMessage(ledgers[2], 0)
             for ledgers_before, deleted in ((1, False), (2, True), (9, True)):
-                asked = partial(reading.plan, LOGS, start=start, before_bytes=1 << 20)
-                assert (await asked(before_ledgers=ledgers_before)).deleted_before == deleted
+                plan_before = partial(reading.plan, LOGS, start=start, before_bytes=1 << 20)
+                assert (await plan_before(before_ledgers=ledgers_before)).deleted_before == deleted
             assert rows(scene, plan) == numbers(17, 30)
             await reading.renew_lease(LOGS, plan.incarnation, b"l" * 16, 0)
             with pytest.raises(exceptions.NotFound):
@@ -299,13 +301,13 @@ async def test_invalid_plan_requests_are_refused() -> None:
 
 
 async def test_numbers_that_no_message_has_are_refused_at_once() -> None:
-    """They are the caller's mistake, whichever end can't hold them, and asked once."""
+    """They are the caller's mistake at either end, and the call is not repeated."""
 
     async with running_broker() as scene:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 1)
-        # What travels has more room than a cursor's places.
+        # Numbers of requests may be larger than those of a cursor's positions.
         for ledger_id, entry_id, batch_index in ((2**63, 0, 0), (1, 2**64 - 1, 0), (1, 0, 2**31)):
             with pytest.raises(exceptions.InvalidArgument, match=f"{ledger_id}:{entry_id}:{batch_index}"):
                 await reading.advance_progress(LOGS, "", "p", NextMessage(ledger_id, entry_id, batch_index))
@@ -354,7 +356,7 @@ async def test_plan_uses_bookie_addresses_of_requested_listener() -> None:
 
 
 async def test_any_broker_plans_and_the_topics_own_answers() -> None:
-    """SPK-5: a plan is answered by the partition's owner only, whoever is asked."""
+    """SPK-5: only the partition's owner answers a plan, whichever broker is called."""
 
     async with running_brokers() as scene, admins(scene) as each, scene.client() as client:
         await spread(scene, each[0])

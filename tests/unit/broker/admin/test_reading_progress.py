@@ -1,4 +1,4 @@
-"""Progress of those who read topics by plans, kept as durable subscriptions."""
+"""Progress of readers that read topics by plans, stored as durable subscriptions."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ async def test_create_only_advance_preserves_existing_position() -> None:
         async with scene.client() as client:
             await publish(client, 14, batch=7)
         plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
-        places = (NextMessage(plan.start.ledger_id, 0, 3), plan.stop)
-        for to in places:
+        positions = (NextMessage(plan.start.ledger_id, 0, 3), plan.stop)
+        for to in positions:
             await reading.advance_progress(LOGS, plan.incarnation, "p", to, only_make=True)
             left = await scene.admin.subscriptions.peek(LOGS, "p", 20)
             assert [one.payload for one in left] == numbers(3, 14)
         # Two at once: an old driver that is not dead yet, and the next one.
         subscriptions = scene.broker_session.topics.loaded()[0].subscriptions
-        asked = [
+        starts = [
             StartAt(place=MessagePlace(ledger_id=to[0], entry_id=to[1], batch_index=to[2], inclusive=True))
-            for to in places
+            for to in positions
         ]
-        await asyncio.gather(*(subscriptions.advance("q", to, only_make=True) for to in asked))
+        await asyncio.gather(*(subscriptions.advance("q", to, only_make=True) for to in starts))
         left = await scene.admin.subscriptions.peek(LOGS, "q", 20)
         assert [one.payload for one in left] == numbers(3, 14)
 
 
 async def test_progress_belongs_to_its_first_owner() -> None:
-    """SPK-1: another one is refused, and told whose it is, also after the topic has changed hands."""
+    """SPK-1: another reader is refused with an error that names the owner, also after the topic has moved."""
 
     async with running_broker() as scene:
         reading = scene.admin.reading
@@ -234,11 +234,11 @@ async def test_cancelled_advance_does_not_disturb_concurrent_advance() -> None:
                 place=MessagePlace(ledger_id=place.ledger_id, entry_id=turns // 4, batch_index=1, inclusive=True)
             )
             for name in (f"p{turns}", "p"):
-                asked = [asyncio.create_task(subscriptions.advance(name, to)) for _ in range(2)]
+                calls = [asyncio.create_task(subscriptions.advance(name, to)) for _ in range(2)]
                 for _ in range(turns):
                     await asyncio.sleep(0)
-                asked[0].cancel()
-                await asyncio.wait(asked)
-                await asked[1]
+                calls[0].cancel()
+                await asyncio.wait(calls)
+                await calls[1]
                 left = await scene.admin.subscriptions.peek(LOGS, name, 100)
                 assert [one.payload for one in left] == numbers(turns // 4 * 4 + 1, 40)

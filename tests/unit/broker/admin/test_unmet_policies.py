@@ -52,7 +52,7 @@ def test_warning_states_available_and_required_bookies(
 
 
 async def test_setting_an_unmet_policy_returns_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """TOP-4: it holds all the same, since bookies may be on their way; the broker logs it, too."""
+    """TOP-4: the policy is set, since more bookies may be registered later; the broker logs it, too."""
 
     async with running_broker() as scene:
         namespaces = scene.admin.namespaces
@@ -134,12 +134,12 @@ async def test_send_timeout_error_explains_why_topic_waits() -> None:
         await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as client:
             producer = await client.create_producer("t", send_timeout_millis=1_000)
-            with pytest.raises(exceptions.Timeout) as told:
+            with pytest.raises(exceptions.Timeout) as timed_out:
                 await producer.send(b"one")
             waiting_for = (await scene.admin.topics.stats("t")).waiting_for
             assert re.search("needs 3 bookies, but 2 of 2 registered", waiting_for)
-            assert f"the producer is connected: the topic waits: {waiting_for}" in str(told.value)
-            # One that comes later is told, too.
+            assert f"the producer is connected: the topic waits: {waiting_for}" in str(timed_out.value)
+            # A producer that opens later gets the reason, too.
             other = await client.create_producer("t", send_timeout_millis=1_000)
             with pytest.raises(exceptions.Timeout, match=r"the topic waits: .* needs 3"):
                 await other.send(b"two")
@@ -149,11 +149,11 @@ async def test_send_timeout_error_explains_why_topic_waits() -> None:
             # Nothing is stored now for another reason, which the broker does not know.
             for bookie in scene.bookies:
                 bookie.hold()
-            with pytest.raises(exceptions.Timeout) as told:
+            with pytest.raises(exceptions.Timeout) as timed_out:
                 await other.send(b"four")
-            assert "the topic waits" not in str(told.value)
+            assert "the topic waits" not in str(timed_out.value)
             for bookie in scene.bookies:
-                bookie.let_go()
+                bookie.resume()
 
 
 async def test_producer_creation_timeout_explains_why_topic_waits() -> None:

@@ -62,14 +62,14 @@ async def test_health_endpoints_report_broker_state() -> None:
         status, ready = await ask_json(address, "/ready")
         assert (status, ready["ready"]) == (503, False)
         assert "has not answered" in ready["reasons"][0]
-        life, scene.broker.session = scene.broker.session, None
+        session, scene.broker.session = scene.broker.session, None
         assert (await ask_json(address, "/ready"))[0] == 503
         assert (await ask(address, "/metrics"))[0] == 200
         assert (await ask_json(address, "/status"))[1]["serves"] is False
-        scene.broker.session = life
-        status, told = await ask_json(address, "/status")
-        assert (status, told["serves"], told["session"]) == (200, True, "connected")
-        assert (told["topics"], told["waits_for"]) == (1, "")
+        scene.broker.session = session
+        status, response = await ask_json(address, "/status")
+        assert (status, response["serves"], response["session"]) == (200, True, "connected")
+        assert (response["topics"], response["waits_for"]) == (1, "")
 
 
 async def test_root_describes_the_service() -> None:
@@ -121,7 +121,7 @@ async def test_metrics_count_topic_and_broker_activity() -> None:
             assert found["process_resident_memory_bytes"][()] > 0
             await scene.admin.topics.unload(name)
             found = await scraped(address)
-            # What the broker has done it has done, whatever becomes of its topics.
+            # The counters of the broker do not fall when topics are unloaded.
             assert found["pulsar_broker_in_messages_total"][()] == 3
             assert found["pulsar_broker_topics_count"][()] == 0
             assert "pulsar_in_messages_total" not in found

@@ -1,4 +1,4 @@
-"""Bundles of a broker whose address refuses connections: its process is gone, or it lives behind the refusal."""
+"""Bundles of a broker whose address refuses connections: because it is dead, or although it is alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar_wire.bundles import BundleRange, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
 from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, kill, running_brokers
-from tests.unit.broker.ownership.test_ownership_faults import believed, consistent, node_of
+from tests.unit.broker.ownership.test_ownership_faults import believed_owners, node_of, wait_consistent
 
 NAMESPACE = NamespaceName("public", "default")
 BUNDLES = default_bundles(4)
@@ -20,7 +20,7 @@ TOPIC = TopicName.parse("t0")
 
 
 def refuse(source: OneBroker, *targets: OneBroker) -> None:
-    """Connections of one broker to the others are refused from now on, though they live."""
+    """Refuse connections of one broker to the others from now on, although they are alive."""
     peers = source.broker._peers
     call, refuses = peers.call, peers.refuses_connections
     refused = [target.address for target in targets]
@@ -35,7 +35,7 @@ def refuse(source: OneBroker, *targets: OneBroker) -> None:
 
 
 async def probe_again(scene: ClusterScene) -> None:
-    """Lookups probe owners from now on, whatever was found a moment ago."""
+    """Let the next lookups probe owners again, without cached results."""
     for one in scene.brokers:
         for process in _processes(one):
             process.valid_until = 0.0
@@ -55,17 +55,17 @@ async def test_bundles_of_dead_broker_are_taken_over_before_session_expiry() -> 
         await within(producer.send(b"1"), "publishing goes on")
         assert session.session.state is SessionState.CONNECTED
         assert await node_of(scene) == ("b2", other.session.session.id)
-        # Bundles that were not looked up stay the old one's.
+        # Bundles that were not looked up still have the old owner.
         assert [b for b in BUNDLES if (await node_of(scene, b))[0] == "b1"] == [b for b in BUNDLES if b != BUNDLE]
         assert [broker_id for broker_id, _ in await other.ownership.list_brokers()] == ["b2"]
         assert other.broker.counters.bundle_take_overs == 1
         scene.brokers.remove(one)
         scene.metadata.expire(session)
-        await until(lambda: _unowned(scene, BUNDLES[0]), "the old session's nodes are gone")
+        await until(lambda: _unowned(scene, BUNDLES[0]), "the old session's nodes are deleted")
         assert await node_of(scene) == ("b2", other.session.session.id)
         await within(producer.send(b"2"), "publishing goes on")
         await other.ownership.split_bundle(NAMESPACE, BUNDLE)
-        await consistent(scene)
+        await wait_consistent(scene)
         await client.close()
 
 
@@ -88,7 +88,7 @@ async def test_unresponsive_broker_keeps_its_bundles() -> None:
         for _ in range(3):
             assert (await within(scene.lookup("b2", str(TOPIC)), "it is answered")).address == one.address
             await probe_again(scene)
-        assert await believed(scene) == ["b1"]
+        assert await believed_owners(scene) == ["b1"]
 
 
 async def test_concurrent_takeovers_assign_each_bundle_once() -> None:
@@ -101,15 +101,15 @@ async def test_concurrent_takeovers_assign_each_bundle_once() -> None:
         await kill(one)
         scene.brokers.remove(one)
         claims = [other.ownership.claim_bundle(NAMESPACE, bundle) for bundle in BUNDLES for other in others]
-        owners = [owner.broker_id for owner in await within(asyncio.gather(*claims), "all are taken")]
+        owners = [owner.broker_id for owner in await within(asyncio.gather(*claims), "all are claimed")]
         assert owners[::2] == owners[1::2]
         assert sum(other.broker.counters.bundle_take_overs for other in others) == len(BUNDLES)
         assert sum(other.broker.counters.bundles_lost for other in others) == 0
-        await consistent(scene)
+        await wait_consistent(scene)
 
 
 async def test_wrongly_suspected_broker_reregisters_and_keeps_other_bundles() -> None:
-    """OWN-2, CHK-30: what was taken it gives up, nothing is lost; then the refusal is not believed any more."""
+    """OWN-2, CHK-30: it unloads the bundle that was taken, loses nothing, and later refusals are ignored."""
 
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one, other = scene["b1"], scene["b2"]
@@ -124,13 +124,13 @@ async def test_wrongly_suspected_broker_reregisters_and_keeps_other_bundles() ->
         assert (await scene.lookup("b2", str(TOPIC))).address == other.address
         await within(producer.send(b"1"), "publishing goes on")
         assert {(await within(consumer.receive(), "all of it")).data() for _ in range(2)} <= {b"0", b"1"}
-        await until(lambda: _registered_again(scene, "b1", registration), "it contradicts")
+        await until(lambda: _registered_again(scene, "b1", registration), "it registers again")
         await probe_again(scene)
         for bundle in BUNDLES:
             if bundle != BUNDLE:
                 assert (await other.ownership.claim_bundle(NAMESPACE, bundle)).broker_id == "b1"
         assert other.broker.counters.bundle_take_overs == 1
-        await consistent(scene)
+        await wait_consistent(scene)
         await client.close()
 
 
@@ -147,22 +147,22 @@ async def test_brokers_that_refuse_each_other_do_not_take_bundles_from_each_othe
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
 
         async def look_up() -> int:
-            for asked in ("b2", "b1"):
-                await within(scene.lookup(asked, str(TOPIC)), "it is answered")
+            for broker_id in ("b2", "b1"):
+                await within(scene.lookup(broker_id, str(TOPIC)), "it is answered")
                 await probe_again(scene)
             return sum(broker.broker.counters.bundle_take_overs for broker in scene.brokers)
 
-        async def one_is_believed_to_live() -> bool:
+        async def one_is_contradicted() -> bool:
             await look_up()
             return any(process.is_contradicted for broker in (one, other) for process in _processes(broker))
 
-        await until(one_is_believed_to_live, "a broker has registered again")
+        await until(one_is_contradicted, "a broker has registered again")
         await look_up()
         taken = await look_up()
         for _ in range(20):
             assert await look_up() == taken
             await asyncio.sleep(0.01)
-        await consistent(scene)
+        await wait_consistent(scene)
 
 
 def _processes(broker: OneBroker) -> list[_Process]:

@@ -1,5 +1,5 @@
-"""A topic is deleted by its owner alone, and only as what the owner knows it to be: a broker that has lost a topic and
-not noticed yet knows nothing of who uses it (CHK-30)."""
+"""Only the owner deletes a topic. A broker that has lost the topic, and has not noticed yet, does not know its users
+(CHK-30)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.running import until
 from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, running_brokers
 
 NAME = TopicName.parse("orders")
-# Nobody looks at whether bundles are still there while these tests last.
+# No periodic verification of bundles during these tests.
 _UNAWARE: dict[str, Any] = {"bundle_check_interval_seconds": 600.0}
 
 
 async def moved_unnoticed(scene: ClusterScene) -> tuple[OneBroker, OneBroker]:
-    """The broker that has the topic loaded and believes to own it, and the one whose it really is."""
+    """Return the broker that has loaded the topic and believes to own it, and the owner."""
     async with scene.client() as client:
         producer = await client.create_producer(str(NAME))
         await producer.send(b"0")
@@ -66,7 +66,7 @@ async def used_at(scene: ClusterScene, owner: OneBroker) -> tuple[Client, aio.Pr
 
 
 async def all_is_there(client: Client, producer: aio.Producer) -> None:
-    """Of what was published at the owner; what closed ledgers hold may have been trimmed."""
+    """Check that what was published at the owner can be read. Closed ledgers may have been trimmed."""
     await producer.send(b"last")
     reader = await client.create_reader(str(NAME), MessageId.earliest)
     read = [(await reader.read_next()).data()]
@@ -78,7 +78,7 @@ async def all_is_there(client: Client, producer: aio.Producer) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 async def test_a_former_owner_deletes_nothing(force: bool) -> None:
-    """CHK-30: a deletion that is asked of it is refused, and nothing was done."""
+    """CHK-30: it refuses the deletion, and nothing was done."""
 
     async with running_brokers(**_UNAWARE) as scene:
         former, owner = await moved_unnoticed(scene)
@@ -122,22 +122,22 @@ async def test_former_owner_does_not_delete_topic_as_inactive() -> None:
 
 
 def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable[None]]) -> None:
-    """`deed` happens once, right behind the broker's next look at whose the topic is."""
-    confirm, done = at.ownership.verify_owned, False
+    """Run `deed` once, right after the broker has verified that it owns the topic."""
+    verify_owned, done = at.ownership.verify_owned, False
 
-    async def confirmed(topic: TopicName) -> None:
+    async def verified(topic: TopicName) -> None:
         nonlocal done
-        await confirm(topic)
+        await verify_owned(topic)
         if not done:
             done = True
             await deed()
 
-    at.ownership.verify_owned = confirmed  # type: ignore[method-assign]
+    at.ownership.verify_owned = verified  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("loaded", [True, False])
 async def test_topic_taken_over_during_deletion_check_is_not_deleted(loaded: bool) -> None:
-    """CHK-30: its life is another one's by then, and the deletion is begun only in the life that was looked at."""
+    """CHK-30: the node has another life by then, and the deletion begins only with the life that was checked."""
 
     async with running_brokers(**_UNAWARE) as scene:
         async with scene.client() as client:
@@ -174,7 +174,7 @@ async def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
             await owner.broker_session.topics.delete(NAME, force=False)
         assert refused.value.code == ErrorCode.NOT_ALLOWED
         await all_is_there(*users[0])
-        # What was judged by others is looked at once more at the last moment.
+        # The caller's condition is checked again at the last moment.
         with pytest.raises(RequestNotStarted):
             await owner.broker_session.topics.delete(NAME, force=False, only_if=lambda topic: False)
         assert owner.broker_session.topics.get_loaded(NAME) is not None
@@ -183,14 +183,14 @@ async def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
 
 
 async def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
-    """TOP-7: also where its topic is loaded by nobody."""
+    """TOP-7: also if no broker has loaded the topic."""
 
     async with running_brokers() as scene:
         async with scene.client() as client:
             await (await client.create_producer(str(NAME))).send(b"0")
         owner = next(one for one in scene.brokers if one.broker_session.topics.get_loaded(NAME) is not None)
         await owner.broker_session.topics.unload(NAME)
-        life = owner.broker_session
+        session = owner.broker_session
 
         def marked(payload: bytes | None) -> bytes:
             assert payload is not None
@@ -198,9 +198,9 @@ async def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
             node.state, node.life = TopicState.DELETING, b""
             return node.SerializeToString()
 
-        # As by somebody who died then.
+        # As by a broker that was killed then.
         await change(scene.registry, paths.topic(NAME), marked, clock=scene.clock, randomness=SystemRandomness())
-        await life.topics.delete(NAME, force=False)
+        await session.topics.delete(NAME, force=False)
         assert await scene.registry.get(paths.topic(NAME)) is None
-        # And where there is none nothing is done.
-        await life.topics.delete(NAME, force=False)
+        # Nothing is done if there is no topic.
+        await session.topics.delete(NAME, force=False)

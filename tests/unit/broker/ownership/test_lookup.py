@@ -1,4 +1,4 @@
-"""Who has which bundle, over several brokers: lookups, claims, unloads, splits."""
+"""Ownership of bundles by several brokers: lookups, claims, unloads and splits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bundle_of_topic(topic: TopicName) -> BundleRange:
 
 
 def owners(scene: ClusterScene) -> dict[BundleRange, list[str]]:
-    """Of the default namespace's bundles, by what brokers believe."""
+    """Return the brokers that believe to own each bundle of the default namespace."""
     found: dict[BundleRange, list[str]] = {}
     for one in scene.brokers:
         if one.broker.session is not None:
@@ -45,7 +45,7 @@ def other_than(scene: ClusterScene, one: OneBroker) -> OneBroker:
 
 
 async def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> None:
-    """OWN-1: any broker answers, all alike; new bundles are spread over those that have as little to do."""
+    """OWN-1: all brokers give the same answer, and new bundles are spread evenly over idle brokers."""
 
     async with running_brokers() as scene:
         answers = {}
@@ -69,7 +69,7 @@ async def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> N
 
 
 async def test_a_topic_is_opened_by_its_owner_alone() -> None:
-    """OWN-1, OWN-2: whoever comes to another broker is told to look it up again, and nothing is opened there."""
+    """OWN-1, OWN-2: another broker refuses the topic, so that the client looks it up again, and opens nothing."""
 
     async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
@@ -82,7 +82,7 @@ async def test_a_topic_is_opened_by_its_owner_alone() -> None:
 
 
 async def test_lookup_returns_address_of_requested_listener() -> None:
-    """OWN-1: advertised listeners; one that there is not is named in the error."""
+    """OWN-1: the error for an unknown listener names it and the advertised ones."""
 
     async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
@@ -118,7 +118,7 @@ async def test_many_lookups_at_once_read_the_owners_node_once_and_end_with_one_o
 
 
 async def test_unloaded_bundle_is_closed_and_reopened_at_its_destination() -> None:
-    """OWN-1, OWN-4: producers go on at the new owner; what is stored stays where it is."""
+    """OWN-1, OWN-4: producers go on at the new owner, and ledgers are not moved."""
 
     async with running_brokers() as scene:
         client = scene.client()
@@ -145,7 +145,7 @@ async def test_unloaded_bundle_is_closed_and_reopened_at_its_destination() -> No
 
 
 async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
-    """It is not answered with an owner that is none in a moment."""
+    """The answer is the next owner, not the one that unloads the bundle."""
 
     async with running_brokers() as scene:
         await scene.lookup("b1", "t0")
@@ -178,7 +178,7 @@ async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
 
 
 async def test_bundle_split_keeps_topics_open_and_both_halves_local() -> None:
-    """OWN-1: one transaction; other brokers, which know the bundles of before, answer rightly all the same."""
+    """OWN-1: other brokers, which have cached the bundles of before, return the right owner."""
 
     async with running_brokers() as scene:
         client = scene.client()
@@ -196,13 +196,13 @@ async def test_bundle_split_keeps_topics_open_and_both_halves_local() -> None:
             assert (await scene.lookup("b1", str(one))).address == (await scene.lookup("b2", str(one))).address
         assert {bundle: who for bundle, who in owners(scene).items() if len(who) > 1} == {}
         assert len(await other.ownership.list_bundles(NAMESPACE)) == 5
-        # Each half goes its own way.
+        # The halves are unloaded one by one.
         await owner.ownership.unload_bundle(NAMESPACE, halves[0], other.broker_id)
         await owner.ownership.unload_bundle(NAMESPACE, halves[1], other.broker_id)
         await within(producer.send(b"1"), "publishing goes on")
-        with pytest.raises(BrokerError) as gone:
+        with pytest.raises(BrokerError) as refused:
             await other.ownership.claim_bundle(NAMESPACE, whole)
-        assert gone.value.code == ErrorCode.NOT_FOUND
+        assert refused.value.code == ErrorCode.NOT_FOUND
         with pytest.raises(BrokerError) as not_there:
             await other.ownership.split_bundle(NAMESPACE, whole)
         assert not_there.value.code == ErrorCode.SERVICE_NOT_READY
@@ -220,7 +220,7 @@ async def test_a_bundle_is_not_split_outside_of_it(at: int) -> None:
 
 
 async def test_graceful_shutdown_releases_bundles_to_other_brokers() -> None:
-    """Nobody gives it any more, and they are open elsewhere before its streams end."""
+    """No broker assigns bundles to it, and its topics are open elsewhere before its streams end."""
 
     async with running_brokers() as scene:
         client = scene.client()
@@ -257,7 +257,7 @@ async def test_bundle_owners_are_reported() -> None:
         owner = await scene["b1"].ownership.claim_bundle(NAMESPACE, BUNDLES[1])
         assert owner.broker_id == "b1"
         assert scene["b1"].ownership.list_owned() == [OwnedBundle(NAMESPACE, BUNDLES[1], True)]
-        # Whoever is asked when somebody has it says who.
+        # A claim of an owned bundle returns the owner.
         assert (await scene["b2"].ownership.claim_bundle(NAMESPACE, BUNDLES[1])).broker_id == "b1"
         listed = await scene["b2"].ownership.list_bundles(NAMESPACE)
         assert [(bundle, owner.broker_id if owner else "") for bundle, owner in listed] == [

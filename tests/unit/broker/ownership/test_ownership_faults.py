@@ -1,4 +1,5 @@
-"""Bundles over lost answers, suspended and lost sessions, vanishing nodes, silent brokers, restarts, cancellations."""
+"""Ownership under faults: lost answers, suspended and lost sessions, deleted nodes, hanging and restarted brokers,
+cancellations."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ NODE = paths.owner(NAMESPACE, BUNDLE)
 
 
 async def node_of(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> tuple[str, int]:
-    """Whose it says that it is, and which session's it is; nobody's: ("", 0)."""
+    """Return the broker and the session of the owner node; ("", 0): there is none."""
     await scene.registry.sync()
     node = await scene.registry.get(paths.owner(NAMESPACE, bundle))
     return (BundleOwner.FromString(node.value).broker_id, node.stat.ephemeral_owner) if node else ("", 0)
 
 
-async def believed(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> list[str]:
+async def believed_owners(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> list[str]:
     return [
         one.broker_id
         for one in scene.brokers
@@ -44,13 +45,13 @@ async def believed(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> list[st
     ]
 
 
-async def consistent(scene: ClusterScene) -> None:
-    """After a while whoever believes to have a bundle is whose node stands there, and nobody else."""
+async def wait_consistent(scene: ClusterScene) -> None:
+    """Wait until the broker of each owner node is the only one that believes to own the bundle."""
 
     async def agrees() -> bool:
         for bundle in BUNDLES:
             broker_id, session = await node_of(scene, bundle)
-            if await believed(scene, bundle) != ([broker_id] if broker_id else []):
+            if await believed_owners(scene, bundle) != ([broker_id] if broker_id else []):
                 return False
             if broker_id and scene[broker_id].session.session.id != session:
                 return False
@@ -62,14 +63,14 @@ async def consistent(scene: ClusterScene) -> None:
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("after", [0, 1])
 async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) -> None:
-    """Its node is there and held, or it is not there; the lookup that asked for it is answered."""
+    """Its node exists and is held, or does not exist, and a lookup is answered."""
 
     async with running_brokers() as scene:
         one = scene["b1"]
         scene.metadata.queue_faults(one.session, *([None] * after), fault)
         claiming = asyncio.create_task(one.ownership.claim_bundle(NAMESPACE, BUNDLE))
         await until(
-            lambda: claiming.done() or one.session.session.state is SessionState.SUSPENDED, "the fault has come"
+            lambda: claiming.done() or one.session.session.state is SessionState.SUSPENDED, "the fault has occurred"
         )
         if not claiming.done():
             await asyncio.sleep(0)
@@ -84,7 +85,7 @@ async def test_claim_is_settled_after_lost_response(fault: Fault, after: int) ->
             assert refused.code in (ErrorCode.SERVICE_NOT_READY, ErrorCode.METADATA_ERROR)
         scene.metadata.resume(one.session)
         assert (await scene.lookup("b1", str(TOPIC))).address in (scene["b1"].address, scene["b2"].address)
-        await consistent(scene)
+        await wait_consistent(scene)
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -92,10 +93,10 @@ async def test_release_is_settled_after_lost_response(fault: Fault) -> None:
     async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
-        # Behind the sync and the two reads.
+        # After the sync and two reads.
         scene.metadata.queue_faults(one.session, None, None, None, fault)
         unloading = asyncio.create_task(one.ownership.unload_bundle(NAMESPACE, BUNDLE))
-        await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
+        await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has occurred")
         await asyncio.sleep(0.02)
         assert not unloading.done()
         with pytest.raises(TopicUnloaded):
@@ -110,14 +111,14 @@ async def test_release_is_settled_after_lost_response(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("after", [0, 1])
 async def test_split_is_settled_after_lost_response(fault: Fault, after: int) -> None:
-    """The whole, or both halves; never a hash without an owner, or with two."""
+    """Afterwards there are both halves: no hash is without an owner, or has two."""
 
     async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         scene.metadata.queue_faults(one.session, *([None] * after), fault)
         splitting = asyncio.create_task(one.ownership.split_bundle(NAMESPACE, BUNDLE))
-        await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
+        await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has occurred")
         await asyncio.sleep(0.02)
         scene.metadata.resume(one.session)
         scene.metadata.release(one.session)
@@ -132,7 +133,7 @@ async def test_split_is_settled_after_lost_response(fault: Fault, after: int) ->
 
 
 async def test_broker_with_suspended_session_keeps_bundles_and_claims_none() -> None:
-    """CHK-40, OWN-2: topics go on, lookups of its own bundles are answered; no new bundle."""
+    """CHK-40, OWN-2: its topics are served, and lookups of its bundles are answered."""
 
     async with running_brokers() as scene:
         one, other = scene["b1"], scene["b2"]
@@ -148,22 +149,22 @@ async def test_broker_with_suspended_session_keeps_bundles_and_claims_none() -> 
         assert refused.value.code == ErrorCode.SERVICE_NOT_READY
         for bundle in BUNDLES:
             if bundle != BUNDLE:
-                # One that is asked by another broker is passed over.
+                # Another broker skips it.
                 assert (await other.ownership.claim_bundle(NAMESPACE, bundle)).broker_id == "b2"
-        # Nor is anything given away that nobody could take: that would be with nobody.
-        with pytest.raises(BrokerError) as kept:
+        # It unloads nothing, since no other broker could claim it.
+        with pytest.raises(BrokerError) as refused:
             await within(one.ownership.unload_bundle(NAMESPACE, BUNDLE), "it is refused")
-        assert kept.value.code == ErrorCode.SERVICE_NOT_READY
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
         await within(producer.send(b"2"), "an open topic goes on")
         assert (await scene.lookup("b1", str(TOPIC))).address == one.address
         scene.metadata.resume(one.session)
         await within(producer.send(b"3"), "it goes on")
-        assert (await believed(scene)) == ["b1"]
+        assert (await believed_owners(scene)) == ["b1"]
         await client.close()
 
 
 async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
-    """OWN-2, CHK-40: the other broker opens the topics; what was acknowledged is there, and publishing goes on."""
+    """OWN-2, CHK-40: the other broker opens the topics with all persisted messages, and publishing goes on."""
 
     async with running_brokers() as scene:
         one, other = scene["b1"], scene["b2"]
@@ -182,11 +183,11 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
         one.broker._open_metadata = later  # type: ignore[assignment]
         scene.metadata.expire(one.session)
         await within(producer.send(b"1"), "publishing goes on")
-        assert await believed(scene) == ["b2"]
+        assert await believed_owners(scene) == ["b2"]
         assert [topic.name for topic in other.broker_session.topics.loaded()] == [TOPIC]
         assert before.topics.loaded() == []
         gate.set()
-        await until(lambda: one.broker.session is not None, "it has begun anew")
+        await until(lambda: one.broker.session is not None, "it has another session")
         assert one.ownership.list_owned() == []
         assert (await scene.lookup("b1", str(TOPIC))).address == other.address
         got: dict[bytes, None] = {}
@@ -197,22 +198,23 @@ async def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
 
 
 async def test_deleted_ownership_node_unloads_its_topics() -> None:
-    """Found out by a look now and then; until somebody else has it, it may be taken again."""
+    """The broker notices at the next verification, and another one may claim the bundle."""
 
     async with running_brokers(bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         topic = await one.broker_session.topics.get(TOPIC, create=True)
         await scene.registry.delete(NODE, 0)
-        await until(lambda: one.ownership.list_owned() == [], "it is found out")
+        await until(lambda: one.ownership.list_owned() == [], "it is noticed")
         assert topic.ended is not None
-        await until(lambda: one.broker_session.topics.loaded() == [], "its topics are given up")
+        await until(lambda: one.broker_session.topics.loaded() == [], "its topics are unloaded")
         assert (await scene["b2"].ownership.claim_bundle(NAMESPACE, BUNDLE)).broker_id == "b2"
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b2"].address
 
 
 async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_topics_from_each_other_for_long() -> None:
-    """OWN-2, CHK-30: the fence of one puts the other in doubt, long before the look that it takes now and then."""
+    """OWN-2, CHK-30: a broker that is fenced verifies its bundle at once, long before the next periodic
+    verification."""
 
     async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
@@ -222,12 +224,12 @@ async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_to
         await producer.send(b"0")
         await scene.registry.delete(NODE, 0)
         await other.ownership.claim_bundle(NAMESPACE, BUNDLE)
-        assert await believed(scene) == ["b1", "b2"]
+        assert await believed_owners(scene) == ["b1", "b2"]
         await other.broker_session.topics.get(TOPIC, create=False)
         sent = [asyncio.create_task(producer.send(b"%d" % number)) for number in range(1, 20)]
         for one_sent in sent:
             await within(one_sent, "publishing goes on")
-        assert await believed(scene) == ["b2"]
+        assert await believed_owners(scene) == ["b2"]
         assert [topic.name for topic in one.broker_session.topics.loaded()] == []
         # One opening by b2, and no more than one in between.
         assert other.broker.counters.load_seconds.count <= 2
@@ -237,12 +239,12 @@ async def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_to
 async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
     async with running_brokers(bundle_claim_timeout_seconds=0.1) as scene:
         calls = scene["b1"].broker.service.call
-        asked: list[str] = []
+        requested: list[str] = []
 
         async def hangs(peer: object, method: str, request: bytes) -> bytes:
             if method != "claim":
                 return await calls(peer, method, request)  # type: ignore[arg-type]
-            asked.append(ClaimRequest.FromString(request).bundle)
+            requested.append(ClaimRequest.FromString(request).bundle)
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -250,18 +252,18 @@ async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
         for number in range(20):
             answer = await within(scene.lookup("b2", f"t{number}"), "somebody serves it")
             assert answer.address == scene["b2"].address
-        assert 1 <= len(asked) <= 2
+        assert 1 <= len(requested) <= 2
         assert len(scene["b2"].ownership.list_owned()) == 4
 
 
 async def test_restarted_broker_removes_nodes_of_its_stale_session() -> None:
-    """The address that they advertise leads to the new one: nobody else can be behind them. It need not wait until the
-    session of the old one is over."""
+    """The nodes' address is that of the restarted broker, so no other process can be behind them. It does not wait for
+    the expiry of the stale session."""
 
     async with running_brokers() as scene:
         one, session = scene["b1"], scene["b1"].session
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
-        # Killed: its listeners go, its session stays.
+        # Its listeners are closed, its session stays.
         await kill(one)
         fresh = scene.another(1)
         await fresh.broker.start()
@@ -273,12 +275,12 @@ async def test_restarted_broker_removes_nodes_of_its_stale_session() -> None:
         client = scene.client()
         producer = await within(client.create_producer(str(TOPIC)), "it is served")
         await within(producer.send(b"0"), "it is served")
-        await consistent(scene)
+        await wait_consistent(scene)
         await client.close()
 
 
 async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alone() -> None:
-    """It serves, and takes bundles under an address of its own, but is not registered."""
+    """It serves, and claims bundles with its own address, but is not registered."""
 
     async with running_brokers(bundle_claim_timeout_seconds=0.2) as scene:
         one = scene["b1"]
@@ -290,7 +292,7 @@ async def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alon
         assert dict(await twin.ownership.list_brokers())["b1"].instance == one.broker.instance
         assert (await twin.ownership.claim_bundle(NAMESPACE, BUNDLES[0])).instance == twin.broker.instance
         await twin.broker.close()
-        assert await believed(scene) == ["b1"]
+        assert await believed_owners(scene) == ["b1"]
         assert dict(await one.ownership.list_brokers())["b1"].instance == one.broker.instance
         scene.brokers.remove(twin)
 
@@ -303,15 +305,15 @@ async def test_bundles_of_deleted_namespace_are_released() -> None:
         name = NamespaceName("public", "short")
         whole = BUNDLES[0]
         await one.ownership.claim_bundle(name, whole)
-        # As by a broker that could not have its owners release it first.
+        # As by a broker that could not have the bundles released first.
         await scene["b2"].broker_session.catalog.delete_namespace(name, None)
         await until(lambda: one.ownership.list_owned() == [], "it is released")
-        await until(lambda: _gone(scene, paths.owners(name)), "nothing is left of it")
+        await until(lambda: _is_deleted(scene, paths.owners(name)), "all of its nodes are deleted")
         await admin.close()
 
 
 async def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_those() -> None:
-    """CHK-57, OWN-1: what a broker had of the old one it has no more."""
+    """CHK-57, OWN-1: a broker loses its bundles of the deleted namespace."""
 
     async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one = scene["b1"]
@@ -333,14 +335,14 @@ async def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_
         await admin.close()
 
 
-async def _gone(scene: ClusterScene, path: str) -> bool:
+async def _is_deleted(scene: ClusterScene, path: str) -> bool:
     await scene.registry.sync()
     return await scene.registry.exists(path) is None
 
 
 @pytest.mark.parametrize("what", ["home", "claim", "unload", "split"])
 async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: str) -> None:
-    """At any of its steps: what was begun is done, and the next one who asks finds all as it should be."""
+    """At any step: what was begun is completed, and the next call finds a consistent state."""
 
     async with running_brokers() as scene:
         one = scene["b1"]
@@ -377,7 +379,7 @@ async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: s
                 assert what in ("unload", "split")
         listed = await one.ownership.list_bundles(NAMESPACE)
         for bundle, _ in listed:
-            owner = await within(one.ownership.claim_bundle(NAMESPACE, bundle), "somebody has it")
+            owner = await within(one.ownership.claim_bundle(NAMESPACE, bundle), "it has an owner")
             held = [o.broker_id for o in scene.brokers if any(b.bundle == bundle for b in o.ownership.list_owned())]
             assert held == [owner.broker_id]
 
@@ -409,7 +411,7 @@ async def test_unreadable_ownership_node_is_reported() -> None:
         one = scene["b1"]
         await scene.registry.put(NODE, b"\xff\xff", ABSENT, ephemeral=True)
         assert (await scene.lookup("b1", str(TOPIC))).problem.code == ErrorCode.METADATA_ERROR
-        listener = Listener(name="internal", address="gone:1")
+        listener = Listener(name="internal", address="nowhere:1")
         await scene.registry.put(paths.broker("x/y"), BundleOwner(listeners=[listener]).SerializeToString(), ABSENT)
         await scene.registry.put(f"{paths.BROKERS}/%", b"", ABSENT)
         brokers = await one.ownership._registered._read()

@@ -1,4 +1,4 @@
-"""What must not go wrong between brokers that don't know yet what others have done, and in one that has many topics."""
+"""Races between brokers that have not noticed yet what others did, and the cost of many topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODE = paths.owner(NAMESPACE, BUNDLE)
 
 
 async def test_claim_during_split_keeps_topics_open() -> None:
-    """The node of a half is this session's, and the split has not been told yet: the topics stay open."""
+    """The owner node of a half is of this session, and the split is not answered yet."""
 
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
@@ -52,7 +52,7 @@ async def test_claim_during_split_keeps_topics_open() -> None:
 
 
 async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None:
-    """As after an outcome that could not be told."""
+    """As after an operation with an unknown outcome."""
 
     async with running_brokers() as scene:
         one = scene["b1"]
@@ -69,14 +69,14 @@ async def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None
 
 
 async def test_split_during_unload_reports_nothing_done() -> None:
-    """OWN-1: so whoever asked for it may ask the next owner."""
+    """OWN-1: so the client may repeat the call at the next owner."""
 
     async with running_brokers() as scene:
         one = scene["b1"]
         await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
         scene.metadata.delay_answers(one.session, 0.02)
         unloading = asyncio.create_task(one.ownership.unload_bundle(NAMESPACE, BUNDLE))
-        await until(lambda: not one.ownership.list_owned()[0].is_serving, "it is being given up")
+        await until(lambda: not one.ownership.list_owned()[0].is_serving, "it is being unloaded")
         with pytest.raises(RequestNotStarted):
             await one.ownership.split_bundle(NAMESPACE, BUNDLE)
         await unloading
@@ -85,21 +85,21 @@ async def test_split_during_unload_reports_nothing_done() -> None:
 async def test_full_metadata_store_is_reported_without_retries() -> None:
     async with running_brokers(brokers=1) as scene:
         one = scene["b1"]
-        makes, asked = one.session.transaction, 0
+        transact, requests = one.session.transaction, 0
 
         async def full(changes: Any) -> Any:
-            nonlocal asked
+            nonlocal requests
             if any(isinstance(change, Put) and change.path.startswith(paths.OWNERS) for change in changes):
-                asked += 1
+                requests += 1
                 raise StoreFull("the disk is full", changes[0].path)
-            return await makes(changes)
+            return await transact(changes)
 
         one.session.transaction = full  # type: ignore[method-assign]
         answer = await within(scene.lookup("b1", str(TOPIC)), "an answer")
         assert answer.problem.code == ErrorCode.METADATA_ERROR
         assert "the disk is full" in answer.problem.text
-        assert asked == 1
-        one.session.transaction = makes  # type: ignore[method-assign]
+        assert requests == 1
+        one.session.transaction = transact  # type: ignore[method-assign]
         assert not (await scene.lookup("b1", str(TOPIC))).HasField("problem")
 
 
@@ -120,7 +120,7 @@ async def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
         await one.ownership.unload_bundle(NAMESPACE, BUNDLE)
 
 
-async def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() -> None:
+async def test_failure_in_one_namespace_does_not_prevent_verification_of_others() -> None:
     async with running_brokers(brokers=1, bundle_check_interval_seconds=0.05) as scene:
         one = scene["b1"]
         await one.ownership.claim_bundle(OTHER, BUNDLES[0])
@@ -144,9 +144,9 @@ async def test_unload_fails_when_third_broker_claims_the_bundle_first() -> None:
             return await asks(*of)
 
         assigner.assign_to = slower  # type: ignore[method-assign, assignment]
-        with pytest.raises(BrokerError, match="acquired by broker b3 first") as told:
+        with pytest.raises(BrokerError, match="acquired by broker b3 first") as refused:
             await scene["b1"].ownership.unload_bundle(NAMESPACE, BUNDLE, "b2")
-        assert told.value.code == ErrorCode.NOT_ALLOWED
+        assert refused.value.code == ErrorCode.NOT_ALLOWED
         assert (await scene.lookup("b1", str(TOPIC))).address == scene["b3"].address
 
 
@@ -159,7 +159,7 @@ async def test_invalid_load_report_does_not_block_bundle_assignment(cpu: float) 
                 load=LoadReport(cpu=cpu, loop_lag_s=cpu, bundles=2**32 - 1),
             )
             await scene.registry.put(paths.broker(f"a{number}"), registration.SerializeToString(), ANY)
-        answer = await within(scene.lookup("b1", str(TOPIC)), "somebody serves it")
+        answer = await within(scene.lookup("b1", str(TOPIC)), "a broker serves it")
         assert answer.address == scene["b1"].address
 
 
@@ -189,7 +189,7 @@ async def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
 
 @pytest.mark.parametrize("judged", [True, False])
 async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(judged: bool) -> None:
-    """CHK-30, OWN-2: whether anybody uses it only the owner knows: deletion goes by the life in the topic's node."""
+    """CHK-30, OWN-2: only the owner knows the topic's users, so the deletion checks the life in the topic's node."""
 
     async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]
@@ -200,14 +200,14 @@ async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_
         client = aio.Client(f"magnetar://{other.address}", _transport=scene.transport)
         consumer = await client.subscribe(str(TOPIC), "s")
         producer = await client.create_producer(str(TOPIC))
-        await producer.send(b"kept")
+        await producer.send(b"first")
         assert (one.broker_session.topics.get_loaded(TOPIC), stale.in_use, stale.ended) == (stale, False, None)
         with pytest.raises(RequestNotStarted):
             await one.broker_session.topics.delete(
                 TOPIC, force=False, only_if=(lambda found: found is stale) if judged else None
             )
         await producer.send(b"too")
-        assert [(await within(consumer.receive(), "all of it")).data() for _ in range(2)] == [b"kept", b"too"]
+        assert [(await within(consumer.receive(), "all of it")).data() for _ in range(2)] == [b"first", b"too"]
         await until(lambda: one.ownership.list_owned() == [], "it has found out that it has lost the bundle")
         with pytest.raises(BrokerError) as used:
             await other.broker_session.topics.delete(TOPIC, force=False)
@@ -215,19 +215,19 @@ async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_
         await client.close()
         topic = other.broker_session.topics.get_loaded(TOPIC)
         assert topic is not None
-        await until(lambda: not topic.in_use, "nobody uses it any more")
+        await until(lambda: not topic.in_use, "it is unused")
         await other.broker_session.topics.unload(TOPIC)
-        # The one that was looked at is no more.
+        # The topic was unloaded since it was checked.
         with pytest.raises(RequestNotStarted):
             await other.broker_session.topics.delete(TOPIC, force=False, only_if=lambda found: found is topic)
         await other.broker_session.topics.delete(TOPIC, force=False)
-        with pytest.raises(BrokerError) as gone:
+        with pytest.raises(BrokerError) as missing:
             await other.broker_session.topics.get(TOPIC, create=False)
-        assert gone.value.code == ErrorCode.TOPIC_NOT_FOUND
+        assert missing.value.code == ErrorCode.TOPIC_NOT_FOUND
 
 
 async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
-    """The loop is not held up: what a bundle's end costs goes by its own topics."""
+    """The cost of unloading a bundle depends on its own topics only, so the loop is not blocked."""
 
     async with running_brokers(brokers=1) as scene:
         topics = scene["b1"].broker_session.topics
@@ -263,21 +263,21 @@ async def test_unloaded_and_missing_topics_are_removed_from_hash_index() -> None
             await topics.get(TopicName.parse(f"t{number}"), create=True)
             with pytest.raises(BrokerError):
                 await topics.get(TopicName.parse(f"missing{number}"), create=False)
-        await until(lambda: len(topics._by_hash) == 5, "those that there are not are forgotten")
+        await until(lambda: len(topics._by_hash) == 5, "missing topics are removed")
         for number in range(5):
             await topics.unload(TopicName.parse(f"t{number}"))
         await until(lambda: len(topics._by_hash) == 0, "all are")
 
 
-async def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing() -> None:
+async def test_closing_broker_while_it_aborts_a_lost_session_leaves_nothing() -> None:
     async with running_brokers(brokers=1) as scene:
         for steps in range(0, 30, 3):
             one = scene.another(10 + steps)
             await one.broker.start()
-            store, life = one.session, one.broker_session
+            store, session = one.session, one.broker_session
             await one.ownership.claim_bundle(NAMESPACE, BUNDLE)
             await one.broker_session.topics.get(TOPIC, create=True)
-            # As when the store is silent for too long: the session is there, and not believed any more.
+            # As if the store were silent for too long: the session exists, and is assumed to be over.
             one.broker._clock = _Late(scene.clock)
             scene.metadata.cut_silently(store, requests=False)
             scene.metadata.heal(store)
@@ -286,7 +286,7 @@ async def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing(
                 await asyncio.sleep(0)
             await within(one.broker.close(), "it has ended")
             assert store.session.state is SessionState.LOST
-            assert life.topics.loaded() == []
+            assert session.topics.loaded() == []
             scene.brokers.remove(one)
 
 

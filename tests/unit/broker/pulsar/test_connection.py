@@ -180,7 +180,7 @@ async def test_closing_producer_ignores_messages_and_is_not_open() -> None:
         client.send(again)
         assert (await client.answer(101)).error.error == ServerError.SERVICE_NOT_READY
         for bookie in scene.bookies:
-            bookie.let_go()
+            bookie.resume()
         assert (await client.answer(100)).type == BaseCommand.SUCCESS
         assert [one.send_receipt.sequence_id for one in client.answers_of(BaseCommand.SEND_RECEIPT)] == [0]
         assert not producer.is_open
@@ -392,7 +392,7 @@ async def test_connection_paused_by_slow_bookies_is_not_closed() -> None:
         answer = await other.ask(BaseCommand.PRODUCER, producer=asked)
         assert answer.error.error == ServerError.PRODUCER_BUSY
         for bookie in scene.bookies:
-            bookie.let_go()
+            bookie.resume()
         await client.receipts(1, 100)
 
 

@@ -184,7 +184,7 @@ async def test_broken_connection_releases_its_resources_for_others(state: State)
         client.cut()
         await until(lambda: client.connection not in scene.listener.connections, "it is gone")
         for bookie in scene.bookies:
-            bookie.let_go()
+            bookie.resume()
         await scene.wait_nothing_left(but=[other])
         assert not client.tasks
         await other.open_producer(1, producer_name="p")

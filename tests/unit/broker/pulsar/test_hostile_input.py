@@ -215,7 +215,7 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         assert client.transport.is_reading_paused
         assert producer.undecided_entries < 2_100
         for bookie in scene.bookies:
-            bookie.let_go()
+            bookie.resume()
         await client.receipts(1, 1)
         await client.wait_for_answers(BaseCommand.SEND_ERROR, 4_000)
 

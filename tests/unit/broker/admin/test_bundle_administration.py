@@ -15,13 +15,13 @@ from tests.unit.broker.cluster_scene import ClusterScene, running_brokers
 
 
 async def test_namespace_unload_makes_few_store_reads_per_bundle() -> None:
-    """However many there are: what is asked grows with them, and not with their square."""
+    """The number of reads grows with the bundles, not with their square."""
 
     async def requests(bundles: int) -> int:
-        asked = 0
+        reads = 0
 
         async def body(scene: ClusterScene) -> None:
-            nonlocal asked
+            nonlocal reads
             async with admins(scene) as (one, _):
                 await one.namespaces.create("public/shop", bundles=bundles)
                 await spread(scene, one, "public/shop")
@@ -30,8 +30,8 @@ async def test_namespace_unload_makes_few_store_reads_per_bundle() -> None:
                     receive = store.get
 
                     async def counted(path: str, receive: Any = receive) -> Any:
-                        nonlocal asked
-                        asked += 1
+                        nonlocal reads
+                        reads += 1
                         return await receive(path)
 
                     store.get = counted  # type: ignore[method-assign]
@@ -43,7 +43,7 @@ async def test_namespace_unload_makes_few_store_reads_per_bundle() -> None:
             await body(scene)
         finally:
             await scene.close()
-        return asked
+        return reads
 
     few, many = (await requests(4)), (await requests(64))
     assert many <= 6 * 64
@@ -90,7 +90,7 @@ async def test_any_broker_lists_brokers_bundles_and_owners() -> None:
 
 
 async def test_manual_bundle_unload_moves_its_clients() -> None:
-    """OWN-1, OWN-3: unload by hand, to a broker that is named, and to whichever takes it; at any broker."""
+    """OWN-1, OWN-3: unload to a named broker, or to any, by calls to any broker."""
 
     async with running_brokers(brokers=3) as scene, admins(scene) as (one, two, three), scene.client() as client:
         await spread(scene, one)
@@ -108,8 +108,8 @@ async def test_manual_bundle_unload_moves_its_clients() -> None:
             await consumer.acknowledge(message)
             assert serving(scene, topic) == [destination]
         await three.namespaces.unload("public/default", bundle)
-        await producer.send(b"wherever")
-        assert (await consumer.receive()).data() == b"wherever"
+        await producer.send(b"moved")
+        assert (await consumer.receive()).data() == b"moved"
         # One that nobody has is given to whom it is to go to, or left alone.
         other = next(one.bundle for one in await one.namespaces.bundles("public/default") if one.bundle != bundle)
         await one.namespaces.create("public/empty")
@@ -147,7 +147,7 @@ async def test_a_namespace_is_unloaded_whole() -> None:
 
 
 async def test_bundle_is_split_manually() -> None:
-    """OWN-1, OWN-3: by its range, by its topics, at a hash; whoever is asked, and where nobody had it."""
+    """OWN-1, OWN-3: by its range, by its topics, at a hash, by calls to any broker, and without an owner."""
 
     async with running_brokers() as scene, admins(scene) as (one, two), scene.client() as client:
         await one.namespaces.create("public/shop", bundles=1)

@@ -1,4 +1,4 @@
-"""Administrators' calls that wait, of subscriptions that are deleted while they do."""
+"""Admin calls that wait while the subscription is deleted."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ async def test_no_deleted_subscription_is_peeked_at() -> None:
     await scene.subscriptions.delete("a")
     await scene.subscriptions.create("a", EARLIEST)
     scene.log.gate.set()
-    with pytest.raises(BrokerError) as gone:
+    with pytest.raises(BrokerError) as missing:
         await peeking
-    assert gone.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
+    assert missing.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
 
 
 async def test_stats_omit_concurrently_deleted_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
