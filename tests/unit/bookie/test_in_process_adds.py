@@ -266,11 +266,11 @@ async def test_finished_stream_ends_after_in_process_adds_are_answered() -> None
     async with OneBookie() as one:
         stream, told = one.adds(), list[tuple[int, ...]]()
         await until(lambda: stream.in_process_api is not None, "the bookie serves the stream")
-        at_hand = stream.in_process_api
-        assert isinstance(at_hand, InProcessAdds)
-        at_hand.begin(lambda *answer: told.append(answer))
-        assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)
-        at_hand.taken()
+        adds = stream.in_process_api
+        assert isinstance(adds, InProcessAdds)
+        adds.set_answer_callback(lambda *answer: told.append(answer))
+        assert not adds.add_run(1, KEY, 0, [record(1, 0)], recovery=False)
+        adds.commit_adds()
         await stream.finish()
         assert await stream.receive() is None
         assert told == [(1, 0, 1, Status.OK)]
